@@ -8,9 +8,9 @@ use lockstep_link::Trace;
 use lockstep_live::{Ticket, fuzzing};
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
 use lockstep_sound::{Frame, SoundEncoder, SoundSource, Tone, WavWriter};
-use lockstep_transport::wire::{Acknowledgement, Close, Data, Hello, HelloReply, ReceivedFragment, Sound};
+use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{
-    AcknowledgedFragment, CloseReason, Datagram, Estimate, Feedback, LostFragment, Parity, StateId,
+    AcknowledgedFragment, Datagram, Estimate, Feedback, LostFragment, Parity, StateId,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
@@ -140,7 +140,6 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         ("acknowledgement", Datagram::Acknowledgement(Box::new(acknowledgement))),
         ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1 })),
         ("hello_reply", Datagram::HelloReply(HelloReply { connection: 7, retained_states: 32 })),
-        ("close", Datagram::Close(Close { connection: 7, reason: CloseReason::Done, answer: false })),
     ]
 }
 

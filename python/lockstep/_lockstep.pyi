@@ -90,11 +90,8 @@ class VectorEnvironment:
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done."""
 
-def lesson_names() -> tuple[list[str], list[float], list[float], int, int]:
-    """What is seen, in order; for which times ahead (s) and quantiles bytes are forecast; how much is remembered.
-
-    And by how many numbers a rule may be departed from.
-    """
+def lesson_names() -> tuple[list[str], list[float], list[float], int]:
+    """What is seen, in order; for which times ahead (s) and quantiles bytes are forecast; how much is remembered."""
 
 class LessonSetting:
     """What modelled calls of Lockstep's own controller are drawn from."""
@@ -118,13 +115,6 @@ class LessonSetting:
         """What the controller sees in ``count`` calls, and what would have been right to say.
 
         By call and picture; NaN where a call had fewer pictures. Without a model, Sprout controls the calls.
-        """
-    def try_out(self, count: int, *, seed: int, threads: int, model: bytes, spread: float) -> list[NDArray[np.float32]]:
-        """Calls in which ``model`` departs from its rule at random, with a standard deviation of ``spread``.
-
-        By call and picture: what is seen, what was right to say, what is remembered, what was tried, and what came of
-        it: whether the rule decided (1, else 0), for how many pictures its frame was shown, their SSIM (dB) and their
-        delays (s) in all. NaN where a call had fewer pictures, or nothing came of them any more.
         """
 
 class EstimatorError(RuntimeError):

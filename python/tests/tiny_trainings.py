@@ -16,7 +16,6 @@ TINY = {
     "lockstep": [
         *("--generated", "8", "--fitted", "5", "--rounds", "2", "--epochs", "1", "--calls", "8", "--pictures", "60"),
         *("--generations", "1", "--population", "2", "--tuned", "1", "--tuned-calls", "2", "--tuned-seconds", "2"),
-        *("--reinforce", "5", "--reinforce-calls", "8"),
     ],
     "rlv": [
         *("--generated", "4", "--updates", "4", "--critic-first", "1", "--steps", "4", "--call-seconds", "2"),

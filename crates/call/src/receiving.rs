@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use lockstep_control::Estimator;
 use lockstep_transport::{
-    CloseReason, Datagram, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat,
-    WireError,
+    Datagram, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat, WireError,
 };
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
@@ -140,7 +139,6 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     display: Option<Display<C>>,
     sound: VecDeque<SoundPacket<C::Payload>>,
     counts: DecodeCounts,
-    peer_closed: Option<CloseReason>,
 }
 
 impl<C: Codec> ReceivingEnd<C> {
@@ -179,7 +177,6 @@ impl<C: Codec> ReceivingEnd<C> {
             display: None,
             sound: VecDeque::new(),
             counts: DecodeCounts::default(),
-            peer_closed: None,
         }
     }
 
@@ -306,33 +303,10 @@ impl<C: Codec> ReceivingEnd<C> {
         self.transport.poll_riding(now)
     }
 
-    /// When [`ReceivingEnd::handle_timeout`] wants to be called next.
+    /// When [`ReceivingEnd::poll_transmit`] wants to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         self.transport.poll_timeout()
-    }
-
-    /// The time that [`ReceivingEnd::poll_timeout`] gave has come.
-    pub fn handle_timeout(&mut self, now: Timestamp) {
-        self.transport.handle_timeout(now);
-        self.drain_events(now);
-    }
-
-    /// Ends the call; the close datagrams come out of [`ReceivingEnd::poll_transmit`].
-    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
-        self.transport.close(now, reason);
-    }
-
-    /// Why the sender ended the call, if it did.
-    #[must_use]
-    pub fn peer_closed(&self) -> Option<CloseReason> {
-        self.peer_closed
-    }
-
-    /// Whether the call has ended, at either end, and nothing is left to say of it. What has come may still be decoded.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.transport.is_finished()
     }
 
     /// Whether frames wait for the decoder or are in it.
@@ -421,12 +395,10 @@ impl<C: Codec> ReceivingEnd<C> {
                             estimator.is_some_and(|estimator| estimator.follows_arrivals_alone());
                         if self.estimator.is_none() {
                             self.refused_estimator = Some(hello.estimator);
-                            self.transport.close(now, CloseReason::Unsupported);
                         }
                     }
                 }
                 ReceiverEvent::Release(state) => self.states.remove(state),
-                ReceiverEvent::PeerClosed(reason) => self.peer_closed = Some(reason),
                 _ => {}
             }
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver, bitrate_ceiling};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
-    CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
+    Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp, moving_average};
 use lockstep_vp8::MAXIMUM_QUANTIZER;
@@ -140,8 +140,6 @@ pub struct SendingEnd<C: Codec = Vp8> {
     last_quantizer: Option<u8>,
     records: OpenRecords,
     committed: Option<Committed<C>>,
-    closed: bool,
-    peer_closed: Option<CloseReason>,
 }
 
 impl<C: Codec> SendingEnd<C> {
@@ -187,8 +185,6 @@ impl<C: Codec> SendingEnd<C> {
             last_quantizer: None,
             records: OpenRecords::default(),
             committed: None,
-            closed: false,
-            peer_closed: None,
         }
     }
 
@@ -236,7 +232,7 @@ impl<C: Codec> SendingEnd<C> {
         if let Some(job) = self.refinement.take() {
             return Some(job);
         }
-        if self.encoding.is_some() || self.closed {
+        if self.encoding.is_some() {
             return None;
         }
         // Where nothing at all is decoded any more it is no lag: something else has to be sent.
@@ -318,7 +314,7 @@ impl<C: Codec> SendingEnd<C> {
         }
         // Of what is sent whatever the budget, the picture is not given up for a newer one: that one would be as large.
         let may_refine = self.waiting.is_none() || probes;
-        let menu = if still_good && may_refine && !self.closed {
+        let menu = if still_good && may_refine {
             // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
             let probe = if probes { self.payload } else { ByteCount::ZERO };
             let expected = self.coding_budget(now, &frame_budget, self.refine_time).max(probe);
@@ -370,7 +366,7 @@ impl<C: Codec> SendingEnd<C> {
         let frame = match self.transport.send_frame(now, frame) {
             Ok(frame) => frame,
             Err(_) => {
-                // The transport's queue is full, or it was closed.
+                // The transport's queue is full.
                 self.encoder.forget(target);
                 record.outcome = Outcome::SkippedByTransport;
                 return;
@@ -471,24 +467,6 @@ impl<C: Codec> SendingEnd<C> {
         self.drain_events(now);
     }
 
-    /// Ends the call; the close datagrams come out of [`SendingEnd::poll_transmit`].
-    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
-        self.closed = true;
-        self.transport.close(now, reason);
-    }
-
-    /// Why the receiver ended the call, if it did.
-    #[must_use]
-    pub fn peer_closed(&self) -> Option<CloseReason> {
-        self.peer_closed
-    }
-
-    /// Whether the call has ended, at either end, and nothing is left to say of it.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.transport.is_finished()
-    }
-
     /// The record of the next picture that is decided on, in the order of capture: what this end knows of it. The
     /// driver asks after everything else; of a driver that does not, the newest thousand or so are kept.
     pub fn poll_record(&mut self) -> Option<FrameRecord> {
@@ -580,10 +558,6 @@ impl<C: Codec> SendingEnd<C> {
                 SenderEvent::FrameRefused(_) => self.decode_lag.on_frame_lost(),
                 SenderEvent::Connected => {}
                 SenderEvent::Answered => self.answered(now),
-                SenderEvent::PeerClosed(reason) => {
-                    self.closed = true;
-                    self.peer_closed = Some(reason);
-                }
             }
         }
         self.hold_sound(now);

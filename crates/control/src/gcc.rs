@@ -191,9 +191,7 @@ impl Gcc {
         }
         self.bucket.on_transmit(now, size, self.target);
         self.bursts.on_transmit(now, size, self.pacing_rate());
-        if self.probe_clusters.on_transmit(now, size) {
-            self.bucket.forgive();
-        }
+        self.probe_clusters.on_transmit(now, size);
         self.application_limit.on_transmit(now, size);
         let limited = self.application_limit.since();
         self.probe_controller.set_limited(now, limited);

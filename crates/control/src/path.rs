@@ -14,7 +14,7 @@ mod silence;
 use std::time::Duration;
 
 use lockstep_transport::{Feedback, LostFragment};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{ByteCount, Timestamp};
 
 use self::deliveries::Deliveries;
 use self::probing::Probing;
@@ -54,14 +54,6 @@ pub struct PathView {
     pub is_restarting: bool,
     /// The queue at the bottleneck, once it is known to hold fewer packets than frames have.
     pub bottleneck_queue: Option<BottleneckQueue>,
-}
-
-impl PathView {
-    /// The delivery rate: that of the best half second of the last 5 s.
-    #[must_use]
-    pub fn delivery_rate(&self) -> Bitrate {
-        Bitrate::mean(self.delivered, WINDOW)
-    }
 }
 
 /// Observes the path from packets and feedback.

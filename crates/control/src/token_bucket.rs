@@ -80,11 +80,6 @@ impl TokenBucket {
         self.datagram_bytes += SIZE_WEIGHT * (size.as_f64() - self.datagram_bytes);
     }
 
-    /// What was sent beyond the target so far, as for a probe, is not owed.
-    pub fn forgive(&mut self) {
-        self.tokens = self.tokens.max(0.0);
-    }
-
     /// Time between two datagrams at `pacing_rate`.
     #[must_use]
     pub fn pacing_interval(&self, pacing_rate: Bitrate) -> Duration {
@@ -144,16 +139,6 @@ mod tests {
         let interval =
             bucket.allowance(Timestamp::from_millis(100), InFlight::default(), target, target).pacing_interval;
         assert!(interval.abs_diff(Duration::from_millis(4)) < Duration::from_micros(50), "{interval:?}");
-    }
-
-    #[test]
-    fn what_is_forgiven_is_not_owed() {
-        let mut bucket = TokenBucket::new(ByteCount::new(1200), Duration::from_millis(40));
-        let target = Bitrate::from_kbps(1_000);
-        bucket.on_transmit(Timestamp::from_millis(1_000), ByteCount::new(50_000), target);
-        bucket.forgive();
-        let next = bucket.allowance(Timestamp::from_millis(1_040), InFlight::default(), target, target);
-        assert_eq!(next.budget, ByteCount::new(5_000));
     }
 
     #[test]

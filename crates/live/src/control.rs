@@ -1,8 +1,6 @@
 //! What the two ends say to each other in the stream: who joins, what the transport's hellos say, and the end. A message is
 //! its length (2 bytes, of what follows), its kind (1 byte) and what it says; at most [`LONGEST`] bytes follow.
 
-use lockstep_transport::CloseReason;
-
 use crate::presence::Presence;
 use crate::ticket::Secret;
 
@@ -36,6 +34,41 @@ impl CallKind {
 
     fn from_number(number: u8) -> Option<Self> {
         [Self::OneWay, Self::TwoWay].into_iter().find(|kind| kind.number() == number)
+    }
+}
+
+/// Why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CloseReason {
+    /// The call is over (0 on the wire).
+    Done,
+    /// This side cannot go on (1 on the wire).
+    Failed,
+    /// This side does not know the estimator of the hello (2 on the wire).
+    Unsupported,
+    /// A reason that this version does not know.
+    Other(u16),
+}
+
+impl CloseReason {
+    /// The reason as it is on the wire.
+    pub(crate) fn number(self) -> u16 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Unsupported => 2,
+            Self::Other(number) => number,
+        }
+    }
+
+    /// The reason that has this number on the wire.
+    pub(crate) fn from_number(number: u16) -> Self {
+        match number {
+            0 => Self::Done,
+            1 => Self::Failed,
+            2 => Self::Unsupported,
+            other => Self::Other(other),
+        }
     }
 }
 

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lockstep_call::{ReceivingEnd, SendingEnd};
-use lockstep_transport::{CloseReason, Datagram, Transmit, WireError, wire::DATA_HEADER};
+use lockstep_transport::{Datagram, Transmit, WireError, wire::DATA_HEADER};
 use lockstep_units::Timestamp;
 
 use crate::connection::{Connection, Heard, Loss};
+use crate::control::CloseReason;
 use crate::presence::Presence;
 use crate::{Ended, LiveError};
 
@@ -75,8 +76,8 @@ impl Exchange {
                 }
                 Heard::Datagram(at, datagram) => {
                     let decoded = Datagram::decode(&datagram);
-                    // Of the beginning and the end the stream tells.
-                    if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_) | Datagram::Close(_))) {
+                    // Hellos come in the stream.
+                    if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
                         take(ends, at, decoded);
                     }
                 }
@@ -128,8 +129,6 @@ impl Exchange {
             // own packets are answered for, too.
             Datagram::Hello(_) if std::mem::replace(&mut self.greeted, true) => self.connection.ping(),
             Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
-            // The connection says it itself.
-            Datagram::Close(_) => {}
             Datagram::Data(_) | Datagram::Sound(_) | Datagram::Acknowledgement(_) => self.connection.send(bytes),
         }
     }

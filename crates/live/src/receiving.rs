@@ -153,9 +153,6 @@ impl ReceivingHalf {
         }
         self.show(now, shortest_round_trip);
         self.log_shown(shown);
-        if self.end.poll_timeout().is_some_and(|at| at <= now) {
-            self.end.handle_timeout(now);
-        }
         while let Some(job) = self.end.poll_decode() {
             let _ = self.jobs.send(job); // that the decoder is gone is noticed by whoever checks
         }

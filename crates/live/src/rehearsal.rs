@@ -254,9 +254,6 @@ impl End {
         while let Some(packet) = self.receiving.poll_sound() {
             self.playing.insert(now, packet);
         }
-        if self.receiving.poll_timeout().is_some_and(|at| at <= now) {
-            self.receiving.handle_timeout(now);
-        }
         if self.sending.poll_timeout().is_some_and(|at| at <= now) {
             self.sending.handle_timeout(now);
         }

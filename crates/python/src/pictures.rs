@@ -1,28 +1,24 @@
-//! Lessons for Lockstep's own controller, and what comes of departures from its rule, as NumPy arrays.
+//! Lessons for Lockstep's own controller as NumPy arrays.
 
 use std::sync::Arc;
 
 use numpy::{PyArray3, PyArrayMethods};
 use pyo3::prelude::*;
 
-use lockstep_control::learned::{ADJUSTMENT, HORIZONS, LEVELS, MODEL_STATE, Model, OBSERVATIONS, OBSERVED};
+use lockstep_control::learned::{HORIZONS, LEVELS, MODEL_STATE, Model, OBSERVATIONS, OBSERVED};
 use lockstep_media::FrameRate;
-use lockstep_sim::environment::{self as simulated, TriedPicture};
+use lockstep_sim::environment as simulated;
 
 use crate::environment::feedback_intervals;
 use crate::paths::{self, Paths, invalid, milliseconds};
 
 type Array<'py> = Bound<'py, PyArray3<f32>>;
 
-/// What is seen, in its order; for which times ahead (s) and quantiles bytes are forecast; how much is remembered; and by how
-/// many numbers a rule may be departed from.
+/// What is seen, in its order; for which times ahead (s) and quantiles bytes are forecast; and how much is remembered.
 #[pyfunction]
-pub fn lesson_names() -> (Vec<&'static str>, Vec<f64>, Vec<f64>, usize, usize) {
-    (OBSERVATIONS.to_vec(), HORIZONS.to_vec(), LEVELS.to_vec(), MODEL_STATE, ADJUSTMENT)
+pub fn lesson_names() -> (Vec<&'static str>, Vec<f64>, Vec<f64>, usize) {
+    (OBSERVATIONS.to_vec(), HORIZONS.to_vec(), LEVELS.to_vec(), MODEL_STATE)
 }
-
-/// What is known of a tried picture's end, in the order of the last array of [`LessonSetting::try_out`].
-const OUTCOMES: usize = 4;
 
 /// What modelled calls of Lockstep's own controller are drawn from.
 #[pyclass(module = "lockstep._lockstep", frozen)]
@@ -107,37 +103,5 @@ impl LessonSetting {
             self.array(py, &calls, OBSERVED, |lesson, row| row.copy_from_slice(&lesson.seen))?,
             self.array(py, &calls, HORIZONS.len(), |lesson, row| row.copy_from_slice(&lesson.right))?,
         ))
-    }
-
-    /// Calls in which the controller, deciding by `model`, departs from its rule at random (with a standard deviation of
-    /// `spread`): what is seen, what was right to say, what is remembered, what was tried, and what came of it: whether the
-    /// rule decided (1, else 0), for how many pictures its frame was shown, their SSIM (dB) and their delays (s) in all. No
-    /// numbers (NaN) where a call had fewer pictures, or nothing came of them any more.
-    #[pyo3(signature = (count, *, seed, threads, model, spread))]
-    fn try_out<'py>(
-        &self,
-        py: Python<'py>,
-        count: usize,
-        seed: u64,
-        threads: usize,
-        model: Vec<u8>,
-        spread: f32,
-    ) -> PyResult<[Array<'py>; 5]> {
-        let model = model_of(&model)?;
-        if !(0.0..=10.0).contains(&spread) {
-            return Err(invalid(format!("a spread of {spread} is not between 0 and 10")));
-        }
-        let calls = py.detach(|| self.0.try_out(&model, spread, count, seed, threads)).map_err(invalid)?;
-        let outcome = |TriedPicture { trial, shown_for, ssim_db, delay, .. }: &TriedPicture, row: &mut [f32]| {
-            let decides = f32::from(u8::from(trial.counts));
-            row.copy_from_slice(&[decides, *shown_for as f32, *ssim_db as f32, *delay as f32]);
-        };
-        Ok([
-            self.array(py, &calls, OBSERVED, |picture, row| row.copy_from_slice(&picture.lesson.seen))?,
-            self.array(py, &calls, HORIZONS.len(), |picture, row| row.copy_from_slice(&picture.lesson.right))?,
-            self.array(py, &calls, MODEL_STATE, |picture, row| row.copy_from_slice(&picture.trial.remembered))?,
-            self.array(py, &calls, ADJUSTMENT, |picture, row| row.copy_from_slice(&picture.trial.tried))?,
-            self.array(py, &calls, OUTCOMES, outcome)?,
-        ])
     }
 }

@@ -445,9 +445,6 @@ impl<C: Codec> CallFlow<C> {
         if self.sender.poll_timeout().is_some_and(|at| at <= now) {
             self.sender.handle_timeout(now);
         }
-        if self.receiver.poll_timeout().is_some_and(|at| at <= now) {
-            self.receiver.handle_timeout(now);
-        }
         self.begin_encoding(now);
         self.begin_decoding(now);
         Ok(())

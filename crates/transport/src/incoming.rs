@@ -4,7 +4,7 @@ use lockstep_units::Timestamp;
 
 use crate::feedback_interval::FeedbackInterval;
 use crate::sound::SoundPacket;
-use crate::wire::{CloseReason, Hello};
+use crate::wire::Hello;
 use crate::{Arrival, StateId};
 
 /// How a [`Receiver`](crate::Receiver) is set up.
@@ -96,6 +96,4 @@ pub enum ReceiverEvent<P = Vec<u8>> {
     },
     /// No frame will name this state again: forget it.
     Release(StateId),
-    /// The sender ended the connection.
-    PeerClosed(CloseReason),
 }

@@ -13,7 +13,6 @@
 #![warn(missing_docs)]
 
 mod catalogue;
-mod closing;
 mod feedback_interval;
 mod incoming;
 mod loss;
@@ -53,7 +52,7 @@ pub use receiver_statistics::ReceiverStatistics;
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
 pub use sound::{MOST_BUNDLED, SOUND, SOUND_FRAME, SoundPacket};
-pub use wire::{CloseReason, Datagram, Hello, VideoFormat, WireError};
+pub use wire::{Datagram, Hello, VideoFormat, WireError};
 
 /// The name of a codec state: its hash. The transport compares names and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

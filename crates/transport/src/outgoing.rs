@@ -7,7 +7,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::feedback_interval::FeedbackInterval;
 use crate::loss::SentFragment;
 use crate::payload::Payload;
-use crate::wire::{CloseReason, Datagram, VideoFormat};
+use crate::wire::{Datagram, VideoFormat};
 use crate::{Estimate, StateId};
 
 /// What a sender does about a loss.
@@ -122,9 +122,6 @@ pub struct TransmittedFragment {
 /// Why a frame is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The connection has ended.
-    #[error("frame after the end of the connection")]
-    Closed,
     /// Its source is none of the states that the transport still keeps.
     #[error("frame from state {0}, which is no longer kept")]
     UnknownSource(StateId),
@@ -244,8 +241,6 @@ pub enum SenderEvent {
     },
     /// No frame will be encoded from this state again: forget it.
     Release(StateId),
-    /// The receiver ended the connection.
-    PeerClosed(CloseReason),
 }
 
 /// What is under way.

@@ -10,16 +10,13 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::catalogue::{Catalogue, Keep};
-use crate::closing::{Closing, Heard, Peer};
 use crate::feedback_interval::FeedbackInterval;
 use crate::payload::Payload;
 use crate::reassembly::{Arrived, Stage, Window};
 use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
 use crate::sound::HeardSound;
-use crate::wire::{
-    Acknowledgement, CloseReason, Data, Datagram, HelloReply, LONGEST_ESTIMATE, ReceivedFragment, WireError, expand,
-};
+use crate::wire::{Acknowledgement, Data, Datagram, HelloReply, LONGEST_ESTIMATE, ReceivedFragment, WireError, expand};
 use crate::{Arrival, DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
 /// A frame number further ahead than this, or a sequence number further than 256 times this, is not believed.
@@ -42,7 +39,6 @@ pub struct Receiver<P = Vec<u8>> {
     connection: Option<u32>,
     greeted: bool,
     reply_due: bool,
-    closing: Closing,
     window: Window<P>,
     /// The states that frames in the window wait for, in a place that is used again.
     needed: Vec<StateId>,
@@ -114,7 +110,6 @@ impl<P: Payload> Receiver<P> {
             connection: config.connection,
             greeted: false,
             reply_due: false,
-            closing: Closing::not_begun(),
             window: Window::new(config.window, config.window_bytes),
             needed: Vec::new(),
             catalogue: Catalogue::new(config.retained_states.min(255)),
@@ -165,9 +160,6 @@ impl<P: Payload> Receiver<P> {
     }
 
     fn take(&mut self, now: Timestamp, datagram: Datagram<P>, congestion_experienced: bool) -> Result<(), Refusal> {
-        if self.closing.has_begun() && !matches!(datagram, Datagram::Close(_)) {
-            return Err(Refusal::Unexpected);
-        }
         if self.connection.is_some_and(|connection| connection != datagram.connection()) {
             return Err(Refusal::Foreign);
         }
@@ -182,15 +174,6 @@ impl<P: Payload> Receiver<P> {
             _ if self.connection.is_none() => return Err(Refusal::BeforeHello),
             Datagram::Data(data) => return self.handle_data(now, data, congestion_experienced),
             Datagram::Sound(sound) => return self.handle_sound(now, sound, congestion_experienced),
-            Datagram::Close(close) => match self.closing.handle(now, close) {
-                Heard::Ended(reason) => {
-                    self.acknowledge = false;
-                    self.reply_due = false;
-                    self.events.push_back(ReceiverEvent::PeerClosed(reason));
-                }
-                Heard::Known => {}
-                Heard::Unexpected => return Err(Refusal::Unexpected),
-            },
             Datagram::Acknowledgement(_) | Datagram::HelloReply(_) => return Err(Refusal::Unexpected),
         }
         Ok(())
@@ -330,15 +313,6 @@ impl<P: Payload> Receiver<P> {
         self.estimate = estimate;
     }
 
-    /// Ends the connection; the sender, if there is one, is told until it answers, for about three seconds at most.
-    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
-        let peer = if self.connection.is_some() { Peer::Heard } else { Peer::None };
-        if self.closing.begin(now, reason, peer) {
-            self.acknowledge = false;
-            self.reply_due = false;
-        }
-    }
-
     /// What has happened and was not polled yet.
     pub fn poll_event(&mut self) -> Option<ReceiverEvent<P>> {
         let event = self.events.pop_front();
@@ -356,14 +330,11 @@ impl<P: Payload> Receiver<P> {
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         // Asked after every event of a call, and seldom with anything to say.
-        if self.acknowledges(now) || self.reply_due || self.closing.has_begun() { self.transmit(now) } else { None }
+        if self.acknowledges(now) || self.reply_due { self.transmit(now) } else { None }
     }
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         let connection = self.connection?;
-        if self.closing.has_begun() {
-            return self.closing.poll_transmit(now, connection).map(|close| Transmit::of(Datagram::Close(close)));
-        }
         if std::mem::take(&mut self.reply_due) {
             let retained_states = self.catalogue.bound() as u16;
             return Some(Transmit::of(Datagram::HelloReply(HelloReply { connection, retained_states })));
@@ -383,7 +354,7 @@ impl<P: Payload> Receiver<P> {
     /// or soon will be, and is no longer than that.
     #[must_use]
     pub fn may_ride(&self, now: Timestamp, room: usize) -> bool {
-        if !self.acknowledge || self.highest.is_none() || self.reply_due || self.closing.has_begun() {
+        if !self.acknowledge || self.highest.is_none() || self.reply_due {
             return false;
         }
         let early = match self.config.feedback {
@@ -442,30 +413,14 @@ impl<P: Payload> Receiver<P> {
         Some(Transmit::of(Datagram::Acknowledgement(Box::new(acknowledgement))))
     }
 
-    /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before.
+    /// When [`Self::poll_transmit`] is to be called if nothing happens before.
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        if self.closing.has_begun() {
-            return self.closing.next();
-        }
         // What is acknowledged at once is asked for at once.
         let aggregates = self.config.feedback != FeedbackInterval::EveryFragment;
         let later = aggregates && self.acknowledge && self.highest.is_some();
         later.then_some(if self.must_not_wait() { Timestamp::ZERO } else { self.acknowledge_at })
-    }
-
-    /// Tells the time: nobody may ask for the answer to a close any more. All else that waits for a time is a datagram,
-    /// which [`Self::poll_transmit`] gives.
-    pub fn handle_timeout(&mut self, now: Timestamp) {
-        self.closing.handle_timeout(now);
-    }
-
-    /// Whether the connection has ended and nothing is left to say of it: the sender has answered the close or will not
-    /// any more, or has had the answer to its own.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.closing.is_finished()
     }
 
     /// Whether the decoder holds `state`, according to the owner's verdicts and the releases so far.

@@ -9,7 +9,7 @@ pub(crate) enum Refusal {
     Foreign,
     /// The connection is not known yet.
     BeforeHello,
-    /// It is of a kind that only the other end takes, or came after the end.
+    /// It is of a kind that only the other end takes.
     Unexpected,
     /// No proper peer would send it.
     Absurd,

@@ -14,11 +14,6 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// Nothing to send.
-    pub(crate) fn never() -> Self {
-        Self { next: None, interval: Duration::ZERO, longest: Duration::ZERO, remaining: None }
-    }
-
     /// Copies from `start` on, `interval` apart and twice as far each time up to `longest`; `copies` of them, or until
     /// [`Self::stop`].
     pub(crate) fn from(start: Timestamp, interval: Duration, longest: Duration, copies: Option<u32>) -> Self {

@@ -173,10 +173,6 @@ impl<F> Retransmission<F> {
         self.doubtful.retain(|_, &mut (frame, _)| may_arrive(frame));
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     pub(crate) fn pop(&mut self) -> Option<Repetition<F>> {
         self.queue.pop_front()
     }

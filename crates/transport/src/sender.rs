@@ -1,7 +1,7 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
-mod ends;
 mod events;
+mod greeting;
 mod sound;
 mod sources;
 
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::closing::{Closing, Heard};
 use crate::feedback_interval::FeedbackInterval;
 use crate::loss::{Loss, LossDetection, SentFragment};
 use crate::pacer::Pacer;
@@ -67,7 +66,6 @@ pub struct Sender<P = Vec<u8>> {
     /// Whether a later hello is not answered yet.
     greets_again: bool,
     connected: bool,
-    closing: Closing,
     next_frame: u32,
     queue: VecDeque<QueuedFrame<P>>,
     queued: usize,
@@ -103,7 +101,6 @@ impl<P: Payload> Sender<P> {
             hello: Repeat::from(Timestamp::ZERO, config.hello_interval, LONGEST_HELLO, None),
             greets_again: false,
             connected: false,
-            closing: Closing::not_begun(),
             next_frame: 0,
             queue: VecDeque::new(),
             queued: 0,
@@ -141,9 +138,6 @@ impl<P: Payload> Sender<P> {
         // Parity is as long as the longest fragment: the shorter that is, the better.
         let payload = if parity > 0 { even_payload(length, fragments) } else { most };
         let fragments = length.div_ceil(payload).max(1) as u16;
-        if self.closing.has_begun() {
-            return Err(SendError::Closed);
-        }
         if frame.target == StateId::EMPTY {
             return Err(SendError::EmptyTarget);
         }
@@ -214,7 +208,7 @@ impl<P: Payload> Sender<P> {
     #[must_use]
     pub fn is_quiet(&self, now: Timestamp) -> bool {
         let greets = self.hello.next().is_some_and(|at| at <= now);
-        !greets && self.queued_fragments() == 0 && !self.sound.is_due(now) && !self.closing.has_begun()
+        !greets && self.queued_fragments() == 0 && !self.sound.is_due(now)
     }
 
     /// The next datagram to send to the receiver at `now`.
@@ -222,14 +216,11 @@ impl<P: Payload> Sender<P> {
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         // Of a frame that is paced, asked after each of its fragments.
         let paced = self.pacer.next() > now && self.hello.next().is_none_or(|at| at > now);
-        if paced && !self.sound.is_due(now) && !self.closing.has_begun() { None } else { self.transmit(now) }
+        if paced && !self.sound.is_due(now) { None } else { self.transmit(now) }
     }
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         let connection = self.config.connection;
-        if self.closing.has_begun() {
-            return self.closing.poll_transmit(now, connection).map(|close| Transmit::of(Datagram::Close(close)));
-        }
         if self.hello.take(now) {
             let SenderConfig { format, estimator, .. } = self.config;
             return Some(Transmit::of(Datagram::Hello(Hello { connection, format, estimator })));
@@ -334,9 +325,6 @@ impl<P: Payload> Sender<P> {
     }
 
     fn take(&mut self, now: Timestamp, datagram: Datagram<P>) -> Result<(), Refusal> {
-        if self.closing.has_begun() && !matches!(datagram, Datagram::Close(_)) {
-            return Err(Refusal::Unexpected);
-        }
         if datagram.connection() != self.config.connection {
             return Err(Refusal::Foreign);
         }
@@ -354,14 +342,6 @@ impl<P: Payload> Sender<P> {
                     self.events.push_back(SenderEvent::Answered);
                 }
             }
-            Datagram::Close(close) => match self.closing.handle(now, close) {
-                Heard::Ended(reason) => {
-                    self.end();
-                    self.events.push_back(SenderEvent::PeerClosed(reason));
-                }
-                Heard::Known => {}
-                Heard::Unexpected => return Err(Refusal::Unexpected),
-            },
             Datagram::Data(_) | Datagram::Sound(_) | Datagram::Hello(_) => return Err(Refusal::Unexpected),
         }
         Ok(())
@@ -521,9 +501,6 @@ impl<P: Payload> Sender<P> {
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        if self.closing.has_begun() {
-            return self.closing.next();
-        }
         let mut next = self.loss.timeout().unwrap_or(Timestamp::MAX);
         if let Some(sound) = self.sound.due() {
             next = next.min(sound);
@@ -539,10 +516,7 @@ impl<P: Payload> Sender<P> {
 
     /// Tells the time: fragments of which nothing was heard may be lost now.
     pub fn handle_timeout(&mut self, now: Timestamp) {
-        self.closing.handle_timeout(now);
-        if !self.closing.has_begun() {
-            self.detect(now);
-        }
+        self.detect(now);
     }
 
     /// What was transmitted and is neither acknowledged nor lost.

@@ -139,10 +139,6 @@ impl<P: Payload> WaitingSound<P> {
         }
         Some(Bundle { since, packet, further })
     }
-
-    pub(crate) fn clear(&mut self) {
-        self.packets.clear();
-    }
 }
 
 /// The sequence numbers of the packets that were transmitted last, by their frames.

@@ -58,10 +58,6 @@
 //! |---|---|
 //! | 6..8 | how many states the receiver can hold |
 //!
-//! | bytes | close, kind 5; flags: 1 the answer to a close |
-//! |---|---|
-//! | 6..8 | reason |
-//!
 //! | bytes | sound, kind 6 |
 //! |---|---|
 //! | 6..10 | sequence, as that of data and counted with them |
@@ -76,15 +72,9 @@
 //! In an acknowledgement a packet of sound is listed by its (first) frame; to programs it is the fragment 65535
 //! ([`SOUND`](crate::SOUND)) of it.
 //!
-//! A close that is no answer is answered, each copy of it, and repeated until it is. An answer never is.
-//!
 //! Live calls go over QUIC, which encrypts and authenticates: data and acknowledgements each in a datagram of its own
-//! ([`SEALING`]), hellos and their answers in a stream, where they need not be repeated. Closes are for drivers without such
-//! a connection; the live one has a word of its own for the end.
-//!
-//! Kind 15 is kept for sealed datagrams of transports that have no QUIC below: bytes 0..6 as in all datagrams, 6..14 a counter that is the nonce, then one of
-//! the datagrams above encrypted, then 16 bytes of authentication tag over all of it. This version refuses them
-//! ([`WireError::Sealed`]).
+//! ([`SEALING`]), hellos and their answers in a stream, where they need not be repeated. The driver's own message ends a
+//! connection. Kind 5 was a close and is not reused.
 
 mod acknowledgement;
 mod data;
@@ -127,19 +117,15 @@ pub const MAX_PAYLOAD: usize = 1400;
 /// the likelier it arrives whole. Live ends begin with less, until they know that the path takes as much.
 pub const FRAGMENT_PAYLOAD: usize = 1340;
 
-/// Bytes of a hello, and of a reply to one or a close.
+/// Bytes of a hello, and of a reply to one.
 const HELLO_LENGTH: usize = 20;
-const SHORT_LENGTH: usize = 8;
+const HELLO_REPLY_LENGTH: usize = 8;
 
 const DATA: u8 = 1;
 const ACKNOWLEDGEMENT: u8 = 2;
 const HELLO: u8 = 3;
 const HELLO_REPLY: u8 = 4;
-const CLOSE: u8 = 5;
 const SOUND_KIND: u8 = 6;
-const SEALED: u8 = 15;
-
-const FLAG_ANSWER: u8 = 1;
 
 /// Why bytes are not a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -161,9 +147,6 @@ pub enum WireError {
     /// No kind of datagram has this number.
     #[error("datagram of unknown kind {0}")]
     Kind(u8),
-    /// A sealed datagram, and there is no key.
-    #[error("sealed datagram without a key to open it")]
-    Sealed,
     /// A flag that has no meaning is set.
     #[error("flags {0:#04x} have no meaning")]
     Flags(u8),
@@ -225,7 +208,7 @@ pub struct Hello {
     pub format: VideoFormat,
     /// The estimator that the sender's controller needs at the receiver. The numbers are the application's (those of
     /// `lockstep-control` are in its `EstimatorKind`); 0 means that any will do. Any number is a proper hello: the
-    /// application refuses those that it does not know, with [`CloseReason::Unsupported`].
+    /// application refuses those that it does not know.
     pub estimator: u16,
 }
 
@@ -236,54 +219,6 @@ pub struct HelloReply {
     pub connection: u32,
     /// How many states the receiver can hold.
     pub retained_states: u16,
-}
-
-/// Why a connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloseReason {
-    /// The call is over (0 on the wire).
-    Done,
-    /// This side cannot go on (1 on the wire).
-    Failed,
-    /// This side does not know what the hello asks for (2 on the wire).
-    Unsupported,
-    /// A reason of the application's own, or one that this version does not know.
-    Other(u16),
-}
-
-impl CloseReason {
-    /// The reason as it is on the wire.
-    #[must_use]
-    pub fn number(self) -> u16 {
-        match self {
-            Self::Done => 0,
-            Self::Failed => 1,
-            Self::Unsupported => 2,
-            Self::Other(number) => number,
-        }
-    }
-
-    /// The reason that has this number on the wire.
-    #[must_use]
-    pub fn from_number(number: u16) -> Self {
-        match number {
-            0 => Self::Done,
-            1 => Self::Failed,
-            2 => Self::Unsupported,
-            other => Self::Other(other),
-        }
-    }
-}
-
-/// The connection is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Close {
-    /// The connection.
-    pub connection: u32,
-    /// Why.
-    pub reason: CloseReason,
-    /// Whether this answers a close of the peer's, which is to be repeated no more.
-    pub answer: bool,
 }
 
 /// Any datagram. With a `P` other than bytes it cannot be written, but goes from one end to the other as it is.
@@ -300,8 +235,6 @@ pub enum Datagram<P = Vec<u8>> {
     Hello(Hello),
     /// The receiver agrees.
     HelloReply(HelloReply),
-    /// The connection ends.
-    Close(Close),
 }
 
 /// The full number whose lower 32 bits are `low` and that lies nearest to `near`.
@@ -319,7 +252,7 @@ impl<P: Payload> Datagram<P> {
             Self::Sound(sound) => SOUND_HEADER + sound.length(),
             Self::Acknowledgement(acknowledgement) => acknowledgement.length(),
             Self::Hello(_) => HELLO_LENGTH,
-            Self::HelloReply(_) | Self::Close(_) => SHORT_LENGTH,
+            Self::HelloReply(_) => HELLO_REPLY_LENGTH,
         };
         ByteCount::new(fields as u64)
     }
@@ -333,7 +266,6 @@ impl<P: Payload> Datagram<P> {
             Self::Acknowledgement(acknowledgement) => acknowledgement.connection,
             Self::Hello(hello) => hello.connection,
             Self::HelloReply(reply) => reply.connection,
-            Self::Close(close) => close.connection,
         }
     }
 }
@@ -356,7 +288,6 @@ impl Datagram {
             Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),
             Self::Hello(_) => (HELLO, 0),
             Self::HelloReply(_) => (HELLO_REPLY, 0),
-            Self::Close(close) => (CLOSE, if close.answer { FLAG_ANSWER } else { 0 }),
         };
         out.extend([VERSION << 4 | kind, flags]);
         out.extend(self.connection().to_be_bytes());
@@ -372,7 +303,6 @@ impl Datagram {
                 out.extend(estimator.to_be_bytes());
             }
             Self::HelloReply(reply) => out.extend(reply.retained_states.to_be_bytes()),
-            Self::Close(close) => out.extend(close.reason.number().to_be_bytes()),
         }
     }
 
@@ -391,8 +321,6 @@ impl Datagram {
             DATA => data::KNOWN_FLAGS,
             ACKNOWLEDGEMENT => acknowledgement::KNOWN_FLAGS,
             HELLO | HELLO_REPLY | SOUND_KIND => 0,
-            CLOSE => FLAG_ANSWER,
-            SEALED => return Err(WireError::Sealed),
             other => return Err(WireError::Kind(other)),
         };
         let flags = reader.u8()?;
@@ -422,11 +350,7 @@ impl Datagram {
                 }
                 Self::Hello(Hello { connection, format, estimator: reader.u16()? })
             }
-            HELLO_REPLY => Self::HelloReply(HelloReply { connection, retained_states: reader.u16()? }),
-            _ => {
-                let reason = CloseReason::from_number(reader.u16()?);
-                Self::Close(Close { connection, reason, answer: flags & FLAG_ANSWER != 0 })
-            }
+            _ => Self::HelloReply(HelloReply { connection, retained_states: reader.u16()? }),
         };
         match bytes.len() - reader.offset {
             0 => Ok(datagram),

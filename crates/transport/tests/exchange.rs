@@ -5,7 +5,7 @@ mod world;
 use std::time::Duration;
 
 use lockstep_transport::wire::{Acknowledgement, Data, VERSION};
-use lockstep_transport::{CloseReason, Datagram, DropReason, ReceiverEvent, SenderEvent, StateId};
+use lockstep_transport::{Datagram, DropReason, ReceiverEvent, SenderEvent, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
 use world::{World, at, ms};
@@ -324,7 +324,7 @@ fn the_estimate_and_the_arrivals_reach_the_sender() {
 }
 
 #[test]
-fn the_hello_is_repeated_until_it_is_answered_and_the_end_is_told() {
+fn the_hello_is_repeated_until_it_is_answered() {
     let mut world = World::new(14);
     world.capture_at = Timestamp::MAX;
     world.forward.outage = Some((at(0), at(150)));
@@ -349,66 +349,6 @@ fn the_hello_is_repeated_until_it_is_answered_and_the_end_is_told() {
     assert_eq!((answers(&world), world.sender.poll_timeout()), (2, None), "one that is lost is not repeated");
     let hellos = world.receiver_events.iter().filter(|(_, event)| matches!(event, ReceiverEvent::Hello(_)));
     assert_eq!(hellos.count(), 1);
-    world.forward.outage = Some((at(1_600), at(1_601)));
-    world.sender.close(at(1_600), CloseReason::Done);
-    world.run(at(2_600));
-    let ended = |(_, event): &&(Timestamp, ReceiverEvent)| *event == ReceiverEvent::PeerClosed(CloseReason::Done);
-    assert_eq!(world.receiver_events.iter().filter(ended).count(), 1);
-    assert!(world.sender.is_finished() && world.receiver.is_finished());
-    let frame = lockstep_transport::OutgoingFrame {
-        source: StateId::EMPTY,
-        target: StateId(1),
-        captured: at(0),
-        key_frame: true,
-        parity: 0,
-        payload: Vec::new(),
-    };
-    assert_eq!(world.sender.send_frame(at(2_000), frame), Err(lockstep_transport::SendError::Closed));
-}
-
-#[test]
-fn a_close_is_repeated_until_it_is_answered_and_its_answer_may_be_lost() {
-    // Longer than the three copies of 150 ms that a slow or lossy path would have swallowed.
-    for (forward, backward) in [(1_200, 0), (0, 400), (1_200, 400)] {
-        let mut world = World::new(18);
-        world.run(at(1_000));
-        world.capture_at = Timestamp::MAX;
-        world.forward.outage = Some((at(1_000), at(1_000 + forward)));
-        world.backward.outage = Some((at(1_000), at(1_000 + forward + backward)));
-        world.sender.close(at(1_000), CloseReason::Done);
-        world.run(at(1_001));
-        assert!(!world.sender.is_finished(), "nobody has answered");
-        world.run(at(4_000));
-        let ended = |(_, event): &&(Timestamp, ReceiverEvent)| *event == ReceiverEvent::PeerClosed(CloseReason::Done);
-        assert_eq!(world.receiver_events.iter().filter(ended).count(), 1);
-        assert!(world.sender.is_finished() && world.receiver.is_finished());
-        let answered = world.backward.seen().iter().filter_map(|bytes| Datagram::decode(bytes).ok());
-        assert!(answered.filter(|datagram| matches!(datagram, Datagram::Close(close) if close.answer)).count() > 0);
-    }
-}
-
-#[test]
-fn a_close_that_nobody_answers_ends_by_itself() {
-    let mut world = World::new(19);
-    world.run(at(1_000));
-    world.capture_at = Timestamp::MAX;
-    world.forward.outage = Some((at(1_000), Timestamp::MAX));
-    world.sender.close(at(1_000), CloseReason::Done);
-    world.run(at(3_000));
-    assert!(!world.sender.is_finished());
-    world.run(at(4_000));
-    assert!(world.sender.is_finished() && world.sender.poll_timeout().is_none());
-}
-
-#[test]
-fn ends_that_close_at_once_both_finish() {
-    let mut world = World::new(20);
-    world.run(at(1_000));
-    world.capture_at = Timestamp::MAX;
-    world.sender.close(at(1_000), CloseReason::Done);
-    world.receiver.close(at(1_000), CloseReason::Failed);
-    world.run(at(2_000));
-    assert!(world.sender.is_finished() && world.receiver.is_finished());
 }
 
 proptest! {

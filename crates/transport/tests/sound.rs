@@ -82,13 +82,6 @@ fn what_is_too_long_or_old_is_refused_and_changes_nothing() {
     assert_eq!(heard(&world).iter().map(|&(frame, _)| frame).collect::<Vec<_>>(), [7, 8]);
 }
 
-#[test]
-fn after_the_end_no_sound_is_sent() {
-    let mut world = World::new(4);
-    world.sender.close(at(0), lockstep_transport::CloseReason::Done);
-    assert_eq!(world.sender.send_sound(at(0), packet(0, at(0))), Err(SendError::Closed));
-}
-
 proptest! {
     #[test]
     fn over_any_path_each_packet_is_heard_at_most_once_and_everything_is_decided(

@@ -96,18 +96,6 @@ fn a_picture_that_stands_still_is_mended_within_its_budget_until_next_to_nothing
 }
 
 #[test]
-fn a_hint_changes_the_way_and_not_the_promise() {
-    let clip: Vec<Picture> = (0..2).map(|index| picture(Content::Camera, 160, 128, index, 4)).collect();
-    let first = encode(&State::default(), &clip[0], &Parameters { quantizer: 30, ..Parameters::default() });
-    let analysis = Analysis::new(&first.state, &clip[1], &Parameters::default());
-    for hint in [0, 10, 40, 90, 127, 255] {
-        let encoded = analysis.encode_to_fit_from(900, hint);
-        assert!(encoded.frame.len() <= 900, "from {hint}: {}", encoded.frame.len());
-        assert_eq!(encoded.frame, analysis.encode_to_fit_from(900, hint).frame);
-    }
-}
-
-#[test]
 fn a_budget_that_changes_between_passes_is_followed() {
     let clip: Vec<Picture> = (0..2).map(|index| picture(Content::Camera, 320, 192, index, 4)).collect();
     let first = encode(&State::default(), &clip[0], &Parameters { quantizer: 30, ..Parameters::default() });

@@ -324,15 +324,6 @@ def _lockstep_own(made: argparse.ArgumentParser) -> None:
         help="search by calls with pixels of this clip, not by modelled ones; may be given more than once",
     )
     made.add_argument(
-        "--reinforce",
-        type=whole(0),
-        default=0,
-        metavar="UPDATES",
-        help="learn by so many updates of PPO, a step a picture, when to depart from the rule (%(default)s)",
-    )
-    made.add_argument("--reinforce-calls", type=whole(8), default=512, help="calls of an update (%(default)s)")
-    made.add_argument("--reinforce-rate", type=RATE, default=7e-4, help="Adam's there (%(default)s)")
-    made.add_argument(
         "--rule",
         action="append",
         default=[],

@@ -11,7 +11,6 @@ learning by the pinball loss (Koenker 2005), how good forecasts are, and the sea
 """
 
 import argparse
-import copy
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from torch import nn
 from lockstep._lockstep import LessonSetting, lesson_names
 from lockstep.learn.devices import device_of
 from lockstep.learn.families import parts
-from lockstep.learn.reinforce import CRITIC_FIRST, LOOK, SPREAD, Reinforcement, Tried
 from lockstep.learn.rule import (
     CLASSICAL,
     DELAY_WEIGHTS,
@@ -42,7 +40,7 @@ from lockstep.learn.training import FEEDBACK_MS, Run, train, write_onnx
 
 Array = NDArray[np.float32]
 
-OBSERVATIONS, HORIZONS, LEVELS, STATE, ADJUSTMENT = lesson_names()
+OBSERVATIONS, HORIZONS, LEVELS, STATE = lesson_names()
 OBSERVED = len(OBSERVATIONS)
 FORECAST = len(HORIZONS) * len(LEVELS)
 
@@ -66,22 +64,6 @@ class Net(nn.Module):
         self.head = nn.Linear(64, FORECAST)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-        # By how much the rule is departed from; none until that is reinforced.
-        self.policy: nn.Sequential | None = None
-
-    def add_policy(self) -> nn.Sequential:
-        """From now on the net says, too, by how much the rule is departed from: not at all, to begin with."""
-        last = nn.Linear(48, ADJUSTMENT)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
-        self.policy = nn.Sequential(nn.Linear(STATE + OBSERVED, 48), nn.Tanh(), last)
-        return self.policy
-
-    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Takes weights that were kept, those by which the rule is departed from among them, if there are any."""
-        if self.policy is None and any(name.startswith("policy.") for name in weights):
-            self.add_policy()
-        self.load_state_dict(weights)
 
     def normalise(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
         """Takes inputs to have this mean and deviation."""
@@ -110,18 +92,17 @@ class Net(nn.Module):
         keep = torch.sigmoid(of_seen[:, STATE : 2 * STATE] + of_before[:, STATE : 2 * STATE])
         new = torch.tanh(of_seen[:, 2 * STATE :] + reset * of_before[:, 2 * STATE :])
         after = new + keep * (before - new)
-        said = [self.said(after, seen), after]
-        if self.policy is not None:
-            said.append(self.policy(torch.cat([after, seen], -1)))
-        return torch.cat(said, -1)
+        return torch.cat([self.said(after, seen), after], -1)
 
 
 # --- The lessons ----------------------------------------------------------------------------------------------------
 
 
-def drawn(options: argparse.Namespace, traces: Sequence[str]) -> LessonSetting:
-    """From what calls over ``traces`` are drawn: a wide range."""
-    return LessonSetting(
+def lessons(
+    options: argparse.Namespace, traces: Sequence[str], calls: int, seed: int, model: bytes | None
+) -> tuple[Array, Array]:
+    """What is seen and what is right, in ``calls`` calls over ``traces``, drawn from a wide range."""
+    setting = LessonSetting(
         list(traces),
         sizes=[(320, 180), (640, 360), (1280, 720), (1280, 720), (1920, 1080)],
         frame_rates=[5, 10, 12, 15, 20, 24, 25, 30, 30, 30, 30, 50, 60, 120],
@@ -132,13 +113,7 @@ def drawn(options: argparse.Namespace, traces: Sequence[str]) -> LessonSetting:
         jitter_ms=(1.0, 30.0),
         feedback_ms=FEEDBACK_MS,
     )
-
-
-def lessons(
-    options: argparse.Namespace, traces: Sequence[str], calls: int, seed: int, model: bytes | None
-) -> tuple[Array, Array]:
-    """What is seen and what is right, in ``calls`` calls over ``traces``."""
-    return drawn(options, traces).record(calls, seed=seed, threads=options.threads, model=model)
+    return setting.record(calls, seed=seed, threads=options.threads, model=model)
 
 
 def begin(net: Net, path: Path, mean: torch.Tensor, deviation: torch.Tensor) -> None:
@@ -188,29 +163,18 @@ def model_bytes(net: Net, metadata: Mapping[str, str]) -> bytes:
 
 
 class Exported:
-    """A model of which only metadata, and by how much to depart from the rule, change: to export it takes seconds."""
+    """A net exported once; each copy has other metadata. Exporting anew takes seconds."""
 
     def __init__(self, net: Net) -> None:
-        """The model of ``net``."""
+        """Exports ``net``."""
         import onnx  # noqa: PLC0415
 
-        # Weights that are zero, as those of a policy at first, are left out of what is exported.
-        whole = copy.deepcopy(net)
-        for name, weights in whole.named_parameters():
-            if name.startswith("policy."):
-                nn.init.ones_(weights)
-        self._model = onnx.load_from_string(model_bytes(whole, {}))
+        self._model = onnx.load_from_string(model_bytes(net, {}))
 
-    def of(self, net: Net, metadata: Mapping[str, str]) -> bytes:
-        """The same with what the net's policy has learned since, if it has one, and with this metadata."""
-        from onnx import helper, numpy_helper  # noqa: PLC0415
+    def of(self, metadata: Mapping[str, str]) -> bytes:
+        """The model as an ONNX file with this metadata."""
+        from onnx import helper  # noqa: PLC0415
 
-        weights = {name: value.cpu().numpy() for name, value in net.state_dict().items() if name.startswith("policy.")}
-        for kept in self._model.graph.initializer:
-            if kept.name in weights:
-                kept.CopyFrom(numpy_helper.from_array(weights.pop(kept.name), kept.name))
-        if weights:
-            raise ValueError(f"the exported model has no `{min(weights)}`")
         helper.set_model_props(self._model, {"lockstep.controller": "lockstep", **metadata})
         text: bytes = self._model.SerializeToString()
         return text
@@ -332,13 +296,13 @@ def tune(  # noqa: PLR0913, PLR0917
             classical = outcomes(some, CLASSICAL, latency, None, seconds=options.tuned_seconds)
             tries, values = search.draw(generator, options.population), []
             for one in tries:
-                path.write_bytes(exported.of(net, {**said, f"lockstep.rule.{latency}": rule_text(one)}))
+                path.write_bytes(exported.of({**said, f"lockstep.rule.{latency}": rule_text(one)}))
                 ours = outcomes(some, "lockstep", latency, path, seconds=options.tuned_seconds)
                 values.append(worth(some, ours, classical))
             search.learn(tries, values)
             run.log(options.rounds * options.epochs + generation, {f"worth of the rule, {latency}": max(values)})
             run.show(
-                0.6 + (0.2 if options.reinforce else 0.4) * (generation + 1) / len(plan),
+                0.6 + 0.4 * (generation + 1) / len(plan),
                 f"{latency}: {max(values):.4f}, mean's {values[0]:.4f}, {rule_text(search.mean)}",
             )
             state["generation"] = generation + 1
@@ -352,7 +316,7 @@ def tune(  # noqa: PLR0913, PLR0917
             values = []
             for level in TARGET_LEVELS:
                 rule = f"{rule_text(searches['balanced'].mean)},target_level={level}"
-                path.write_bytes(exported.of(net, {**said, "lockstep.rule.balanced": rule}))
+                path.write_bytes(exported.of({**said, "lockstep.rule.balanced": rule}))
                 ours = outcomes(some, "lockstep", "balanced", path, **told)
                 values.append(worth(some, ours, classical))
                 run.show(1.0, f"target of quantile {level}: {values[-1]:.4f}")
@@ -374,9 +338,7 @@ def learn_rounds(
         net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED)).to(run.device)
     optimiser = torch.optim.Adam(net.parameters(), options.learning_rate)
     if "net" in state:
-        with torch.random.fork_rng(devices=[]):
-            net.load(state["net"])
-    if state.get("round", 0) < options.rounds and "optimiser" in state:
+        net.load_state_dict(state["net"])
         optimiser.load_state_dict(state["optimiser"])
     checked = None
     passes = options.rounds * options.epochs
@@ -416,61 +378,6 @@ def main(arguments: list[str] | None = None) -> int:
     return train("lockstep", arguments, train_in)
 
 
-def found_rules(options: argparse.Namespace, state: Mapping[str, Any]) -> tuple[dict[str, str], float]:
-    """The rules that were given, or that the search has found, and the quantile of codecs that follow a rate."""
-    rules = rules_of(state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS}), options.rule)
-    target: float = state.get("target", TARGET_LEVELS[1]) if options.target_level is None else options.target_level
-    return rules, target
-
-
-def reinforce(  # noqa: PLR0913, PLR0917
-    options: argparse.Namespace,
-    run: Run,
-    net: Net,
-    metadata: Mapping[str, str],
-    state: dict[str, Any],
-    traces: Sequence[str],
-    validation: Sequence[str],
-) -> bool:
-    """Learns when to depart from the rule (``reinforce.py``); says whether it came to the end.
-
-    ``state`` is the checkpoint, which an update that it has is not made again for.
-    """
-    if state.get("updates", 0) >= options.reinforce:
-        return True
-    # A run that goes on has its random numbers already.
-    with torch.random.fork_rng(devices=[]):
-        learner = Reinforcement(net, options.reinforce_rate, state.get("reinforcement"))
-    calls = max(8, options.reinforce_calls // 2)
-    training, judging, exported = drawn(options, traces), drawn(options, validation), Exported(net)
-
-    def tried(setting: LessonSetting, count: int, seed: int, spread: float) -> Tried:
-        model = exported.of(net, metadata)
-        return Tried(setting.try_out(count, seed=seed, threads=options.threads, model=model, spread=spread))
-
-    def reward() -> float:
-        return tried(judging, calls, 12_347, 0.0).mean_reward()
-
-    if "unreinforced" not in state:
-        state["unreinforced"] = reward()
-    for update in range(state.get("updates", 0), options.reinforce):
-        done = update / options.reinforce
-        spread = SPREAD[0] * (SPREAD[1] / SPREAD[0]) ** done
-        seed = 1_000_003 * options.seed + 500_009 + update
-        some = tried(training, options.reinforce_calls, seed, spread)
-        logged = learner.improve(some, spread, policy_too=update >= CRITIC_FIRST)
-        if (update + 1) % LOOK == 0 or update + 1 == options.reinforce:
-            logged["gain over the rule"] = reward() - state["unreinforced"]
-        run.log(options.rounds * options.epochs + update, {f"reinforced: {name}": one for name, one in logged.items()})
-        text = ", ".join(f"{name} {value:.4f}" for name, value in logged.items())
-        run.show(0.8 + 0.2 * (update + 1) / options.reinforce, text)
-        state.update(net=net.state_dict(), reinforcement=learner.state(), updates=update + 1)
-        run.save(state)
-        if options.stop_after is not None and state["round"] + update + 1 >= options.stop_after:
-            return update + 1 == options.reinforce
-    return True
-
-
 def train_in(run: Run, options: argparse.Namespace) -> int:
     """The same, in the folder of a run."""
     # What is wrong in these is told before hours of training.
@@ -496,14 +403,11 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         ):
             return 0
         tune(options, run, net, known, training, state)
-        if not reinforce(
-            options, run, net, metadata_of(known, *found_rules(options, state)), state, training, validation
-        ):
-            return 0
     net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED))
-    net.load(state["net"])
+    net.load_state_dict(state["net"])
     known = [tuple(run.load_array(f"lessons-{index}").values()) for index in range(state["round"])]  # type: ignore[misc]
-    rules, target = found_rules(options, state)
+    rules = rules_of(state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS}), options.rule)
+    target = state.get("target", TARGET_LEVELS[1]) if options.target_level is None else options.target_level
     card = {
         "state": OBSERVATIONS,
         "says": f"ln(bytes until {HORIZONS} s / what Sprout's filter expects + 0.02), quantiles {LEVELS} of each",
@@ -519,8 +423,7 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         "metadata": metadata_of(known, rules, target),
     }
     path = run.export_judged(net, test, card=card, examples=examples_of(net, known), **given)
-    names = ("loss, training", "loss", "loss of fixed quantiles", "loss, own calls", "worth of the rule, balanced",
-             "reinforced: gain over the rule")  # fmt: skip
+    names = ("loss, training", "loss", "loss of fixed quantiles", "loss, own calls", "worth of the rule, balanced")
     run.draw("Lockstep", names)
     run.close()
     print(path)

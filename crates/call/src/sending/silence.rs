@@ -60,7 +60,7 @@ impl<C: Codec> SendingEnd<C> {
             self.drain_events(now);
         }
         self.silent = silent;
-        if !silent || self.closed || self.talks(now) {
+        if !silent || self.talks(now) {
             self.greets_at = None;
         } else if self.greets_at.is_none_or(|at| at <= now) {
             self.transport.greet(now);

@@ -12,15 +12,12 @@ use crate::narrow::NarrowWay;
 use crate::sound::SoundAllowance;
 
 impl<C: Codec> SendingEnd<C> {
-    /// Sends 20 ms of sound, before any picture that waits to leave. After the end of the call it is dropped.
+    /// Sends 20 ms of sound, before any picture that waits to leave.
     ///
     /// # Errors
     /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
     pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket<C::Payload>) -> Result<(), SendError> {
-        match self.transport.send_sound(now, packet) {
-            Err(SendError::Closed) => Ok(()),
-            sent => sent,
-        }
+        self.transport.send_sound(now, packet)
     }
 
     /// What sound is to know of the path, and has its packets leave as that calls for: to be asked before or after each.

@@ -20,7 +20,6 @@
 //! | the path is long | [`FAR`], there and back, averaged likewise | it has learned on paths of up to 120 ms, and holds back on longer ones: of 22 calls of 0.5 to 5 Mb/s at 600 ms QoE_d was 3.652, and is 3.727, as Sprout's |
 //! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
 
-mod adjustment;
 mod forecast;
 mod history;
 mod lesson;
@@ -38,12 +37,10 @@ use super::{Model, ModelError};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 use crate::sprout::frame_within;
 use crate::{Allowance, Controller, InFlight, Input, KnownPath, Latency, Setting, Sprout, Traits};
-use adjustment::{Adjustment, Trials};
 use forecast::{Basis, FORECAST, Forecast};
 use history::History;
 use lesson::Lessons;
 
-pub use adjustment::{ADJUSTMENT, Trial};
 pub use forecast::{HORIZONS, LEVELS};
 pub use history::{OBSERVATIONS, OBSERVED};
 pub use lesson::Lesson;
@@ -100,15 +97,10 @@ impl Net {
         let (takes, gives) = (OBSERVED + MODEL_STATE, FORECAST + MODEL_STATE);
         let (inputs, outputs) = (model.inputs(), model.outputs());
         match (inputs, outputs) {
-            ([input], [output])
-                if input.shape == [1, takes]
-                    && (output.shape == [1, gives] || output.shape == [1, gives + ADJUSTMENT]) => {}
+            ([input], [output]) if input.shape == [1, takes] && output.shape == [1, gives] => {}
             ([input], [output]) => {
                 let (seen, said) = (&input.shape, &output.shape);
-                let adjusting = gives + ADJUSTMENT;
-                return unfit(format!(
-                    "it makes {said:?} of {seen:?}, not [1, {gives}] or [1, {adjusting}] of [1, {takes}]"
-                ));
+                return unfit(format!("it makes {said:?} of {seen:?}, not [1, {gives}] of [1, {takes}]"));
             }
             _ => return unfit(format!("it has {} inputs and {} outputs, not one each", inputs.len(), outputs.len())),
         }
@@ -124,18 +116,16 @@ impl Net {
         self.input[OBSERVED..].copy_from_slice(&self.remembered);
     }
 
-    /// What it forecasts, and by how much the rule is departed from.
-    fn forecast(&mut self, seen: &[f32; OBSERVED], basis: Basis) -> Option<(Forecast, Adjustment)> {
+    /// What it forecasts.
+    fn forecast(&mut self, seen: &[f32; OBSERVED], basis: Basis) -> Option<Forecast> {
         self.input[..OBSERVED].copy_from_slice(seen);
         let said = self.model.run(&[&self.input]).ok()?.into_iter().next()?;
-        let (said, adjusting) = said.split_at_checked(FORECAST + MODEL_STATE)?;
-        let forecast = Forecast::of(said, basis)?;
-        let adjustment = if adjusting.is_empty() { Adjustment::default() } else { Adjustment::of(adjusting)? };
+        let forecast = Forecast::of(&said, basis)?;
         let remembered = said.get(FORECAST..)?;
         self.remembered = remembered.try_into().ok().filter(|all: &[f32; MODEL_STATE]| {
             all.iter().all(|number| number.is_finite()) // Or else it would never come to itself.
         })?;
-        Some((forecast, adjustment))
+        Some(forecast)
     }
 
     /// By how much of its range the input that is farthest out of it is beyond.
@@ -242,8 +232,6 @@ pub struct Lockstep {
     rule: Rule,
     history: History,
     present: Option<Present>,
-    /// By how much the rule is departed from for the present picture.
-    adjustment: Adjustment,
     picture_at: Option<Timestamp>,
     /// What the last picture was given.
     given: f64,
@@ -263,7 +251,6 @@ pub struct Lockstep {
     payload: f64,
     least_target: Bitrate,
     lessons: Option<Lessons>,
-    trials: Option<Trials>,
 }
 
 impl Lockstep {
@@ -277,7 +264,6 @@ impl Lockstep {
             rule: Rule::of(setting.latency),
             history: History::new(frame_interval),
             present: None,
-            adjustment: Adjustment::default(),
             picture_at: None,
             given: 0.0,
             now: 0.0,
@@ -293,7 +279,6 @@ impl Lockstep {
             payload: setting.payload.as_f64().max(1.0),
             least_target: setting.bounds.least,
             lessons: None,
-            trials: None,
         }
     }
 
@@ -335,19 +320,6 @@ impl Lockstep {
         self.lessons.as_mut().map(Lessons::take).unwrap_or_default()
     }
 
-    /// The same, adding `tried` to what the model says of the departure from its rule, one for each picture, and keeping what
-    /// came of that.
-    #[must_use]
-    pub fn with_trials(mut self, tried: Vec<[f32; ADJUSTMENT]>) -> Self {
-        self.trials = Some(Trials::new(tried));
-        self
-    }
-
-    /// The trials since they were last taken: one for each of the lessons.
-    pub fn take_trials(&mut self) -> Vec<Trial> {
-        self.trials.as_mut().map(Trials::take).unwrap_or_default()
-    }
-
     /// Whether it is Sprout that decides, and why.
     #[must_use]
     pub fn falls_back(&self) -> Option<Fallback> {
@@ -380,27 +352,20 @@ impl Lockstep {
         if let Some(lessons) = &mut self.lessons {
             lessons.next();
         }
-        if let Some(trials) = &mut self.trials {
-            trials.next(now);
-        }
         if let Some(present) = &self.present {
             // As in the lessons, without what `latest` takes away.
-            self.given = present.room(self.deadline(), self.level()).max(0.0) + present.sent;
+            self.given = present.room(self.deadline(), self.rule.level).max(0.0) + present.sent;
         }
     }
 
     fn deadline(&self) -> f64 {
         let left_out = if self.left_out { LEFT_OUT } else { 0.0 };
-        self.adjustment.deadline(self.rule.deadline + (self.rule.intervals + left_out) * self.frame_interval)
-    }
-
-    fn level(&self) -> f64 {
-        self.adjustment.level(self.rule.level)
+        self.rule.deadline + (self.rule.intervals + left_out) * self.frame_interval
     }
 
     /// What will be through until the deadline of a frame, by the rule.
     fn through(&self, present: &Present) -> f64 {
-        let likely = present.forecast.bytes(self.deadline(), self.level());
+        let likely = present.forecast.bytes(self.deadline(), self.rule.level);
         likely.min(present.forecast.bytes(self.rule.latest, LEVELS[0]))
     }
 
@@ -466,20 +431,12 @@ impl Lockstep {
             let ratio = if steady && waits { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
             self.shared.put(ratio, (log(self.rule.shared), log(NOT_SHARED)));
         }
-        let said = net.forecast(&seen, basis);
-        let remembered = net.remembered;
-        self.adjustment = said.as_ref().map_or_else(Adjustment::default, |(_, adjustment)| *adjustment);
-        self.present = said.map(|(forecast, _)| Present {
+        self.present = net.forecast(&seen, basis).map(|forecast| Present {
             forecast,
             on_the_way: outlook.on_the_way,
             sent: 0.0,
             unknown: basis.unknown,
         });
-        let decides = self.falls_back().is_none();
-        if let Some(trials) = &mut self.trials {
-            self.adjustment = self.adjustment.plus(trials.tried);
-            trials.decided(remembered, decides);
-        }
         if begins {
             self.pictures += 1;
             if let Some(why) = self.falls_back() {

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use lockstep_transport::CloseReason;
 use lockstep_units::Timestamp;
 
 use super::Connection;
-use crate::control::Message;
+use crate::control::{CloseReason, Message};
 
 /// How long the end of a call is repeated.
 const LIMIT: Duration = Duration::from_secs(3);

@@ -1,9 +1,9 @@
 //! Why connections end, and how that is said to QUIC.
 
-use lockstep_transport::CloseReason;
 use quinn_proto::{ConnectionError, VarInt};
 
 use crate::TicketRefusal;
+use crate::control::CloseReason;
 
 /// Why a connection is over.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 mod agent;
 mod features;
 mod pictures;
-mod trials;
 mod vector;
 
 use std::ops::RangeInclusive;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use lockstep_call::{CallObserver, ClipCurves, ModelledClip};
+use lockstep_call::{ClipCurves, ModelledClip};
 use lockstep_control::learned::ObservationKind;
 use lockstep_control::{Controller, Estimator, RateBounds, ReceiverEstimate, Setting};
 use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, Trace};
@@ -28,7 +27,6 @@ use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate}
 
 pub use features::{FEATURES, Feature, Features};
 pub use pictures::LessonSetting;
-pub use trials::TriedPicture;
 pub use vector::{EnvironmentError, MOST_ENVIRONMENTS, Seeds, VectorEnvironment};
 
 /// Where the agent sits.
@@ -234,25 +232,20 @@ impl Drawn {
         Self { forward, reverse, clip, seed }
     }
 
-    /// The call over its links, which controllers control; its frames are logged for `observer`, if there is one.
+    /// The call over its links, which controllers control.
     fn network(
         self,
         call: &ModelledSetting,
         controller: Box<dyn Controller>,
         estimator: Box<dyn Estimator>,
-        observer: Option<Box<dyn CallObserver>>,
     ) -> Result<Network<ModelledCall>, EnvironmentError> {
         let Self { forward, reverse, clip, seed } = self;
         let activity = Activity::between(Timestamp::ZERO, Timestamp::MAX);
         let call = ModelledSetting { activity, ..call.clone() };
         let clip = ModelledClip::new(clip, call.frame_interval(), seed);
         let call = call.call(controller, estimator, clip);
-        let call = match observer {
-            Some(observer) => call.observed_by(observer),
-            None => call.unlogged(),
-        };
         let link = |config, seed| Link::new(config, seed).map_err(|error: ConfigError| EnvironmentError::Link(error));
-        Ok(Network::new(vec![call], link(forward, seed)?, link(reverse, seed ^ 1)?))
+        Ok(Network::new(vec![call.unlogged()], link(forward, seed)?, link(reverse, seed ^ 1)?))
     }
 }
 
@@ -285,5 +278,5 @@ fn episode(
     } else {
         Box::new(AgentController::new(agent(sender), &control))
     };
-    drawn.network(&call, controller, Box::new(AgentEstimator(agent(receiver))), None)
+    drawn.network(&call, controller, Box::new(AgentEstimator(agent(receiver))))
 }

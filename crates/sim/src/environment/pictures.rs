@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use lockstep_call::{CallObserver, ClipCurves, MenuMode};
+use lockstep_call::ClipCurves;
 use lockstep_control::learned::{Lesson, Lockstep, Model, Rule};
 use lockstep_control::{
     Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Input, KnownPath, Latency, Setting, Traits,
@@ -55,21 +55,12 @@ pub struct LessonSetting {
     pub pictures: u32,
 }
 
-pub(super) const FOREIGN: EnvironmentError =
-    EnvironmentError::Setting("the model is none for Lockstep's own controller");
-
 /// The controller of a call, whose lessons are taken when it is over.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<Mutex<Lockstep>>);
+struct Shared(Arc<Mutex<Lockstep>>);
 
 impl Shared {
-    /// `controller`, keeping lessons of the path that is `drawn`.
-    pub fn with_lessons(controller: Lockstep, drawn: &Drawn) -> Self {
-        let controller = controller.with_lessons(KnownPath::over(&drawn.forward, Timestamp::ZERO));
-        Self(Arc::new(Mutex::new(controller)))
-    }
-
-    pub fn lock(&self) -> MutexGuard<'_, Lockstep> {
+    fn lock(&self) -> MutexGuard<'_, Lockstep> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -113,65 +104,14 @@ fn any_rule(generator: &mut Pcg64, latency: Latency) -> Rule {
     }
 }
 
-/// What is drawn of a call's path before its trace.
-pub(super) struct Path {
-    frame_rate: FrameRate,
-    delay: Duration,
-    packets: usize,
-    loss: f64,
-}
-
-impl Path {
-    pub fn from(setting: &LessonSetting, generator: &mut Pcg64) -> Self {
-        let frame_rate = setting.frame_rates[generator.random_range(0..setting.frame_rates.len())];
-        let seconds = |delay: &Duration| delay.as_secs_f64();
-        let delay = logarithmic(generator, (seconds(setting.delay.start()), seconds(setting.delay.end())));
-        let packets = (f64::from(*setting.queue_packets.start()), f64::from(*setting.queue_packets.end()));
-        let packets = logarithmic(generator, packets).round().max(1.0) as usize;
-        let loses = generator.random::<f64>() >= LOSSLESS;
-        let loss = logarithmic(generator, (setting.loss.start().max(1e-3), *setting.loss.end()));
-        let loss = if loses { loss.min(*setting.loss.end()) } else { 0.0 };
-        Self { frame_rate, delay: Duration::from_secs_f64(delay), packets, loss }
-    }
-
-    /// The whole of it, and the clip.
-    pub fn drawn(&self, setting: &LessonSetting, environment: &EnvironmentSetting, generator: &mut Pcg64) -> Drawn {
-        let jitters = generator.random::<f64>() < JITTERY && !setting.jitter.end().is_zero();
-        let bounds = (setting.jitter.start().as_secs_f64(), setting.jitter.end().as_secs_f64());
-        let mean = Duration::from_secs_f64(logarithmic(generator, bounds));
-        let distribution = JitterDistribution::Exponential { mean };
-        let mut drawn = Drawn::from(environment, generator);
-        drawn.forward.delay = self.delay;
-        drawn.reverse.delay = self.delay;
-        drawn.forward.queue = lockstep_link::QueueConfig::drop_tail(self.packets);
-        drawn.forward.loss.random = self.loss;
-        drawn.forward.jitter = jitters.then_some(Jitter { distribution, reorders: false });
-        drawn
-    }
-
-    /// The call over it.
-    pub fn call(&self, setting: &LessonSetting, drawn: &Drawn, generator: &mut Pcg64) -> ModelledSetting {
-        let feedback = any_of(&setting.feedback, generator).unwrap_or_default();
-        let usual = ModelledSetting { frame_rate: self.frame_rate, feedback, ..ModelledSetting::new() };
-        let (width, height) = drawn.clip.picture_size();
-        ModelledSetting { ceiling: Some(bitrate_ceiling(width, height, usual.frame_interval())), ..usual }
-    }
-}
-
 impl LessonSetting {
-    /// What calls are drawn from, once it makes sense.
-    pub(super) fn environment(&self) -> Result<EnvironmentSetting, EnvironmentError> {
-        let environment = EnvironmentSetting {
+    fn environment(&self) -> EnvironmentSetting {
+        EnvironmentSetting {
             delay: self.delay.clone(),
             queue_packets: self.queue_packets.clone(),
             loss: self.loss.clone(),
             ..EnvironmentSetting::new(self.traces.clone(), self.clips.clone())
-        };
-        environment.validate()?;
-        if self.frame_rates.is_empty() || self.pictures == 0 {
-            return Err(EnvironmentError::Setting("there is no frame rate, or a call has no picture"));
         }
-        Ok(environment)
     }
 
     /// The lessons of `count` calls, over `threads` threads (0: one a core). Equal settings and seeds give equal lessons,
@@ -187,7 +127,11 @@ impl LessonSetting {
         seed: u64,
         threads: usize,
     ) -> Result<Vec<Vec<Lesson>>, EnvironmentError> {
-        let environment = self.environment()?;
+        let environment = self.environment();
+        environment.validate()?;
+        if self.frame_rates.is_empty() || self.pictures == 0 {
+            return Err(EnvironmentError::Setting("there is no frame rate, or a call has no picture"));
+        }
         Ok(side_by_side(count, seed, threads, |seed| self.call(&environment, model, seed))?.0)
     }
 
@@ -199,44 +143,50 @@ impl LessonSetting {
     ) -> Result<Vec<Lesson>, EnvironmentError> {
         let mut generator = Pcg64::seed_from_u64(seed);
         let latency = Latency::ALL[generator.random_range(0..Latency::ALL.len())];
-        let path = Path::from(self, &mut generator);
+        let frame_rate = self.frame_rates[generator.random_range(0..self.frame_rates.len())];
+        let seconds = |delay: &Duration| delay.as_secs_f64();
+        let delay = logarithmic(&mut generator, (seconds(self.delay.start()), seconds(self.delay.end())));
+        let packets = (f64::from(*self.queue_packets.start()), f64::from(*self.queue_packets.end()));
+        let packets = logarithmic(&mut generator, packets);
+        let loses = generator.random::<f64>() >= LOSSLESS;
+        let loss = logarithmic(&mut generator, (self.loss.start().max(1e-3), *self.loss.end()));
         let conventional = generator.random::<f64>() < CONVENTIONAL;
         let model = model.cloned().filter(|_| generator.random::<f64>() >= CLASSICAL);
         let rule = any_rule(&mut generator, latency);
-        let drawn = path.drawn(self, environment, &mut generator);
+        let jitters = generator.random::<f64>() < JITTERY && !self.jitter.end().is_zero();
+        let mean = logarithmic(&mut generator, (seconds(self.jitter.start()), seconds(self.jitter.end())));
+        let distribution = JitterDistribution::Exponential { mean: Duration::from_secs_f64(mean) };
+
+        let mut drawn = Drawn::from(environment, &mut generator);
+        drawn.forward.delay = Duration::from_secs_f64(delay);
+        drawn.reverse.delay = drawn.forward.delay;
+        drawn.forward.queue = lockstep_link::QueueConfig::drop_tail(packets.round().max(1.0) as usize);
+        drawn.forward.loss.random = if loses { loss.min(*self.loss.end()) } else { 0.0 };
+        drawn.forward.jitter = jitters.then_some(Jitter { distribution, reorders: false });
+
+        let feedback = any_of(&self.feedback, &mut generator).unwrap_or_default();
+        let usual = ModelledSetting { frame_rate, feedback, ..ModelledSetting::new() };
+        let (width, height) = drawn.clip.picture_size();
         let call = ModelledSetting {
-            codec: if conventional {
-                ModelledCodec::Conventional
-            } else {
-                ModelledCodec::Functional(MenuMode::default())
-            },
-            ..path.call(self, &drawn, &mut generator)
+            codec: if conventional { ModelledCodec::Conventional } else { usual.codec },
+            ceiling: Some(bitrate_ceiling(width, height, usual.frame_interval())),
+            ..usual
         };
         let control = Setting { latency, ..Setting::new(call.payload, call.frame_interval()) };
         let controller = match model {
-            Some(model) => Lockstep::with_model(&control, model).map_err(|_| FOREIGN)?.with_rule(rule),
+            Some(model) => Lockstep::with_model(&control, model)
+                .map_err(|_| EnvironmentError::Setting("the model is none for Lockstep's own controller"))?
+                .with_rule(rule),
             None => Lockstep::without_model(&control),
         };
-        let controller = Shared::with_lessons(controller, &drawn);
-        self.run(environment, drawn, &call, &controller, None)?;
+        let controller = controller.with_lessons(KnownPath::over(&drawn.forward, Timestamp::ZERO));
+        let controller = Shared(Arc::new(Mutex::new(controller)));
+        let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(environment.bounds);
+        let mut network = drawn.network(&call, Box::new(controller.clone()), estimator)?;
+        // A little longer, so that there is a lesson of the last picture.
+        network.run_until(Timestamp::ZERO + frame_rate.time_of(u64::from(self.pictures) + 2));
         let mut lessons = controller.lock().take_lessons();
         lessons.truncate(self.pictures as usize);
         Ok(lessons)
-    }
-
-    /// Lets a call that `controller` controls pass.
-    pub(super) fn run(
-        &self,
-        environment: &EnvironmentSetting,
-        drawn: Drawn,
-        call: &ModelledSetting,
-        controller: &Shared,
-        observer: Option<Box<dyn CallObserver>>,
-    ) -> Result<(), EnvironmentError> {
-        let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(environment.bounds);
-        let mut network = drawn.network(call, Box::new(controller.clone()), estimator, observer)?;
-        // A little longer, so that there is a lesson of the last picture.
-        network.run_until(Timestamp::ZERO + call.frame_rate.time_of(u64::from(self.pictures) + 2));
-        Ok(())
     }
 }

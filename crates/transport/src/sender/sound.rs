@@ -14,13 +14,10 @@ impl<P: Payload> Sender<P> {
     /// that cannot leave for a second only the newer ones do.
     ///
     /// # Errors
-    /// [`SendError::Closed`], or [`SendError::Sound`] for one that is too long or not newer than those before; nothing has
+    /// [`SendError::Sound`] for one that is too long or not newer than those before; nothing has
     /// changed then.
     pub fn send_sound(&mut self, now: Timestamp, mut packet: SoundPacket<P>) -> Result<(), SendError> {
         let (frame, length) = (packet.frame, packet.payload.length());
-        if self.closing.has_begun() {
-            return Err(SendError::Closed);
-        }
         packet.captured = packet.captured.min(now);
         if length > MAX_PAYLOAD || !self.sound.push(now, packet) {
             return Err(SendError::Sound { frame, length });

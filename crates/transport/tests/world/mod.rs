@@ -278,7 +278,6 @@ impl World {
             if timers.into_iter().flatten().any(|timer| timer <= self.now) {
                 self.timeouts += 1;
                 self.sender.handle_timeout(self.now);
-                self.receiver.handle_timeout(self.now);
             }
             if let Some(bytes) = self.forward.take(self.now) {
                 self.receiver.handle_datagram(self.now, Datagram::decode(&bytes), false);

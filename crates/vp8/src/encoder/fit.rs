@@ -287,17 +287,7 @@ impl Analysis {
     /// more than six passes (`lockstep bench codec`).
     #[must_use]
     pub fn encode_to_fit(&self, budget: usize) -> Encoded {
-        self.fit(budget, None)
-    }
-
-    /// The same, beginning with quantizer `first`, where the caller knows of a good one.
-    #[must_use]
-    pub fn encode_to_fit_from(&self, budget: usize, first: u8) -> Encoded {
-        self.fit(budget, Some(first))
-    }
-
-    fn fit(&self, budget: usize, first: Option<u8>) -> Encoded {
-        let mut fitting = Fitting::new(Cow::Borrowed(self), first);
+        let mut fitting = Fitting::new(Cow::Borrowed(self), None);
         let mut frames = Vec::with_capacity(PASSES + 2);
         while frames.len() < PASSES && !fitting.is_filled(budget) {
             frames.push(fitting.pass(budget));

@@ -458,3 +458,19 @@ fn a_model_that_is_another_estimators_is_refused_with_what_it_is() {
     let error = EstimatorKind::Mmsys24.with_model(RateBounds::default(), Some(short)).err().unwrap().to_string();
     assert!(error.contains("150 numbers"), "{error}");
 }
+
+#[test]
+fn outputs_beyond_forecast_and_memory_are_refused() {
+    use crate::learned::{HORIZONS, LEVELS, Lockstep, MODEL_STATE, OBSERVED};
+
+    let (inputs, outputs) = (OBSERVED + MODEL_STATE, HORIZONS.len() * LEVELS.len() + MODEL_STATE);
+    let with_outputs = |outputs: usize| {
+        let initializer = vec![weights("w", &[inputs as i64, outputs as i64], &vec![0.0; inputs * outputs])];
+        let gemm = node("Gemm", &["x", "w"], "y", Vec::new());
+        let model = Arc::new(read(&model(&[1, inputs as i64], vec![gemm], initializer)).unwrap());
+        Lockstep::with_model(&setting(), model).map(|_| ())
+    };
+    assert!(with_outputs(outputs).is_ok());
+    let error = with_outputs(outputs + 2).unwrap_err().to_string();
+    assert!(error.contains(&format!("it makes [1, {}]", outputs + 2)), "{error}");
+}
