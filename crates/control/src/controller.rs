@@ -14,8 +14,8 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub enum Input<'a> {
     /// A datagram of this size, its header included, left the pacer.
     Sent(ByteCount),
-    /// Feedback on the other end's media left this end and takes so many bytes of the link. A controller that knows the
-    /// link needs it; the others see its effect on their own packets.
+    /// Feedback on the other end's media left this end; its bytes on the link. A controller that knows the link needs it;
+    /// the others see its effect on their own packets.
     FeedbackSent(ByteCount),
     /// Feedback arrived.
     Feedback(&'a Feedback),

@@ -141,7 +141,7 @@ pub trait Limit {
     fn limit(&self, path: &PathView, budget: Budget) -> Budget;
 }
 
-/// Applies `limits` in order: what is left, and the binding limit; none if the controller's allowance is left whole.
+/// Applies `limits` in order: the narrowed budget, and the binding limit; none if no limit cuts the budget.
 ///
 /// The last limit that cut the frame is binding. [`LimitedBy::Sound`] and [`LimitedBy::Parity`] take a share of every
 /// frame, so they are binding only where they take more than half of what was left.

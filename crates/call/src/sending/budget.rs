@@ -91,8 +91,8 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// What holds back a frame with this budget: the binding limit, or else the controller. It is the deadline where bytes in
-    /// flight take more than half of what the controller would allow without them, and its estimate of the link otherwise.
+    /// The limit that holds a frame with this budget back: the binding one, or else the controller. The controller is bound by its
+    /// deadline if bytes in flight take more than half of its idle budget, and by its estimate of the link otherwise.
     pub(super) fn limited_by(&self, now: Timestamp, budget: &FrameBudget) -> LimitedBy {
         budget.limited_by.unwrap_or_else(|| {
             let idle = self.controller.allowance(now, InFlight::default()).budget;
@@ -106,7 +106,7 @@ impl<C: Codec> SendingEnd<C> {
         1.0 + round_trip.as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6)
     }
 
-    /// Parity of frames. There is none where lost fragments are retransmitted, nor in what is sent into silence.
+    /// Parity of frames. Frames have none if lost fragments are retransmitted, or while the path is silent.
     pub(super) fn protection(&self) -> Protection {
         if self.recovery == Recovery::Retransmit || self.silent {
             return Protection::none(self.payload);
