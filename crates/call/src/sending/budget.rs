@@ -131,7 +131,37 @@ impl<C: Codec> SendingEnd<C> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use lockstep_control::{Algorithm, Setting};
+    use lockstep_media::{FrameRate, VideoFormat};
+    use lockstep_transport::{LostFragment, SenderConfig};
+
     use super::*;
+    use crate::{ClipCurves, CodecModel, FunctionalEncoder, MenuMode, Modelled, announced};
+
+    /// A sending end that has sent nothing, over a path that loses a tenth of the fragments.
+    fn end_on_a_lossy_path(now: Timestamp) -> SendingEnd<Modelled> {
+        let (payload, interval) = (ByteCount::new(1_200), Duration::from_millis(33));
+        let curves = Arc::new(ClipCurves::new(CodecModel::built_in().expect("it is built in").drawn(1), 640, 360));
+        let format = VideoFormat { width: 640, height: 360, frame_rate: FrameRate::new(30, 1).expect("it is one") };
+        let encoder = Box::new(FunctionalEncoder::<Modelled>::new(curves, MenuMode::default()));
+        let controller = Algorithm::Sprout.controller(&Setting::new(payload, interval)).expect("it needs no path");
+        let mut end = SendingEnd::new(SenderConfig::new(1, announced(&format)), controller, encoder);
+        let lost = LostFragment { frame: 0, fragment: 0, size: payload, sent_at: now };
+        end.path.on_loss(now, &[lost; 42]);
+        assert!((0.09..0.11).contains(&end.path.loss().share()));
+        end
+    }
+
+    #[test]
+    fn parity_is_subtracted_from_a_coding_budget_once() {
+        let now = Timestamp::from_millis(100);
+        let end = end_on_a_lossy_path(now);
+        let budget = end.budget(now);
+        assert!(budget.affordable.0 < budget.affordable_gross.0, "frames have parity: {budget:?}");
+        assert_eq!(end.coding_budget(now, &budget, Duration::ZERO), budget.affordable.0);
+    }
 
     #[test]
     fn limits_apply_in_the_order_of_their_list() {

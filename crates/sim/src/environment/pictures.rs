@@ -190,3 +190,28 @@ impl LessonSetting {
         Ok(lessons)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockstep_control::learned::shipped::Shipped;
+    use lockstep_units::ByteCount;
+
+    use super::*;
+
+    #[test]
+    fn a_lessons_controller_sees_skipped_pictures_as_in_calls() {
+        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
+        let model = Shipped::Lockstep.model().expect("it comes with the crate");
+        let made = || Lockstep::with_model(&setting, Arc::clone(&model)).expect("it is one for this controller");
+        let (mut plain, mut shared) = (made(), Shared(Arc::new(Mutex::new(made()))));
+        let now = Timestamp::from_millis(100);
+        let budgets = [&mut plain as &mut dyn Controller, &mut shared].map(|controller| {
+            controller.handle(now, Input::Time);
+            let before = controller.allowance(now, InFlight::default()).budget;
+            controller.handle(now, Input::PictureSkipped);
+            (before, controller.allowance(now, InFlight::default()).budget)
+        });
+        assert_eq!(budgets[0], budgets[1]);
+        assert!(budgets[0].1 > budgets[0].0, "the next frame may have more: {budgets:?}");
+    }
+}
