@@ -44,7 +44,6 @@ fn run(
             sender.encoded(now, menu);
         }
         sender.handle_timeout(now);
-        receiver.handle_timeout(now);
         while let Some(datagram) = sender.poll_transmit(now) {
             to_receiver.push((step + 10, datagram.to_bytes()));
         }
