@@ -84,7 +84,7 @@ fn the_first_decision_that_differs_is_named_and_fails() {
     fs::write(folder.path().join("it.jsonl"), lines.join("\n") + "\n").expect("written");
     let said = refused(folder.path(), &["replay", "it.jsonl"]);
     let place = format!("first event {} (line {})", number - 1, number + 1);
-    assert!(said.contains(&place) && said.contains("asked what may be sent with 0 B on the way"), "{said}");
+    assert!(said.contains(&place) && said.contains("asked for the allowance with 0 B in flight"), "{said}");
 }
 
 #[test]

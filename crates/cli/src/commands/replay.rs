@@ -350,7 +350,7 @@ pub fn run(arguments: &ReplayArguments) -> Result<()> {
         Some(_) if !is_same => Ok(()),
         Some(Difference { event, line, seconds, asked, recorded, replayed }) => Err(anyhow!(
             "{}: {differences} of {decisions} decisions differ, first event {event} (line {line}), {seconds:.3} s \
-             from the beginning: asked {asked}, it answered {recorded}, and now {replayed}",
+             from the beginning: asked for {asked}, it answered {recorded}, and now {replayed}",
             path.display()
         )),
     };
