@@ -150,7 +150,7 @@ impl<C: Codec> ReceivingEnd<C> {
     }
 
     /// A receiving end that takes the estimator that the sender's hello asks for. A hello that asks for one that
-    /// `estimators` does not give is answered by the end of the call, see [`ReceivingEnd::refused_estimator`].
+    /// `estimators` does not give is not answered, and the driver ends the call, see [`ReceivingEnd::refused_estimator`].
     #[must_use]
     pub fn taking(
         transport: ReceiverConfig,
@@ -264,9 +264,12 @@ impl<C: Codec> ReceivingEnd<C> {
         self.sound.pop_front()
     }
 
-    /// The next datagram for the sender.
+    /// The next datagram for the sender; none once the call is refused ([`ReceivingEnd::refused_estimator`]).
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
+        if self.refused_estimator.is_some() {
+            return None;
+        }
         if let Some(estimator) = &mut self.estimator
             && (!self.asked_for_feedback_only || self.transport.acknowledges(now))
         {
