@@ -135,7 +135,7 @@ fn call_with_pixels_refuses_to_be_bounded() {
 #[test]
 #[ignore = "runs every controller over every trace, for half an hour"]
 fn no_controller_exceeds_the_bound_on_any_trace() {
-    let seconds = std::env::var("SECONDS_EACH").unwrap_or_else(|_| "10".to_owned());
+    let seconds = std::env::var("SECONDS_EACH").unwrap_or_else(|_| "3".to_owned());
     let mut traces: Vec<String> = GENERATED.map(str::to_owned).into_iter().chain(recorded()).collect();
     // Whatever part of the run there is covers all folders.
     traces = (0..16).flat_map(|first| traces.iter().skip(first).step_by(16)).cloned().collect();
