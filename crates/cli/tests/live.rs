@@ -483,7 +483,7 @@ fn a_talk_without_devices_names_them_before_it_waits() {
     assert_eq!(said(&output).lines().count(), 1, "nobody joined, and nothing else: {}", said(&output));
 }
 
-/// A y4m stream of so many pictures of the generated clip.
+/// A y4m stream of `pictures` pictures of the generated clip.
 fn y4m(pictures: usize) -> Vec<u8> {
     let mut source = open_source(CLIP, &SourceOptions::default()).expect("it is generated");
     let mut writer = Y4mWriter::new(Vec::new(), source.format()).expect("it is written to memory");

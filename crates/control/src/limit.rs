@@ -144,7 +144,7 @@ pub trait Limit {
 /// Applies `limits` in order: the narrowed budget, and the binding limit; none if no limit cuts the budget.
 ///
 /// The last limit that cut the frame is binding. [`LimitedBy::Sound`] and [`LimitedBy::Parity`] take a share of every
-/// frame, so they are binding only where they take more than half of what was left.
+/// frame, so they are binding only if they take more than half of the remaining budget.
 #[must_use]
 pub fn narrow<'a>(
     path: &PathView,

@@ -234,7 +234,7 @@ impl Controller for Oracle {
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + CARRIAGE);
-        // The share that is lost takes the room of what would be shown: a frame of fewer fragments is likelier to arrive.
+        // Lost fragments occupy the link as well, and a frame of fewer fragments is likelier to arrive.
         let room = ByteCount::new((self.room(now).as_f64() * (1.0 - self.loss)) as u64);
         let budget = self.payload_in(room).saturating_sub(in_flight.queued);
         Allowance::at_target(budget, self.pause_after(now, whole), self.rate)

@@ -114,7 +114,7 @@ impl PathObserver {
         self.on_sound(now, size);
     }
 
-    /// A datagram of sound was sent. It leaves whatever the budget is, so it says nothing of what pictures may have.
+    /// A datagram of sound was sent. It ignores the budget, so it is no evidence for the budget of pictures.
     pub fn on_sound(&mut self, now: Timestamp, size: ByteCount) {
         self.short_queue.on_transmit(now, size);
         self.silence.on_sent(now, size);

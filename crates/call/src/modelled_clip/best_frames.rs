@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Shares of the way from a quantizer to the next finer one that are told apart.
+/// Shares of the way from a quantizer to the next finer one that are distinguished.
 const STEPS: usize = 4;
 
 /// The best SSIM that a size allows.

@@ -44,7 +44,7 @@ pub(super) struct Deliveries {
     in_window: u64,
     /// Sliding-window maximum of the bytes of a window.
     most_in_window: RecentLeast<Reverse<u64>>,
-    /// The same of what bursts show.
+    /// Sliding-window maximum of the bytes a window that bursts show.
     most_by_bursts: RecentLeast<Reverse<u64>>,
     burst: Option<Burst>,
 }

@@ -261,6 +261,23 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
 }
 
 #[cfg(test)]
+impl Job {
+    /// A job for tests, without names and hashes.
+    pub fn nameless(codec: SweepCodec, call: CallSettings) -> Self {
+        Self {
+            key: String::new(),
+            name: String::new(),
+            codec,
+            codec_model: None,
+            codec_model_hash: None,
+            model_hash: None,
+            estimator_hash: None,
+            call,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::fs;
     use std::time::Duration;
@@ -274,17 +291,7 @@ mod tests {
         change(&mut options);
         let mut call = options.settings().unwrap();
         (call.control.codec, call.modelled) = (codec.kind(), codec.is_modelled());
-        let (codec_model, codec_model_hash, model_hash, estimator_hash) = (None, None, None, None);
-        Job {
-            key: String::new(),
-            name: String::new(),
-            codec,
-            codec_model,
-            codec_model_hash,
-            model_hash,
-            estimator_hash,
-            call,
-        }
+        Job::nameless(codec, call)
     }
 
     #[test]

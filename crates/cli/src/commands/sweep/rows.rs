@@ -223,18 +223,7 @@ mod tests {
     #[test]
     fn no_column_is_there_twice() {
         let call = CallOptions::default().settings().unwrap();
-        let codec = SweepCodec::Functional;
-        let (codec_model, codec_model_hash, model_hash, estimator_hash) = (None, None, None, None);
-        let job = Job {
-            key: String::new(),
-            name: String::new(),
-            codec,
-            codec_model,
-            codec_model_hash,
-            model_hash,
-            estimator_hash,
-            call,
-        };
+        let job = Job::nameless(SweepCodec::Functional, call);
         let columns = settings([&job].into_iter());
         let mut names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
         names.extend(SCORES.iter().map(|(name, _)| *name).chain([NAME]));
