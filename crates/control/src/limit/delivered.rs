@@ -25,7 +25,7 @@ impl Limit for Delivered {
         LimitedBy::Delivered
     }
 
-    fn limit(&self, path: &PathView, budget: Budget) -> Budget {
+    fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         let shown = path.delivered.max(path.burst).max(LEAST_FRAME);
         let grown = ByteCount::new(GROWTH * shown.get());
         // Before the first feedback there is nothing to grow from.
