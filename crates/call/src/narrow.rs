@@ -84,8 +84,8 @@ impl NarrowWay {
         }
     }
 
-    pub(crate) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        self.path.on_feedback(now, feedback);
+    pub(crate) fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) {
+        self.path.on_feedback(path, feedback);
     }
 
     /// How sound is to be sent, where `target` is what it and the pictures may have.
@@ -207,6 +207,7 @@ impl Limit for NarrowWay {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_control::PathObserver;
     use lockstep_transport::{AcknowledgedFragment, Estimate, SOUND};
 
     use super::*;
@@ -215,6 +216,7 @@ mod tests {
 
     /// A way of so many bits a second after a second of words, one of 150 bytes each 20 ms, all of which queue.
     fn after_a_second_of_words(bits_per_second: u64) -> (NarrowWay, Timestamp) {
+        let mut observer = PathObserver::new(ByteCount::new(1_200));
         let mut way = NarrowWay::new();
         let mut free_at = Timestamp::ZERO;
         for word in 0..50 {
@@ -239,7 +241,8 @@ mod tests {
                 found: 0,
                 received: 0,
             };
-            way.on_feedback(free_at, &feedback);
+            observer.on_feedback(free_at, &feedback);
+            way.on_feedback(&observer.view(free_at), &feedback);
         }
         (way, free_at)
     }

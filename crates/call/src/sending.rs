@@ -533,7 +533,7 @@ impl<C: Codec> SendingEnd<C> {
                 SenderEvent::Feedback(feedback) => {
                     self.path.on_feedback(now, &feedback);
                     if self.sound.is_some() {
-                        self.narrow.on_feedback(now, &feedback);
+                        self.narrow.on_feedback(&self.path.view(now), &feedback);
                     }
                     self.controller.handle(&self.path.view(now), Input::Feedback(&feedback));
                     self.decode_lag.on_feedback(now, &feedback);

@@ -1,7 +1,7 @@
 //! A share of the path, claimed beside those who keep its queue filled, as TCP does.
 //!
-//! Who waits for a queue to empty that others keep filled sends nothing. That it is theirs, and that they take what one
-//! leaves, is what [`ForeignQueue`] finds; then a share of the path's rate is sent, whatever the delay.
+//! Waiting for a queue that cross traffic keeps filled starves the flow. Whether cross traffic keeps it filled is in the
+//! [view of the path](crate::CrossTraffic); then a share of the path's rate is sent, whatever the delay.
 //!
 //! | what | value | why |
 //! |---|---|---|
@@ -12,12 +12,10 @@
 
 use std::time::Duration;
 
-use lockstep_transport::AcknowledgedFragment;
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount};
 
-use crate::InFlight;
-use crate::foreign_queue::ForeignQueue;
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
+use crate::{InFlight, PathView};
 
 /// What is claimed and not sent is kept for so long, seconds; a picture may be larger than its part.
 const KEPT: f64 = 0.25;
@@ -42,19 +40,15 @@ const LONGEST_PAIR: f64 = 0.1;
 /// and 256 packets, seeds 1 and 2; `docs/controllers.md`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClaimRule {
-    /// The share of the path's rate that is claimed,
+    /// The share of the path's rate that is claimed.
     pub share: f64,
-    /// where packets waited so long at least for what was not one's own, seconds,
-    pub wait: f64,
-    /// for so long, seconds,
-    pub span: f64,
-    /// and the last delivery is overdue by no more than this, seconds.
+    /// It is claimed while the next delivery is overdue by no more than this, seconds.
     pub overdue: f64,
 }
 
 impl Default for ClaimRule {
     fn default() -> Self {
-        Self { share: 0.4, wait: 0.02, span: 0.7, overdue: 0.3 }
+        Self { share: 0.4, overdue: 0.3 }
     }
 }
 
@@ -62,7 +56,6 @@ impl Default for ClaimRule {
 #[derive(Debug)]
 pub(crate) struct ClaimedShare {
     rule: ClaimRule,
-    foreign_queue: ForeignQueue,
     /// Bytes of a frame that tells the path's rate.
     pair: f64,
     frame_interval: f64,
@@ -79,12 +72,15 @@ pub(crate) struct ClaimedShare {
     pictures: u64,
 }
 
+fn bytes_per_second(rate: Bitrate) -> f64 {
+    rate.as_bps() as f64 / 8.0
+}
+
 impl ClaimedShare {
     /// Of a path that nothing is known of, for frames every `frame_interval` seconds in packets of `packet` bytes.
     pub fn new(packet: f64, frame_interval: f64) -> Self {
         Self {
             rule: ClaimRule::default(),
-            foreign_queue: ForeignQueue::new(),
             pair: ASKED * packet,
             frame_interval,
             now: 0.0,
@@ -106,66 +102,55 @@ impl ClaimedShare {
         self.unspent -= size.as_f64() + DATAGRAM_CARRIAGE;
     }
 
-    /// Packets were heard of.
-    pub fn heard(&mut self, now: Timestamp, arrivals: &[AcknowledgedFragment]) {
-        let span = Duration::from_secs_f64(self.rule.span);
-        self.foreign_queue.heard(now.as_secs_f64(), arrivals, span, self.rule.wait);
-    }
-
-    /// It is `now`: packets take `delay` seconds there and back, or the oldest has taken so long already, and the next
-    /// delivery is overdue by `overdue`. Where a picture begins, what may be sent of the share is more by what comes in a
-    /// frame interval.
-    pub fn on_time(&mut self, now: Timestamp, delay: f64, overdue: f64) {
-        (self.now, self.delay, self.overdue) = (now.as_secs_f64(), delay, overdue);
-        self.foreign_queue.on_time(now, delay);
+    /// Time has passed: packets take `delay` seconds there and back, or the oldest in flight takes as long already, and the next
+    /// delivery is overdue by `overdue`. With each picture, the share of a frame interval is added to what may be sent.
+    pub fn on_time(&mut self, path: &PathView<'_>, delay: f64, overdue: f64) {
+        (self.now, self.delay, self.overdue) = (path.now.as_secs_f64(), delay, overdue);
         if self.now - self.picture_at < PICTURE * self.frame_interval {
             return;
         }
         self.picture_at = self.now;
-        let rate = self.rate().unwrap_or(0.0);
+        let rate = self.rate(path).unwrap_or(0.0);
         let most = (rate * KEPT).max(if rate > 0.0 { self.pair } else { 0.0 });
         self.unspent = (self.unspent.max(-most) + rate * self.frame_interval).min(most);
         self.pictures += u64::from(rate > 0.0);
-        if self.suspects() && self.now - self.pair_at >= PAIR_PAUSE.max(PAIR_REST * self.pair_lasts()) {
+        if path.cross_traffic.is_suspected
+            && self.now - self.pair_at >= PAIR_PAUSE.max(PAIR_REST * self.pair_lasts(path))
+        {
             self.pair_at = self.now;
         }
     }
 
-    /// Whether packets wait for what is not the sender's own, by a rate that may be an old one.
-    pub fn suspects(&self) -> bool {
-        self.foreign_queue.suspects()
-    }
-
     /// How long such a frame is on the link, as far as is known, seconds.
-    fn pair_lasts(&self) -> f64 {
-        self.foreign_queue.path_rate().map_or(0.0, |rate| self.pair / rate)
+    fn pair_lasts(&self, path: &PathView<'_>) -> f64 {
+        path.burst_rate.map_or(0.0, |rate| self.pair / bytes_per_second(rate).max(1.0))
     }
 
     /// The rate that is claimed beside those who keep the queue filled, bytes a second.
-    pub fn rate(&self) -> Option<f64> {
-        let rate = self.foreign_queue.path_rate_beside_others(self.now)?;
-        let rate = (self.rule.share * rate).min(GROWTH * self.foreign_queue.arrival_rate());
+    pub fn rate(&self, path: &PathView<'_>) -> Option<f64> {
+        let rate = bytes_per_second(path.cross_traffic.path_rate?);
+        let rate = (self.rule.share * rate).min(GROWTH * bytes_per_second(path.cross_traffic.arrival_rate));
         (self.overdue <= self.rule.overdue).then_some(rate)
     }
 
     /// What a frame may have of the link because of it, bytes.
-    pub fn budget(&self, in_flight: InFlight) -> f64 {
-        let alone = in_flight.bytes == ByteCount::ZERO && self.pair_lasts() <= LONGEST_PAIR;
-        let asks = self.suspects() && (alone || self.pair_at == self.picture_at);
+    pub fn budget(&self, path: &PathView<'_>, in_flight: InFlight) -> f64 {
+        let alone = in_flight.bytes == ByteCount::ZERO && self.pair_lasts(path) <= LONGEST_PAIR;
+        let asks = path.cross_traffic.is_suspected && (alone || self.pair_at == self.picture_at);
         let budget = if asks { self.unspent.max(self.pair) } else { self.unspent - in_flight.queued.as_f64() };
         if budget >= self.pair { budget } else { 0.0 }
     }
 
     /// Right behind each other, so that a frame's burst shows the path's rate, for a sender whose packets carry `payload`
     /// bytes and which has `mean_rate` of the path.
-    pub fn pacing_interval(&self, payload: f64, mean_rate: f64) -> Option<Duration> {
+    pub fn pacing_interval(&self, path: &PathView<'_>, payload: f64, mean_rate: f64) -> Option<Duration> {
         let interval = (payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE);
-        self.rate().map(|_| Duration::from_secs_f64(interval))
+        self.rate(path).map(|_| Duration::from_secs_f64(interval))
     }
 
     /// Bytes on the way that only wait because others' packets are before them.
-    pub fn held_up(&self) -> ByteCount {
-        ByteCount::new((self.rate().unwrap_or(0.0) * self.delay.min(LONGEST_HELD_UP)) as u64)
+    pub fn held_up(&self, path: &PathView<'_>) -> ByteCount {
+        ByteCount::new((self.rate(path).unwrap_or(0.0) * self.delay.min(LONGEST_HELD_UP)) as u64)
     }
 
     /// Pictures beside such, and the name of their count in reports.

@@ -17,6 +17,8 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, wire::CARRIAGE};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use crate::PathView;
+
 /// A path that carries more is not narrow.
 pub const NARROW: Bitrate = Bitrate::from_kbps(100);
 /// As much of a path is tried before it is taken to be narrow no more.
@@ -34,18 +36,14 @@ const SUSPICION: Duration = Duration::from_secs(1);
 const GROWTH: u64 = 2;
 /// Weight of a new measurement.
 const WEIGHT: f64 = 0.3;
-/// The time of an empty path is believed for one to two of these.
-const HALF_MEMORY: Duration = Duration::from_secs(15);
 /// Arrivals remembered at most; so many in a window are no narrow path's.
 const MOST_ARRIVALS: usize = 1_024;
 
 /// Watches what is acknowledged.
 #[derive(Debug)]
 pub struct NarrowPath {
-    /// The least delays of the half of the memory before and of this one, nanoseconds between two clocks.
-    least: [i64; 2],
-    half_began: Timestamp,
-    period_least: i64,
+    /// The least queueing delay of the present period.
+    period_least: Option<Duration>,
     /// Receiver's clock, as are all times of periods and arrivals.
     period_began: Timestamp,
     standing: u32,
@@ -65,9 +63,7 @@ pub struct NarrowPath {
 impl Default for NarrowPath {
     fn default() -> Self {
         Self {
-            least: [i64::MAX; 2],
-            half_began: Timestamp::ZERO,
-            period_least: i64::MAX,
+            period_least: None,
             period_began: Timestamp::ZERO,
             standing: 0,
             arrivals: VecDeque::new(),
@@ -108,18 +104,14 @@ impl NarrowPath {
         !self.proven && self.arrivals.is_empty()
     }
 
-    /// Feedback arrived.
-    pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        if now.saturating_since(self.half_began) >= HALF_MEMORY {
-            (self.half_began, self.least) = (now, [self.least[1], i64::MAX]);
-        }
-        for arrival in &feedback.acknowledged {
-            let delay = arrival.arrived_at.as_nanos().wrapping_sub(arrival.sent_at.as_nanos()) as i64;
-            self.arrive(now, arrival.arrived_at, delay, arrival.size + ByteCount::new(CARRIAGE));
+    /// Feedback arrived; `path` includes it.
+    pub fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) {
+        for (arrival, wait) in feedback.acknowledged.iter().zip(path.queueing_delays) {
+            self.on_arrival(path.now, arrival.arrived_at, wait.above_least, arrival.size + ByteCount::new(CARRIAGE));
         }
     }
 
-    fn arrive(&mut self, now: Timestamp, at: Timestamp, delay: i64, size: ByteCount) {
+    fn on_arrival(&mut self, now: Timestamp, at: Timestamp, queued: Duration, size: ByteCount) {
         self.arrivals.push_back((at, size.get()));
         self.arrived += size.get();
         while let Some(&(first, size)) = self.arrivals.front()
@@ -132,13 +124,11 @@ impl NarrowPath {
             // What waited for an end that was stopped comes all at once: the first of it looks like the end of a queue.
             (self.proven, self.suspected_at) = (true, None);
         }
-        self.least[1] = self.least[1].min(delay);
-        self.period_least = self.period_least.min(delay);
+        self.period_least = Some(self.period_least.map_or(queued, |least| least.min(queued)));
         if at.saturating_since(self.period_began) >= PERIOD {
             self.period_began = at;
-            let period_least = std::mem::replace(&mut self.period_least, i64::MAX);
-            let queue = period_least.saturating_sub(self.least[0].min(self.least[1]));
-            self.adapt(now, Duration::from_nanos(u64::try_from(queue).unwrap_or(0)));
+            let queue = self.period_least.take().unwrap_or_default();
+            self.adapt(now, queue);
         }
     }
 
@@ -189,9 +179,11 @@ mod tests {
     use lockstep_transport::{AcknowledgedFragment, Estimate, SOUND};
 
     use super::*;
+    use crate::PathObserver;
 
     /// A path that carries so much, with a queue that never overflows, to which datagrams of so many bytes are given.
     struct Path {
+        observer: PathObserver,
         narrow: NarrowPath,
         bits_per_second: u64,
         free_at: Timestamp,
@@ -199,7 +191,12 @@ mod tests {
 
     impl Path {
         fn of(bits_per_second: u64) -> Self {
-            Self { narrow: NarrowPath::default(), bits_per_second, free_at: Timestamp::ZERO }
+            Self {
+                observer: PathObserver::new(ByteCount::new(1_200)),
+                narrow: NarrowPath::default(),
+                bits_per_second,
+                free_at: Timestamp::ZERO,
+            }
         }
 
         /// Sends one each `interval` from `from` on for `seconds`, as long as the queue is shorter than `most`.
@@ -229,7 +226,8 @@ mod tests {
                     found: 0,
                     received: 0,
                 };
-                self.narrow.on_feedback(arrived_at, &feedback);
+                self.observer.on_feedback(arrived_at, &feedback);
+                self.narrow.on_feedback(&self.observer.view(arrived_at), &feedback);
             }
         }
     }

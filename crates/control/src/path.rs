@@ -8,18 +8,27 @@
 //! state of the path at one moment; each [`Controller`](crate::Controller) and each [`Limit`](crate::Limit) reads it and keeps
 //! no copy.
 
+mod bursts;
+mod cross_traffic;
 mod deliveries;
 mod probing;
+mod queueing;
 mod silence;
 
 use std::time::Duration;
 
 use lockstep_transport::{Feedback, LostFragment};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+pub use self::bursts::Burst;
+use self::bursts::Bursts;
+pub use self::cross_traffic::CrossTraffic;
+use self::cross_traffic::CrossTrafficDetector;
 use self::deliveries::Deliveries;
 use self::probing::Probing;
+use self::queueing::Queueing;
 use self::silence::Silence;
+pub use crate::path_delay::Wait;
 use crate::short_queue::{BottleneckQueue, ShortQueue};
 use crate::{InFlight, Input, LossRate};
 
@@ -39,16 +48,28 @@ pub struct PathView<'a> {
     pub now: Timestamp,
     /// Smoothed round-trip time; none before the first feedback.
     pub round_trip: Option<Duration>,
-    /// Sliding-window minimum of the round-trip time, over 60 s.
+    /// The last sample of the round-trip time; none before the first feedback.
+    pub last_round_trip: Option<Duration>,
+    /// Sliding-window minimum of the round-trip time, over 60 s or since the path became longer.
     pub base_round_trip: Option<Duration>,
+    /// How long feedback waits on its way back, averaged.
+    pub feedback_delay: Duration,
     /// How long the packet that was acknowledged last was queued.
     pub queueing_delay: Duration,
     /// How long each packet that the last feedback acknowledges was queued, in the order of the feedback.
-    pub queueing_delays: &'a [Duration],
+    pub queueing_delays: &'a [Wait],
+    /// Whether the last feedback shows that the path became longer.
+    pub path_changed: bool,
     /// Most bytes delivered in any half second of the last 5 s, headers included.
     pub delivered: ByteCount,
     /// Most bytes in half a second that the spacing of fragments inside a burst shows, over 5 s.
     pub burst: ByteCount,
+    /// The last burst of fragments.
+    pub last_burst: Option<Burst>,
+    /// Rate inside bursts, averaged over 0.3 s; none if no burst of the last 2 s shows one.
+    pub burst_rate: Option<Bitrate>,
+    /// Cross traffic at the bottleneck.
+    pub cross_traffic: CrossTraffic,
     /// Loss of fragments and of frames.
     pub loss: LossRate,
     /// Whether packets were sent and no feedback came for longer than it should take.
@@ -62,7 +83,10 @@ pub struct PathView<'a> {
 /// Observes the path from packets and feedback.
 #[derive(Debug)]
 pub struct PathObserver {
+    queueing: Queueing,
+    bursts: Bursts,
     deliveries: Deliveries,
+    cross_traffic: CrossTrafficDetector,
     silence: Silence,
     loss: LossRate,
     short_queue: ShortQueue,
@@ -74,7 +98,10 @@ impl PathObserver {
     #[must_use]
     pub fn new(payload: ByteCount) -> Self {
         Self {
+            queueing: Queueing::new(),
+            bursts: Bursts::default(),
             deliveries: Deliveries::new(),
+            cross_traffic: CrossTrafficDetector::new(),
             silence: Silence::new(),
             loss: LossRate::default(),
             short_queue: ShortQueue::new(payload),
@@ -88,11 +115,17 @@ impl PathObserver {
         PathView {
             now,
             round_trip: self.silence.round_trip(),
+            last_round_trip: self.silence.last_round_trip(),
             base_round_trip: self.silence.base_round_trip(),
-            queueing_delay: self.deliveries.queueing_delay(),
-            queueing_delays: self.deliveries.queueing_delays(),
+            feedback_delay: self.silence.mean_feedback_delay(),
+            queueing_delay: self.queueing.delay(),
+            queueing_delays: self.queueing.delays(),
+            path_changed: self.queueing.path_changed(),
             delivered: self.deliveries.most_in_window(),
             burst: self.deliveries.most_by_bursts(),
+            last_burst: self.bursts.last().copied(),
+            burst_rate: self.bursts.recent_rate(now),
+            cross_traffic: self.cross_traffic.at(now, &self.bursts, self.silence.present_round_trip(now)),
             loss: self.loss,
             is_silent: self.is_silent(now),
             is_restarting: self.silence.is_restarting(),
@@ -142,9 +175,20 @@ impl PathObserver {
             return;
         }
         self.short_queue.on_feedback(now, feedback);
+        self.queueing.on_feedback(&feedback.acknowledged);
+        if self.queueing.path_changed() {
+            self.silence.on_path_change();
+        }
         self.silence.on_feedback(now, feedback);
         self.probing.on_feedback();
-        self.deliveries.on_feedback(now, &feedback.acknowledged);
+        if let Some(sample) = feedback.round_trip_time {
+            self.cross_traffic.on_round_trip(now, sample);
+        }
+        for (arrival, wait) in feedback.acknowledged.iter().zip(self.queueing.delays()) {
+            self.bursts.on_arrival(now, arrival, wait.queued);
+            self.deliveries.on_arrival(now, arrival, self.bursts.last());
+            self.cross_traffic.on_arrival(arrival, wait.above_least, &self.bursts);
+        }
     }
 
     /// Fragments were declared lost.
@@ -171,7 +215,7 @@ impl PathObserver {
     /// Whether a frame is due now although no budget holds one, as small as there is, with `in_flight` under way.
     #[must_use]
     pub fn is_probe_due(&self, now: Timestamp, in_flight: InFlight) -> bool {
-        self.probing.is_due(now, in_flight, &self.silence, &self.deliveries)
+        self.probing.is_due(now, in_flight, self.queueing.delay(), &self.silence, &self.deliveries)
     }
 
     /// Whether a probe of `size` bytes may be sent: into silence only what does not delay later frames if it is queued.

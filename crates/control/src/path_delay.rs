@@ -154,10 +154,20 @@ impl DelayStep {
     }
 }
 
+/// The delay of a packet above a base.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Above the least delay since the path last became longer.
+    pub queued: Duration,
+    /// Above the least delay, whether or not the path seems to have become longer since.
+    pub above_least: Duration,
+}
+
 /// How long packets wait beyond what the path takes, which may become longer.
 #[derive(Debug)]
 pub(crate) struct PathDelay {
     base: BaseDelay,
+    least: BaseDelay,
     step: DelayStep,
     steps: u64,
 }
@@ -165,7 +175,7 @@ pub(crate) struct PathDelay {
 impl PathDelay {
     /// Believes a delay for `memory`, or until the path is longer.
     pub(crate) fn new(memory: Duration) -> Self {
-        Self { base: BaseDelay::new(memory), step: DelayStep::default(), steps: 0 }
+        Self { base: BaseDelay::new(memory), least: BaseDelay::new(memory), step: DelayStep::default(), steps: 0 }
     }
 
     /// How often the path has become longer.
@@ -173,15 +183,20 @@ impl PathDelay {
         self.steps
     }
 
-    /// How long a packet waited, seconds.
-    pub(crate) fn wait(&mut self, arrival: &AcknowledgedFragment) -> f64 {
+    /// How long a packet was queued.
+    pub(crate) fn wait(&mut self, arrival: &AcknowledgedFragment) -> Wait {
         let (delay, shortest) = self.base.update(arrival.sent_at, arrival.arrived_at);
-        let Some(longer) = self.step.update(arrival.sent_at, delay, arrival.size.as_f64() + DATAGRAM_CARRIAGE) else {
-            return delay.abs_diff(shortest) as f64 * 1e-9;
+        let (_, least) = self.least.update(arrival.sent_at, arrival.arrived_at);
+        let base = match self.step.update(arrival.sent_at, delay, arrival.size.as_f64() + DATAGRAM_CARRIAGE) {
+            Some(longer) => {
+                self.base.restart(arrival.arrived_at, longer);
+                self.steps += 1;
+                longer
+            }
+            None => shortest,
         };
-        self.base.restart(arrival.arrived_at, longer);
-        self.steps += 1;
-        delay.abs_diff(longer) as f64 * 1e-9
+        let above = |base: i64| Duration::from_nanos(delay.abs_diff(base));
+        Wait { queued: above(base), above_least: above(least) }
     }
 }
 
@@ -213,7 +228,7 @@ mod tests {
         for (place, &milliseconds) in delays.iter().enumerate() {
             let frame = from + place as u32;
             let size = if frame.is_multiple_of(2) { 200 } else { 1_100 };
-            wait = 1e3 * delay.wait(&arrival(f64::from(frame) / 30.0, milliseconds / 1e3, size));
+            wait = 1e3 * delay.wait(&arrival(f64::from(frame) / 30.0, milliseconds / 1e3, size)).queued.as_secs_f64();
         }
         wait
     }
@@ -251,7 +266,7 @@ mod tests {
             for sent in [0, 1 << 40, u64::MAX / 2, u64::MAX - 5] {
                 let mut arrival = arrival(0.0, 0.0, 900);
                 (arrival.sent_at, arrival.arrived_at) = (Timestamp::from_nanos(sent), Timestamp::from_nanos(nanos));
-                assert!(delay.wait(&arrival).is_finite());
+                assert!(delay.wait(&arrival).above_least <= Duration::MAX);
             }
         }
     }

@@ -22,12 +22,10 @@
 //! | constant | value | chosen by |
 //! |---|---|---|
 //! | first rate | 1.2 Mb/s, e^0.5 up or down | ten packets in 100 ms, TCP's initial window (RFC 6928) |
-//! | base delay believed for | 20 s | clocks drift by a millisecond meanwhile; a slow link's queue may stand for ten seconds |
 //! | time between two packets of a frame | 2 ms at most | Salsify's published code |
 //! | volatility, and what is in [`Mode`] | | the search that `docs/controllers.md` describes |
 //! | risk, longest tolerated delay, wait within which a coarse frame still goes | 0.35, 150 ms, 1.5 tolerated delays | `docs/controllers.md`, "On slow links" |
 
-mod burst_rate;
 mod busy_time;
 mod competitors;
 mod jitter;
@@ -43,10 +41,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::claimed_share::{ClaimRule, ClaimedShare};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
-use crate::path_delay::PathDelay;
-use crate::recent_least::RecentLeast;
 use crate::{Allowance, Controller, InFlight, Input, Latency, PathView, Setting, Traits};
-use burst_rate::BurstRate;
 use busy_time::BusyTime;
 use competitors::Competitors;
 use jitter::Jitter;
@@ -58,16 +53,10 @@ const FIRST_RATE: (f64, f64) = (150_000.0, 0.5);
 const VOLATILITY: f64 = 0.55;
 /// Probability that a forecast is missed.
 const RISK: f64 = 0.35;
-const BASE_MEMORY: Duration = Duration::from_secs(20);
 /// The round trip that is assumed before one was measured, seconds.
 const FIRST_ROUND_TRIP: f64 = 0.5;
 /// How much later than the shortest round trip an acknowledgement may be until it is missed, seconds.
 const LATENESS: f64 = 0.005;
-/// Weights of feedback that waited more, and less, than is believed, in how long acknowledgements wait. Chosen among (1, 0.01 to
-/// 0.3), (0.3, 0.03 and 0.1), (0.2, 0.02 and 0.03) and (0.1, 0.01 to 0.1) by `lockstep simulate --modelled --two-way` at 1280x720
-/// over nine pairs of links whose ways carry 0.2 to 10 Mb/s, seeds 1 to 4, and one-way with `--reverse constant:48kbps` to `80kbps`
-/// and `--jitter-ms 10` and `30`.
-const FEEDBACK_WEIGHTS: (f64, f64) = (0.2, 0.02);
 /// Of what packets wait that is not for the sender's own, the lower part is kept: weights of less and of more.
 const OUTSIDE_WEIGHTS: (f64, f64) = (0.2, 0.02);
 /// What a link carries with a fragment, bytes.
@@ -92,6 +81,11 @@ pub(crate) fn frame_within(link_bytes: f64, payload: f64) -> f64 {
     let whole = (link_bytes / (payload + HEADERS)).floor();
     let last = link_bytes - whole * (payload + HEADERS);
     whole * payload + (last - HEADERS).max(0.0)
+}
+
+/// The rate inside bursts, bytes a second.
+fn burst_rate(path: &PathView<'_>) -> Option<f64> {
+    path.burst_rate.map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
 /// What a latency stands for.
@@ -164,10 +158,6 @@ pub struct Sprout {
     frame_interval: f64,
     least_target: Bitrate,
     busy: BusyTime,
-    bursts: BurstRate,
-    path_delay: PathDelay,
-    /// The shortest of recent ones, seconds.
-    round_trips: RecentLeast<f64>,
     on_the_way: VecDeque<Sent>,
     first_sequence: u64,
     /// When the sender's own packets alone would have left, at the rate of bursts.
@@ -179,10 +169,6 @@ pub struct Sprout {
     claimed_share: ClaimedShare,
     /// When the last packet that was heard of had left the link.
     left_at: f64,
-    /// The last round trip, queues included.
-    last_round_trip: f64,
-    /// How long acknowledgements wait on their way back, as far as is known of the last ones.
-    feedback_wait: f64,
     /// What is to be counted on, once it was asked for since something new was learned.
     cautious_rate: Cell<Option<f64>>,
 }
@@ -198,9 +184,6 @@ impl Sprout {
             frame_interval: setting.frame_interval.as_secs_f64(),
             least_target: setting.bounds.least,
             busy: BusyTime::new(RateFilter::new(FIRST_RATE.0, FIRST_RATE.1, VOLATILITY)),
-            bursts: BurstRate::new(payload),
-            path_delay: PathDelay::new(BASE_MEMORY),
-            round_trips: RecentLeast::new(),
             on_the_way: VecDeque::new(),
             first_sequence: 0,
             own_left: 0.0,
@@ -209,14 +192,16 @@ impl Sprout {
             competitors: Competitors::new(payload + HEADERS),
             claimed_share: ClaimedShare::new(payload + HEADERS, setting.frame_interval.as_secs_f64()),
             left_at: 0.0,
-            last_round_trip: FIRST_ROUND_TRIP,
-            feedback_wait: 0.0,
             cautious_rate: Cell::new(None),
         }
     }
 
-    fn round_trip(&self) -> f64 {
-        self.round_trips.get().unwrap_or(FIRST_ROUND_TRIP)
+    fn round_trip(path: &PathView<'_>) -> f64 {
+        path.base_round_trip.map_or(FIRST_ROUND_TRIP, |time| time.as_secs_f64())
+    }
+
+    fn last_round_trip(path: &PathView<'_>) -> f64 {
+        path.last_round_trip.map_or(FIRST_ROUND_TRIP, |time| time.as_secs_f64())
     }
 
     /// Whether others fill the queue, so that a window is held.
@@ -239,15 +224,15 @@ impl Sprout {
         self.busy.filter().mean_rate()
     }
 
-    fn pacing_interval_at(&self, mean_rate: f64) -> Duration {
-        let claimed = self.claimed_share.pacing_interval(self.payload, mean_rate);
+    fn pacing_interval_at(&self, path: &PathView<'_>, mean_rate: f64) -> Duration {
+        let claimed = self.claimed_share.pacing_interval(path, self.payload, mean_rate);
         claimed
             .unwrap_or_else(|| duration_from_seconds((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE)))
     }
 
     /// The path's rate: that of bursts, where there were any; no less than one's own.
-    fn path_rate(&self, now: f64) -> f64 {
-        self.bursts.rate(now).unwrap_or(0.0).max(self.mean_rate())
+    fn path_rate(&self, path: &PathView<'_>) -> f64 {
+        burst_rate(path).unwrap_or(0.0).max(self.mean_rate())
     }
 
     /// Delay that is tolerated in the queue.
@@ -258,26 +243,24 @@ impl Sprout {
     }
 
     /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
-    fn cautious_rate(&self) -> f64 {
+    fn cautious_rate(&self, path: &PathView<'_>) -> f64 {
         self.cautious_rate.get().unwrap_or_else(|| {
-            let horizon = self.round_trip() + self.tolerated();
+            let horizon = Self::round_trip(path) + self.tolerated();
             let rate = self.busy.filter().cautious_rate(horizon, RISK).max(1.0);
             self.cautious_rate.set(Some(rate));
             rate
         })
     }
 
-    /// Learns from a packet that has arrived; gives how long it was queued.
-    fn arrived(&mut self, arrival: &AcknowledgedFragment) -> f64 {
-        let waited = self.path_delay.wait(arrival);
+    /// A packet was acknowledged that had been queued for `waited` seconds.
+    fn on_arrival(&mut self, path: &PathView<'_>, arrival: &AcknowledgedFragment, waited: f64) {
         let sent = arrival.sent_at.as_secs_f64();
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_CARRIAGE);
-        self.bursts.departed(arrival.frame, bytes, left);
         self.competitors.waited(arrival.arrived_at, waited);
         self.left_at = self.left_at.max(left);
 
         let idle = sent >= self.own_left;
-        let takes = bytes / self.path_rate(left).max(1.0);
+        let takes = bytes / self.path_rate(path).max(1.0);
         self.own_left = self.own_left.max(sent) + takes;
         let start = if idle {
             let outside = (waited - (self.own_left - sent)).max(0.0);
@@ -292,62 +275,52 @@ impl Sprout {
             free + self.jitter.of_later(arrival.frame, left - free - takes)
         };
         self.busy.departed(bytes, start, left, idle);
-        waited
     }
 
-    /// What is believed at `now`.
-    pub(crate) fn outlook(&self, now: Timestamp) -> Outlook {
-        let now = now.as_secs_f64();
+    /// What is believed at `path.now`.
+    pub(crate) fn outlook(&self, path: &PathView<'_>) -> Outlook {
+        let now = path.now.as_secs_f64();
         Outlook {
             mean_rate: self.mean_rate(),
-            cautious_rate: self.cautious_rate(),
-            path_rate: self.path_rate(now),
+            cautious_rate: self.cautious_rate(path),
+            path_rate: self.path_rate(path),
             scatter_time: self.busy.filter().scatter_time(),
             spread: self.busy.filter().spread(),
-            wait: self.backlog(now).max(self.outside),
-            known_until: self.known_until(now),
+            wait: self.backlog(path).max(self.outside),
+            known_until: self.known_until(path),
             outside: self.outside,
-            round_trip: self.round_trip(),
-            last_round_trip: self.last_round_trip,
+            round_trip: Self::round_trip(path),
+            last_round_trip: Self::last_round_trip(path),
             oldest_at: self.on_the_way.front().map_or(now, |sent| sent.at),
             on_the_way: self.on_the_way.iter().map(|sent| sent.bytes).sum(),
-            feedback_wait: self.feedback_wait,
+            feedback_wait: path.feedback_delay.as_secs_f64(),
             competes: self.competes(),
         }
     }
 
     /// Of what left before that, something would have been heard.
-    fn heard_of(&self, now: f64) -> f64 {
-        now - self.round_trip() - LATENESS - self.feedback_wait
-    }
-
-    /// Of the packets that are heard of now one took so long, beyond what it was queued on its way there, until it was: what
-    /// is more than a round trip is acknowledgements', which wait for each other, and where the other end sends pictures,
-    /// too. That is no silence of the link.
-    fn came_back(&mut self, longest: f64) {
-        let wait = (longest - self.round_trip()).max(0.0);
-        let (more, less) = FEEDBACK_WEIGHTS;
-        let weight = if wait > self.feedback_wait { more } else { less };
-        self.feedback_wait += weight * (wait - self.feedback_wait);
+    fn heard_of(path: &PathView<'_>) -> f64 {
+        path.now.as_secs_f64() - Self::round_trip(path) - LATENESS - path.feedback_delay.as_secs_f64()
     }
 
     /// When the link was free, or nothing more had left, as far as is known.
-    fn heard_until(&self, now: f64) -> f64 {
+    fn heard_until(&self, path: &PathView<'_>) -> f64 {
         let free = self.busy.free_at();
         // What has left since would have been heard of.
-        if self.on_the_way.is_empty() { free } else { free.max(self.heard_of(now)) }
+        if self.on_the_way.is_empty() { free } else { free.max(Self::heard_of(path)) }
     }
 
-    /// Until when it is known what the link has delivered of what it was given; `now` where nothing is on the way.
-    fn known_until(&self, now: f64) -> f64 {
+    /// Until when it is known what the link has delivered of what it was given; `path.now` where nothing is on the way.
+    fn known_until(&self, path: &PathView<'_>) -> f64 {
+        let now = path.now.as_secs_f64();
         let Some(oldest) = self.on_the_way.front() else { return now };
-        self.heard_until(now).max(oldest.at + self.outside).min(now)
+        self.heard_until(path).max(oldest.at + self.outside).min(now)
     }
 
-    /// How long what is on the way will keep the link from `now` on.
-    fn backlog(&self, now: f64) -> f64 {
-        let cautious_rate = self.cautious_rate();
-        let mut free = self.heard_until(now);
+    /// How long what is on the way will keep the link from `path.now` on.
+    fn backlog(&self, path: &PathView<'_>) -> f64 {
+        let (now, cautious_rate) = (path.now.as_secs_f64(), self.cautious_rate(path));
+        let mut free = self.heard_until(path);
         for sent in &self.on_the_way {
             free = free.max(sent.at + self.outside) + sent.bytes / cautious_rate;
         }
@@ -365,48 +338,35 @@ impl Sprout {
         self.claimed_share.on_transmit(size);
     }
 
-    pub(crate) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        self.claimed_share.heard(now, &feedback.acknowledged);
-        let (at, now) = (now, now.as_secs_f64());
-        let mut longest = 0.0_f64;
-        let steps = self.path_delay.steps();
-        for arrival in &feedback.acknowledged {
-            let waited = self.arrived(arrival);
-            longest = longest.max(now - arrival.sent_at.as_secs_f64() - waited);
-        }
-        if self.path_delay.steps() != steps {
-            // The shortest round trips, and what packets waited for others, were those of the path before.
-            self.round_trips = RecentLeast::new();
+    pub(crate) fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) {
+        if path.path_changed {
+            // What packets waited for others was that of the former path.
             self.outside = 0.0;
         }
-        if let Some(sample) = feedback.round_trip_time {
-            self.last_round_trip = sample.as_secs_f64();
-            self.round_trips.put(at, self.last_round_trip, BASE_MEMORY);
-            self.came_back(longest);
+        for (arrival, wait) in feedback.acknowledged.iter().zip(path.queueing_delays) {
+            self.on_arrival(path, arrival, wait.queued.as_secs_f64());
         }
         while self.first_sequence <= feedback.highest_sequence && self.on_the_way.pop_front().is_some() {
             self.first_sequence += 1;
         }
-        let (path_rate, own_rate) = (self.bursts.rate(now), self.mean_rate());
-        self.competitors.on_feedback(now, path_rate, own_rate, self.last_round_trip);
+        let (burst_rate, own_rate) = (burst_rate(path), self.mean_rate());
+        self.competitors.on_feedback(path.now.as_secs_f64(), burst_rate, own_rate, Self::last_round_trip(path));
         self.cautious_rate.set(None);
     }
 
-    pub(crate) fn on_time(&mut self, now: Timestamp) {
-        let seconds = now.as_secs_f64();
-        let oldest_at = self.on_the_way.front().map_or(seconds, |sent| sent.at);
-        let (delay, overdue) =
-            (self.last_round_trip.max(seconds - oldest_at), seconds - self.round_trip() - self.left_at);
-        self.claimed_share.on_time(now, delay, overdue);
+    pub(crate) fn on_time(&mut self, path: &PathView<'_>) {
+        let now = path.now.as_secs_f64();
+        let oldest_at = self.on_the_way.front().map_or(now, |sent| sent.at);
+        let delay = Self::last_round_trip(path).max(now - oldest_at);
+        self.claimed_share.on_time(path, delay, now - Self::round_trip(path) - self.left_at);
         if let Some(oldest) = self.on_the_way.front() {
-            let heard_of = self.heard_of(now.as_secs_f64());
-            self.busy.silent(oldest.at + self.outside, heard_of);
+            self.busy.silent(oldest.at + self.outside, Self::heard_of(path));
             self.cautious_rate.set(None);
         }
     }
 
-    pub(crate) fn on_loss(&mut self, now: Timestamp) {
-        self.competitors.on_loss(now.as_secs_f64(), self.last_round_trip);
+    pub(crate) fn on_loss(&mut self, path: &PathView<'_>) {
+        self.competitors.on_loss(path.now.as_secs_f64(), Self::last_round_trip(path));
     }
 }
 
@@ -418,29 +378,28 @@ impl Controller for Sprout {
     fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
             Input::Sent(size) => self.on_sent(path.now, size),
-            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
-            Input::Time => self.on_time(path.now),
-            Input::Lost(_) => self.on_loss(path.now),
+            Input::Feedback(feedback) => self.on_feedback(path, feedback),
+            Input::Time => self.on_time(path),
+            Input::Lost(_) => self.on_loss(path),
             Input::FeedbackSent(_) | Input::PictureSkipped => {}
         }
     }
 
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
-        let now = path.now.as_secs_f64();
         let (tolerated, in_flight_bytes) = (self.tolerated(), in_flight.bytes.as_f64());
-        let wait = self.backlog(now).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate();
+        let wait = self.backlog(path).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate(path);
         let room = (tolerated - wait).max(0.0);
         let mean_rate = self.mean_rate();
-        let path_rate = self.path_rate(now).min(MOST_SHARERS * mean_rate);
+        let path_rate = self.path_rate(path).min(MOST_SHARERS * mean_rate);
         let by_path = self.mode.path_share * path_rate * self.frame_interval;
         let most = self.mode.own_share * mean_rate * self.frame_interval + by_path;
-        let mut bytes = (self.cautious_rate() * room + by_path * room / tolerated).min(most);
+        let mut bytes = (self.cautious_rate(path) * room + by_path * room / tolerated).min(most);
         if let Some(window) = self.competitors.window() {
             bytes = bytes.max(window - in_flight_bytes);
         }
-        bytes = bytes.max(self.claimed_share.budget(in_flight));
+        bytes = bytes.max(self.claimed_share.budget(path, in_flight));
         if wait < LEAST_WITHIN * tolerated {
-            bytes = bytes.max(LEAST_SHARE * self.cautious_rate() * self.frame_interval);
+            bytes = bytes.max(LEAST_SHARE * self.cautious_rate(path) * self.frame_interval);
         }
         if in_flight.bytes == ByteCount::ZERO {
             // A packet that is alone delays nothing.
@@ -448,20 +407,22 @@ impl Controller for Sprout {
         }
         let payload_share = self.payload / (self.payload + HEADERS);
         let drain = (tolerated / wait.max(1e-3)).min(1.0);
-        let claimed_rate = self.claimed_share.rate().unwrap_or(0.0);
+        let claimed_rate = self.claimed_share.rate(path).unwrap_or(0.0);
         Allowance {
             budget: ByteCount::new(frame_within(bytes, self.payload) as u64),
-            pacing_interval: self.pacing_interval_at(mean_rate),
+            pacing_interval: self.pacing_interval_at(path, mean_rate),
             // A codec that follows a rate and is given next to none for a second stands still for many.
-            target: Bitrate::from_bps((8.0 * payload_share * (self.cautious_rate() * drain).max(claimed_rate)) as u64)
-                .max(self.least_target),
+            target: Bitrate::from_bps(
+                (8.0 * payload_share * (self.cautious_rate(path) * drain).max(claimed_rate)) as u64,
+            )
+            .max(self.least_target),
             capacity: Some(Bitrate::from_bps((8.0 * mean_rate) as u64)),
-            behind_cross_traffic: self.claimed_share.held_up(),
+            behind_cross_traffic: self.claimed_share.held_up(path),
         }
     }
 
-    fn pacing_interval(&self, _path: &PathView<'_>, _in_flight: InFlight) -> Duration {
-        self.pacing_interval_at(self.mean_rate())
+    fn pacing_interval(&self, path: &PathView<'_>, _in_flight: InFlight) -> Duration {
+        self.pacing_interval_at(path, self.mean_rate())
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -322,12 +322,12 @@ impl Lockstep {
 
     /// Whether it is Sprout that decides, and why.
     #[must_use]
-    pub fn falls_back(&self) -> Option<Fallback> {
+    pub fn falls_back(&self, path: &PathView<'_>) -> Option<Fallback> {
         if self.present.is_none() {
             return Some(Fallback::NoForecast);
         }
         if self.delay < MOST_SHARED_DELAY {
-            if self.sprout.competes() && self.sprout.claimed_share().suspects() {
+            if self.sprout.competes() && path.cross_traffic.is_suspected {
                 return Some(Fallback::Competitors);
             }
             if self.shared.rings {
@@ -400,23 +400,24 @@ impl Lockstep {
         self.sprout.on_sent(now, size);
     }
 
-    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        self.history.heard(now, &feedback.acknowledged);
-        self.sprout.on_feedback(now, feedback);
+    fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) {
+        self.history.on_feedback(path, &feedback.acknowledged);
+        self.sprout.on_feedback(path, feedback);
     }
 
-    fn on_time(&mut self, now: Timestamp) {
+    fn on_time(&mut self, path: &PathView<'_>) {
+        let now = path.now;
         self.now = now.as_secs_f64();
-        self.sprout.on_time(now);
+        self.sprout.on_time(path);
         // Asked again while it is coded, a picture is decided anew by what has been heard since, but it counts once.
         let lasting = Duration::from_secs_f64(PICTURE * self.frame_interval);
         let begins = self.picture_at.is_none_or(|at| now.saturating_since(at) >= lasting);
         if begins {
             self.begin_picture(now);
         }
-        let outlook = self.sprout.outlook(now);
+        let outlook = self.sprout.outlook(path);
         self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
-        let seen = self.history.observe(now, &outlook, self.given);
+        let seen = self.history.observe(path, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {
             lessons.decided(now, seen, outlook.on_the_way, basis);
@@ -439,7 +440,7 @@ impl Lockstep {
         });
         if begins {
             self.pictures += 1;
-            if let Some(why) = self.falls_back() {
+            if let Some(why) = self.falls_back(path) {
                 self.by_sprout[why as usize] += 1;
             }
         }
@@ -449,9 +450,9 @@ impl Lockstep {
         self.left_out = true;
     }
 
-    fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
+    fn on_loss(&mut self, path: &PathView<'_>, lost: &[LostFragment]) {
         self.history.lost(lost.len());
-        self.sprout.on_loss(now);
+        self.sprout.on_loss(path);
     }
 }
 
@@ -463,10 +464,10 @@ impl Controller for Lockstep {
     fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
             Input::Sent(size) => self.on_sent(path.now, size),
-            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
-            Input::Time => self.on_time(path.now),
+            Input::Feedback(feedback) => self.on_feedback(path, feedback),
+            Input::Time => self.on_time(path),
             Input::PictureSkipped => self.on_picture_skipped(),
-            Input::Lost(lost) => self.on_loss(path.now, lost),
+            Input::Lost(lost) => self.on_loss(path, lost),
             Input::FeedbackSent(_) => {}
         }
     }
@@ -476,13 +477,13 @@ impl Controller for Lockstep {
         if self.net.is_none() {
             return allowance;
         }
-        let claimed = self.sprout.claimed_share().budget(in_flight);
+        let claimed = self.sprout.claimed_share().budget(path, in_flight);
         // A codec that follows a rate and is given next to none for a second stands still for many.
         let payload_share = self.payload / (self.payload + HEADERS);
         let least = Bitrate::from_bps((8.0 * payload_share * LEAST_TARGET * self.sprout.mean_rate()) as u64);
-        let beside = self.sprout.claimed_share().rate().unwrap_or(0.0);
+        let beside = self.sprout.claimed_share().rate(path).unwrap_or(0.0);
         let least = least.max(self.least_target).max(Bitrate::from_bps((8.0 * payload_share * beside) as u64));
-        let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else {
+        let Some(present) = self.present.as_ref().filter(|_| self.falls_back(path).is_none()) else {
             return Allowance { target: allowance.target.max(least), ..allowance };
         };
         // Of a path of which nothing was heard a low quantile is that of all paths, and the first picture would be as coarse as
@@ -498,10 +499,11 @@ impl Controller for Lockstep {
     }
 
     fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
-        if let Some(interval) = self.sprout.claimed_share().pacing_interval(self.payload, self.sprout.mean_rate()) {
+        if let Some(interval) = self.sprout.claimed_share().pacing_interval(path, self.payload, self.sprout.mean_rate())
+        {
             return interval;
         }
-        if self.falls_back().is_some() {
+        if self.falls_back(path).is_some() {
             return self.sprout.pacing_interval(path, in_flight);
         }
         let rate = (self.rule.pacing * self.sprout.mean_rate()).max(1.0);

@@ -65,6 +65,7 @@ impl Probing {
         &self,
         now: Timestamp,
         in_flight: InFlight,
+        queueing_delay: Duration,
         silence: &Silence,
         deliveries: &Deliveries,
     ) -> bool {
@@ -79,7 +80,7 @@ impl Probing {
         let idle = now.saturating_since(sent_at.max(silence.frame_feedback_at()));
         if in_flight.bytes.get() > through_soon(silence, deliveries) {
             // Where packets did not wait but feedback did, its arrival says little.
-            let idle = if deliveries.queueing_delay() > SOON { idle } else { now.saturating_since(sent_at) };
+            let idle = if queueing_delay > SOON { idle } else { now.saturating_since(sent_at) };
             return idle >= PAUSES.1;
         }
         let pause = PAUSES.0.saturating_mul(1 << self.excess.min(8)).min(PAUSES.1);

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use libm::{exp, log, log1p};
 use lockstep_transport::AcknowledgedFragment;
-use lockstep_units::Timestamp;
 
-use crate::fragments::DATAGRAM_CARRIAGE;
-use crate::path_delay::PathDelay;
+use crate::PathView;
 use crate::recent_least::RecentLeast;
 use crate::sprout::Outlook;
 
@@ -70,7 +68,6 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
 const AVERAGES: [f64; 5] = [0.03, 0.1, 0.4, 1.6, 6.4];
 /// Over what times former mean rates fade.
 const FORMER: [f64; 2] = [1.0, 0.2];
-const BASE_MEMORY: Duration = Duration::from_secs(10);
 /// Over what time the greatest mean rate is taken.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
 /// Deliveries begin again after nothing was delivered for so long, seconds.
@@ -83,34 +80,6 @@ const PAUSE_WEIGHT: f64 = 0.1;
 const LONGEST_WAIT_FADES: f64 = 0.4;
 const LONGEST_PAUSE_FADES: f64 = 2.0;
 const LARGEST: f64 = 4.0;
-
-/// The last frame that arrived whole or in part.
-#[derive(Debug, Default)]
-struct Burst {
-    frame: Option<u32>,
-    first_at: f64,
-    last_at: f64,
-    bytes: f64,
-    later: f64,
-}
-
-/// How a frame came through: what shows how fast the path was at least.
-#[derive(Debug, Clone, Copy, Default)]
-struct Passage {
-    frame: Option<u32>,
-    /// When its first packet was sent, and its last one had left the link; seconds, sender's clock.
-    sent_at: f64,
-    left_at: f64,
-    /// What the link carried of it.
-    bytes: f64,
-}
-
-impl Passage {
-    /// Bytes a second.
-    fn rate(&self) -> f64 {
-        self.bytes / (self.left_at - self.sent_at).max(LEAST_PASSAGE)
-    }
-}
 
 /// Sums since the last observation, averages over several times, and what was last.
 #[derive(Debug)]
@@ -135,15 +104,12 @@ pub(super) struct History {
     arrived_at: f64,
     mean_pause: f64,
     longest_pause: f64,
-    burst: Burst,
-    passage: Passage,
     /// The mean rate's greatest of late.
     greatest_rate: RecentLeast<Reverse<f64>>,
     returned_at: f64,
     /// Bytes sent since the present picture, and for the one before; what that was given.
     picture: f64,
     last_picture: f64,
-    path_delay: PathDelay,
     frame_interval: f64,
 }
 
@@ -169,13 +135,10 @@ impl History {
             arrived_at: 0.0,
             mean_pause: 0.0,
             longest_pause: 0.0,
-            burst: Burst::default(),
-            passage: Passage::default(),
             greatest_rate: RecentLeast::new(),
             returned_at: 0.0,
             picture: 0.0,
             last_picture: 0.0,
-            path_delay: PathDelay::new(BASE_MEMORY),
             frame_interval,
         }
     }
@@ -190,12 +153,12 @@ impl History {
         self.lost += packets as f64;
     }
 
-    /// Feedback came at `now`.
-    pub fn heard(&mut self, now: Timestamp, arrivals: &[AcknowledgedFragment]) {
-        self.heard_at = now.as_secs_f64();
-        for arrival in arrivals {
+    /// Feedback arrived.
+    pub fn on_feedback(&mut self, path: &PathView<'_>, arrivals: &[AcknowledgedFragment]) {
+        self.heard_at = path.now.as_secs_f64();
+        for (arrival, wait) in arrivals.iter().zip(path.queueing_delays) {
             // Fragments may be acknowledged in another order than they were sent in.
-            let wait = self.path_delay.wait(arrival);
+            let wait = wait.queued.as_secs_f64();
             let (bytes, at) = (arrival.size.as_f64(), arrival.arrived_at.as_secs_f64());
             self.arrived += bytes;
             self.packets += 1.0;
@@ -211,22 +174,6 @@ impl History {
             self.arrived_at = self.arrived_at.max(at);
             if pause > RETURN_PAUSE {
                 self.returned_at = self.heard_at;
-            }
-            let (sent_at, carried) = (arrival.sent_at.as_secs_f64(), bytes + DATAGRAM_CARRIAGE);
-            let passage = &mut self.passage;
-            if passage.frame != Some(arrival.frame) {
-                *passage = Passage { frame: Some(arrival.frame), sent_at, left_at: sent_at, bytes: 0.0 };
-            }
-            passage.bytes += carried;
-            passage.sent_at = passage.sent_at.min(sent_at);
-            passage.left_at = passage.left_at.max(sent_at + wait);
-            let burst = &mut self.burst;
-            if burst.frame == Some(arrival.frame) {
-                burst.bytes += bytes;
-                burst.later += bytes;
-                burst.last_at = burst.last_at.max(at);
-            } else {
-                *burst = Burst { frame: Some(arrival.frame), first_at: at, last_at: at, bytes, later: 0.0 };
             }
         }
     }
@@ -284,27 +231,35 @@ impl History {
         (self.arrived, self.sent, self.packets, self.lost, self.waited) = (0.0, 0.0, 0.0, 0.0, 0.0);
     }
 
-    /// What is seen at `now`, with what Sprout makes of the path, and what the last picture was given.
-    pub fn observe(&mut self, now: Timestamp, outlook: &Outlook, given: f64) -> [f32; OBSERVED] {
-        let at = now;
-        let now = now.as_secs_f64();
+    /// What is seen of the path, with what Sprout makes of it, and what the last picture was given.
+    pub fn observe(&mut self, path: &PathView<'_>, outlook: &Outlook, given: f64) -> [f32; OBSERVED] {
+        let at = path.now;
+        let now = at.as_secs_f64();
         if self.began_at.is_none() {
             (self.began_at, self.at) = (Some(now), now);
         }
         self.advance(now, outlook.mean_rate);
         self.greatest_rate.put(at, Reverse(outlook.mean_rate), RATE_MEMORY);
-        self.values(now, outlook, given).map(|value| value.clamp(-LARGEST, LARGEST) as f32)
+        self.values(path, outlook, given).map(|value| value.clamp(-LARGEST, LARGEST) as f32)
     }
 
-    fn values(&self, now: f64, outlook: &Outlook, given: f64) -> [f64; OBSERVED] {
-        let Self { arrival_rates: arrivals, sending_rates: sendings, waits, losses, burst, .. } = self;
+    fn values(&self, path: &PathView<'_>, outlook: &Outlook, given: f64) -> [f64; OBSERVED] {
+        let now = path.now.as_secs_f64();
+        let Self { arrival_rates: arrivals, sending_rates: sendings, waits, losses, .. } = self;
         let mean = outlook.mean_rate.max(1.0);
         let ratio = |rate: f64| log(rate.max(0.0) / mean + 0.05);
         let time = |seconds: f64| log1p(seconds.max(0.0) / 0.02);
         let a_picture = mean * self.frame_interval;
         let unknown = now - outlook.known_until;
         let former = self.former_rates.unwrap_or([mean; FORMER.len()]);
-        let burst_rate = if burst.later > 0.0 { burst.later / (burst.last_at - burst.first_at).max(1e-4) } else { 0.0 };
+        let (burst_bytes, burst_rate, passage_bytes, passage_rate) =
+            path.last_burst.map_or((0.0, 0.0, 0.0, 0.0), |burst| {
+                let (all, later) = burst.bytes;
+                let arrival = burst.arrived_at.1.saturating_since(burst.arrived_at.0).as_secs_f64().max(1e-4);
+                let passage = burst.left_at.saturating_since(burst.sent_at).as_secs_f64().max(LEAST_PASSAGE);
+                let carried = burst.carried.as_f64();
+                (all.as_f64(), later.as_f64() / arrival, carried, carried / passage)
+            });
         let greatest = self.greatest_rate.get().map_or(mean, |Reverse(rate)| rate.max(mean));
         let age = now - self.began_at.unwrap_or(now);
         [
@@ -342,7 +297,7 @@ impl History {
             ratio(sendings[1]),
             ratio(sendings[2]),
             ratio(burst_rate),
-            log1p(burst.bytes / a_picture),
+            log1p(burst_bytes / a_picture),
             time(now - outlook.round_trip - self.left_at),
             time(self.mean_pause),
             time(self.longest_pause),
@@ -352,8 +307,8 @@ impl History {
             log(former[0].max(1.0) / mean),
             log(former[1].max(1.0) / mean),
             log(greatest / mean),
-            ratio(self.passage.rate()),
-            log1p(self.passage.bytes / a_picture),
+            ratio(passage_rate),
+            log1p(passage_bytes / a_picture),
             time(self.since_return(now)),
         ]
     }

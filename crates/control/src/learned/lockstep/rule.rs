@@ -8,7 +8,7 @@ use crate::claimed_share::ClaimRule;
 use crate::learned::model::excerpt;
 
 /// Numbers of a rule, each with its name and bounds.
-const FIELDS: [(&str, f64, f64); 14] = [
+const FIELDS: [(&str, f64, f64); 12] = [
     ("deadline", 0.0, 0.5),
     ("intervals", 0.0, 4.0),
     ("level", 0.1, 0.75),
@@ -19,8 +19,6 @@ const FIELDS: [(&str, f64, f64); 14] = [
     ("shared_steady", 0.0, 10.0),
     ("shared_wait", 0.0, 1.0),
     ("claim", 0.0, 0.5),
-    ("foreign_wait", 0.01, 10.0),
-    ("foreign_span", 0.1, 10.0),
     ("claim_overdue", 0.0, 10.0),
     ("latest", 0.06, 0.5),
 ];
@@ -120,9 +118,7 @@ impl Rule {
             7 => &mut self.shared_steady,
             8 => &mut self.shared_wait,
             9 => &mut self.claim.share,
-            10 => &mut self.claim.wait,
-            11 => &mut self.claim.span,
-            12 => &mut self.claim.overdue,
+            10 => &mut self.claim.overdue,
             _ => &mut self.latest,
         }
     }

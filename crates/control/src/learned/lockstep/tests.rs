@@ -66,16 +66,18 @@ fn the_same_feedback_gives_the_same_decisions() {
 fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
     let mut controller = shipped();
     run(&Plan::constant(1_000), &mut controller, None);
-    assert_eq!(controller.falls_back(), None);
+    assert_eq!(controller.falls_back(&PathView::default()), None);
     let net = controller.net.as_mut().unwrap();
     // As if it had been trained where nothing was ever seen.
     net.range = Some(([-5.0; OBSERVED], [-4.9; OBSERVED]));
     let now = Timestamp::ZERO + Duration::from_secs(20);
+    let round_trip = Some(Duration::from_millis(50));
+    let path = PathView { base_round_trip: round_trip, last_round_trip: round_trip, ..PathView::default() };
     for picture in 0..60 {
-        controller.on_time(now + picture * Duration::from_millis(33));
+        controller.on_time(&PathView { now: now + picture * Duration::from_millis(33), ..path });
     }
     let now = now + Duration::from_secs(2);
-    assert_eq!(controller.falls_back(), Some(Fallback::UnlikeTraining));
+    assert_eq!(controller.falls_back(&PathView::default()), Some(Fallback::UnlikeTraining));
     let counted = controller.counters();
     let unlike = counted.iter().find(|(name, _)| *name == Fallback::UnlikeTraining.name()).unwrap();
     assert!(counted[0].1 > 600 && unlike.1 > 30, "it is told in reports: {counted:?}");

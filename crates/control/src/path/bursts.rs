@@ -1,0 +1,111 @@
+//! Bursts: the fragments of a frame as they passed the bottleneck. Inside a burst they leave the bottleneck right behind
+//! each other, so their spacing shows the rate of the path, whatever share of it the flow has.
+
+use std::time::Duration;
+
+use libm::exp;
+use lockstep_transport::AcknowledgedFragment;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::fragments::DATAGRAM_CARRIAGE;
+
+/// Time constant of the average of bursts, seconds.
+const FADE: f64 = 0.3;
+/// A rate of bursts is valid for this long.
+const MEMORY: Duration = Duration::from_secs(2);
+/// Shorter bursts are taken to last this long, seconds: a guard against a division by zero.
+const RESOLUTION: f64 = 1e-4;
+
+/// The fragments of one frame that are acknowledged so far. Times at the bottleneck are on the sender's clock.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    /// The frame.
+    pub frame: u32,
+    /// Whether the burst starts with the first fragment of the frame.
+    pub is_whole: bool,
+    /// How long its first fragment was queued.
+    pub queued: Duration,
+    /// When its first fragment was sent.
+    pub sent_at: Timestamp,
+    /// When its last fragment left the bottleneck, if nothing but queues delays packets.
+    pub left_at: Timestamp,
+    /// When its first and its last fragment arrived, on the receiver's clock.
+    pub arrived_at: (Timestamp, Timestamp),
+    /// Bytes of all its fragments, and of those behind the first.
+    pub bytes: (ByteCount, ByteCount),
+    /// Bytes of all its fragments, with their headers on the link.
+    pub carried: ByteCount,
+}
+
+/// The last burst, and an average over bursts.
+#[derive(Debug, Default)]
+pub(super) struct Bursts {
+    last: Option<Burst>,
+    /// Bytes behind the first fragments of bursts and the seconds that they took, faded.
+    behind: (f64, f64),
+    /// When the last fragment that counts in `behind` arrived, on the receiver's clock, and when it was acknowledged.
+    arrived_at: Option<Timestamp>,
+    acknowledged_at: Option<Timestamp>,
+}
+
+impl Bursts {
+    /// The burst that is acknowledged at present.
+    pub(super) fn last(&self) -> Option<&Burst> {
+        self.last.as_ref()
+    }
+
+    /// The rate inside bursts, bytes a second, however old.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let (bytes, seconds) = self.behind;
+        (bytes > 0.0).then(|| bytes / seconds.max(RESOLUTION))
+    }
+
+    /// The rate inside bursts at `now`.
+    pub(super) fn recent_rate(&self, now: Timestamp) -> Option<Bitrate> {
+        let is_recent = self.acknowledged_at.is_some_and(|at| !now.is_later_by(MEMORY, at));
+        self.rate().filter(|_| is_recent).map(|rate| Bitrate::from_bps((8.0 * rate) as u64))
+    }
+
+    /// When the last fragment arrived that shows the rate, on the receiver's clock.
+    pub(super) fn arrived_at(&self) -> Option<Timestamp> {
+        self.arrived_at
+    }
+
+    /// When that fragment was acknowledged, on the sender's clock.
+    pub(super) fn acknowledged_at(&self) -> Option<Timestamp> {
+        self.acknowledged_at
+    }
+
+    /// A packet was acknowledged at `now` that had been `queued`.
+    pub(super) fn on_arrival(&mut self, now: Timestamp, arrival: &AcknowledgedFragment, queued: Duration) {
+        let (at, left_at) = (arrival.arrived_at, arrival.sent_at + queued);
+        let carried = arrival.size + ByteCount::new(DATAGRAM_CARRIAGE as u64);
+        match &mut self.last {
+            Some(burst) if burst.frame == arrival.frame => {
+                let since = self.arrived_at.map_or(Duration::ZERO, |before| at.saturating_since(before));
+                let fade = exp(-since.as_secs_f64() / FADE);
+                let took = at.saturating_since(burst.arrived_at.1).as_secs_f64();
+                self.behind = (fade * self.behind.0 + carried.as_f64(), fade * self.behind.1 + took);
+                self.arrived_at = Some(self.arrived_at.map_or(at, |before| before.max(at)));
+                self.acknowledged_at = Some(now);
+                burst.sent_at = burst.sent_at.min(arrival.sent_at);
+                burst.left_at = burst.left_at.max(left_at);
+                burst.arrived_at.1 = burst.arrived_at.1.max(at);
+                burst.bytes = (burst.bytes.0 + arrival.size, burst.bytes.1 + arrival.size);
+                burst.carried += carried;
+            }
+            _ => {
+                self.last = Some(Burst {
+                    frame: arrival.frame,
+                    is_whole: arrival.fragment == 0,
+                    queued,
+                    sent_at: arrival.sent_at,
+                    left_at,
+                    arrived_at: (at, at),
+                    bytes: (arrival.size, ByteCount::ZERO),
+                    carried,
+                });
+            }
+        }
+    }
+}

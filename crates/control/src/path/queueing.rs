@@ -1,0 +1,52 @@
+//! How long packets wait in queues: their one-way delay above the base delay of the path.
+
+use std::time::Duration;
+
+use lockstep_transport::AcknowledgedFragment;
+
+use crate::path_delay::{PathDelay, Wait};
+
+/// How long the base delay is remembered. A queue that cross traffic keeps filled hides it for as long; clocks drift by 3 ms
+/// meanwhile. A path that becomes longer is noticed at once ([`PathDelay`]).
+const BASE_DELAY_MEMORY: Duration = Duration::from_secs(60);
+
+/// Queueing delays.
+#[derive(Debug)]
+pub(super) struct Queueing {
+    path_delay: PathDelay,
+    /// Of each packet that the last feedback acknowledges.
+    last: Vec<Wait>,
+    /// Whether that feedback shows that the path became longer.
+    path_changed: bool,
+}
+
+impl Queueing {
+    pub(super) fn new() -> Self {
+        Self { path_delay: PathDelay::new(BASE_DELAY_MEMORY), last: Vec::new(), path_changed: false }
+    }
+
+    /// Feedback arrived: of each of these packets, how long it was queued.
+    pub(super) fn on_feedback(&mut self, arrivals: &[AcknowledgedFragment]) {
+        let changes = self.path_delay.steps();
+        self.last.clear();
+        for arrival in arrivals {
+            self.last.push(self.path_delay.wait(arrival));
+        }
+        self.path_changed = self.path_delay.steps() != changes;
+    }
+
+    /// Of each packet that the last feedback acknowledges.
+    pub(super) fn delays(&self) -> &[Wait] {
+        &self.last
+    }
+
+    /// Of the packet that was acknowledged last.
+    pub(super) fn delay(&self) -> Duration {
+        self.last.last().copied().unwrap_or_default().queued
+    }
+
+    /// Whether the last feedback shows that the path became longer.
+    pub(super) fn path_changed(&self) -> bool {
+        self.path_changed
+    }
+}
