@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
+use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning};
 use lockstep_control::recording::{Event, Header, Kept, KeptEvents, Recorded, RecordedInput, RecordingReader};
 use lockstep_control::{Algorithm, Estimator, EstimatorKind, RateBounds, Setting};
 use lockstep_transport::{Arrival, Estimate, ReceiverConfig, SenderConfig};
@@ -78,8 +78,8 @@ fn live(algorithm: Algorithm) -> (Kept, Vec<Sensed>) {
     let kept = KeptEvents::default();
     let controller = algorithm.controller(&setting).expect("it needs no path");
     let recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
-    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default());
-    let end = SendingEnd::new(config, Box::new(recorded), Box::new(encoder));
+    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
+    let end = SendingEnd::new(config, Box::new(recorded), Box::new(encoder), &Tuning::default());
     let half = lockstep_live::Sending { end, ..calls::sending(calls::pictures(PICTURES)) };
     let (sender, _) = calls::joining(listener.ticket(), half, calls::CALL);
     assert!(sender.result.is_ok() && listener.join().0.result.is_ok(), "{algorithm}");

@@ -8,7 +8,7 @@ use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use super::{GROWTH, MEMORY, WINDOW};
-use crate::path_delay::PathDelay;
+use crate::path_delay::{PathDelay, PathDelayConfig};
 use crate::recent_least::RecentLeast;
 
 /// A burst counts as evidence only if its first fragment was queued no longer than this: a tick of most schedulers.
@@ -55,9 +55,9 @@ fn most(recent: &RecentLeast<Reverse<u64>>) -> ByteCount {
 }
 
 impl Deliveries {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(path_delay: PathDelayConfig) -> Self {
         Self {
-            path_delay: PathDelay::new(BASE_DELAY_MEMORY),
+            path_delay: PathDelay::tuned(BASE_DELAY_MEMORY, path_delay),
             queueing_delay: Duration::ZERO,
             arrivals: VecDeque::new(),
             in_window: 0,
