@@ -218,7 +218,7 @@ impl Limit for NarrowWay {
     }
 
     /// Words wait no longer than for one picture.
-    fn limit(&self, _path: &PathView, budget: Budget) -> Budget {
+    fn limit(&self, _path: &PathView<'_>, budget: Budget) -> Budget {
         let Some(capacity) = self.path.capacity() else { return budget };
         Budget { target: budget.target.min(capacity), ..budget }.capped(capacity.bytes_in(self.config.picture))
     }

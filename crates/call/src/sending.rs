@@ -220,7 +220,7 @@ impl<C: Codec> SendingEnd<C> {
 
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
-        self.controller.handle(now, Input::Time);
+        self.controller.handle(&self.path.view(now), Input::Time);
         let budget = self.budget(now);
         let (target, estimate) = (budget.target, budget.capacity.unwrap_or(budget.target));
         let capture = self.records.capture(now, |record| {
@@ -289,7 +289,7 @@ impl<C: Codec> SendingEnd<C> {
         let Some(FrameStart { source, job }) = start else {
             // A codec that follows a rate drops what waits already: nothing of it is left for the next.
             if from_held_state {
-                self.controller.handle(now, Input::PictureSkipped);
+                self.controller.handle(&self.path.view(now), Input::PictureSkipped);
             }
             let limited_by = self.limited_by(now, &budget);
             self.record(capture, |record| {
@@ -311,7 +311,7 @@ impl<C: Codec> SendingEnd<C> {
         let smoothed = if encoding.refines { &mut self.refine_time } else { &mut self.encode_time };
         *smoothed = moving_average(*smoothed, spent, self.tuning.encoding.time_weight);
 
-        self.controller.handle(now, Input::Time);
+        self.controller.handle(&self.path.view(now), Input::Time);
         self.fit_payload();
         let frame_budget = self.budget(now);
         let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
@@ -437,7 +437,7 @@ impl<C: Codec> SendingEnd<C> {
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.transport.queued_fragments() > 0 {
-            let pace = self.controller.pacing_interval(now, self.in_flight());
+            let pace = self.controller.pacing_interval(&self.path.view(now), self.in_flight());
             // What is to be sent whatever the path is seen to carry does not wait for the room that its queue seems to have.
             let interval = if self.controller.traits().is_bounded { pace.max(self.path.least_pause()) } else { pace };
             let interval = interval.max(self.narrow_pause(now));
@@ -446,16 +446,16 @@ impl<C: Codec> SendingEnd<C> {
         let transmit = self.transport.poll_transmit(now)?;
         if let Datagram::Sound(_) = transmit.datagram {
             self.sound.get_or_insert_default().on_transmit(now, transmit.size);
-            self.controller.handle(now, Input::Sent(transmit.size));
             self.path.on_sound(now, transmit.size);
+            self.controller.handle(&self.path.view(now), Input::Sent(transmit.size));
             self.on_ceiling(now, transmit.size);
             self.narrow.on_sound(now);
             self.hold_sound(now);
         } else if let Some(fragment) = transmit.fragment {
             let new = if fragment.retransmitted { ByteCount::ZERO } else { fragment.payload };
             self.overhead.on_transmit(transmit.size, new);
-            self.controller.handle(now, Input::Sent(transmit.size));
             self.path.on_fragment(now, transmit.size);
+            self.controller.handle(&self.path.view(now), Input::Sent(transmit.size));
             self.on_ceiling(now, transmit.size);
         }
         Some(transmit)
@@ -549,13 +549,13 @@ impl<C: Codec> SendingEnd<C> {
                     if self.sound.is_some() {
                         self.narrow.on_feedback(now, &feedback);
                     }
-                    self.controller.handle(now, Input::Feedback(&feedback));
+                    self.controller.handle(&self.path.view(now), Input::Feedback(&feedback));
                     self.decode_lag.on_feedback(now, &feedback);
                     self.transport.reuse(feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => {
                     self.path.on_loss(now, &fragments);
-                    self.controller.handle(now, Input::Lost(&fragments));
+                    self.controller.handle(&self.path.view(now), Input::Lost(&fragments));
                     self.decode_lag.on_fragments_lost(&fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),

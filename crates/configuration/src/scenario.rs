@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip, ReceivingEnd, SharedSessionMeter};
-use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds};
+use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds, Setting};
 use lockstep_link::QueueConfig;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_format};
 use lockstep_sim::modelled::ModelledSetting;
@@ -143,7 +143,7 @@ fn media_flows(
             }
             Some(named) => real_call(named, control, activity, bounds, path.clone(), seed),
             None => {
-                let coupled = |controller| groups.couple(flow, controller, bounds);
+                let coupled = |controller, setting: &Setting| groups.couple(flow, controller, setting);
                 modelled_call(clip, control, &activity, bounds, path.clone(), seed, coupled)
             }
         }
@@ -183,9 +183,9 @@ impl Groups {
         !self.0.is_empty()
     }
 
-    fn couple(&self, flow: &ScenarioFlow, controller: Box<dyn Controller>, bounds: RateBounds) -> Box<dyn Controller> {
+    fn couple(&self, flow: &ScenarioFlow, controller: Box<dyn Controller>, setting: &Setting) -> Box<dyn Controller> {
         match self.0.iter().find(|(way, _)| *way == flow.forward) {
-            Some((_, group)) => group.join(controller, flow.priority, bounds.most),
+            Some((_, group)) => group.join(controller, setting, flow.priority, setting.bounds.most),
             None => controller,
         }
     }
@@ -226,7 +226,7 @@ fn modelled_call(
     bounds: RateBounds,
     path: Option<KnownPath>,
     seed: u64,
-    coupled: impl FnOnce(Box<dyn Controller>) -> Box<dyn Controller>,
+    coupled: impl FnOnce(Box<dyn Controller>, &Setting) -> Box<dyn Controller>,
 ) -> Result<AnyFlow> {
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
@@ -247,5 +247,5 @@ fn modelled_call(
     let algorithm = control.bounded_algorithm();
     let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
     let (controller, estimator) = (algorithm.controller(&control_setting)?, control.estimator(bounds)?);
-    Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller), estimator, clip))))
+    Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller, &control_setting), estimator, clip))))
 }

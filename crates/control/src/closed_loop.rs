@@ -13,7 +13,7 @@ use lockstep_transport::{
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, Estimator, InFlight, Input, Setting};
+use crate::{Allowance, Controller, Estimator, InFlight, Input, PathObserver, Setting, Tuning};
 
 const PAYLOAD: u64 = 1_200;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
@@ -161,6 +161,7 @@ fn link(plan: &Plan) -> Link<Datagram<Length>> {
 /// The sending end: frames for what `controller` allows.
 struct Sending<'a> {
     transport: Sender<Length>,
+    path: PathObserver,
     controller: &'a mut dyn Controller,
     noise: Noise,
     fill: f64,
@@ -170,12 +171,17 @@ struct Sending<'a> {
 
 impl Sending<'_> {
     fn allowance(&self, now: Timestamp) -> Allowance {
-        self.controller.allowance(now, InFlight::of(&self.transport, ByteCount::new(PAYLOAD)))
+        self.controller.allowance(&self.path.view(now), InFlight::of(&self.transport, ByteCount::new(PAYLOAD)))
+    }
+
+    fn pass(&mut self, now: Timestamp, input: Input<'_>) {
+        self.path.on_input(now, input);
+        self.controller.handle(&self.path.view(now), input);
     }
 
     /// Sends a frame if there is a budget for one, and says the target of that moment.
     fn capture(&mut self, now: Timestamp) -> Bitrate {
-        self.controller.handle(now, Input::Time);
+        self.pass(now, Input::Time);
         let Allowance { budget, target, .. } = self.allowance(now);
         let spread = 2.0 * (1.0 - self.fill) * (self.noise.next() - 0.5);
         let mut size = (budget.as_f64() * (self.fill + spread)) as u32;
@@ -205,7 +211,7 @@ impl Sending<'_> {
         self.transport.set_pace(self.allowance(now).pacing_interval, 1);
         let transmit = self.transport.poll_transmit(now)?;
         if transmit.fragment.is_some() {
-            self.controller.handle(now, Input::Sent(transmit.size));
+            self.pass(now, Input::Sent(transmit.size));
         }
         Some((transmit.size, transmit.datagram))
     }
@@ -214,8 +220,8 @@ impl Sending<'_> {
     fn tell(&mut self, now: Timestamp) {
         while let Some(event) = self.transport.poll_event() {
             match event {
-                SenderEvent::Feedback(feedback) => self.controller.handle(now, Input::Feedback(&feedback)),
-                SenderEvent::FragmentsLost(lost) => self.controller.handle(now, Input::Lost(&lost)),
+                SenderEvent::Feedback(feedback) => self.pass(now, Input::Feedback(&feedback)),
+                SenderEvent::FragmentsLost(lost) => self.pass(now, Input::Lost(&lost)),
                 _ => {}
             }
         }
@@ -260,7 +266,8 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Optio
     let config = SenderConfig { payload: PAYLOAD as usize, feedback, ..SenderConfig::new(1, format) };
     let transport = Sender::new(config);
     let noise = Noise(plan.seed);
-    let mut sending = Sending { transport, controller, noise, fill: plan.fill, frames: 0, skips: 0 };
+    let path = PathObserver::new(ByteCount::new(PAYLOAD), &Tuning::default());
+    let mut sending = Sending { transport, path, controller, noise, fill: plan.fill, frames: 0, skips: 0 };
     // Both ends know the connection: a lost hello is no business of a controller's.
     let config = ReceiverConfig { connection: Some(1), feedback, ..ReceiverConfig::default() };
     let mut receiving = Receiving { transport: Receiver::new(config), estimator };

@@ -1,13 +1,16 @@
 //! The seam of sender-side control: what happens at a sender goes in, what it may send comes out.
 //!
-//! A [`Controller`] is a state machine without a clock. Its owner passes it every [`Input`] with the time, and asks for an
-//! [`Allowance`] before a frame and for a pacing interval before a datagram. The trait has no default bodies, so a wrapper
+//! A [`Controller`] is a state machine without a clock. Its owner passes it every [`Input`] with a [`PathView`], which holds the
+//! time and every measurement of the path, and asks for an [`Allowance`] before a frame and for a pacing interval before a
+//! datagram. The trait has no default bodies, so a wrapper
 //! that forgets to forward something does not compile.
 
 use std::time::Duration;
 
 use lockstep_transport::{Feedback, LostFragment, Payload, Sender};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount};
+
+use crate::PathView;
 
 /// Something that happened at the sender.
 #[derive(Debug, Clone, Copy)]
@@ -99,12 +102,12 @@ impl Traits {
 pub trait Controller: Send {
     /// Which rules of the sending end apply.
     fn traits(&self) -> Traits;
-    /// Something happened at `now`.
-    fn handle(&mut self, now: Timestamp, input: Input<'_>);
-    /// What may be sent at `now`, with `in_flight` under way. May be asked at any time and any number of times.
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance;
+    /// Something happened at `path.now`. The view includes it.
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>);
+    /// What may be sent at `path.now`, with `in_flight` under way. May be asked at any time and any number of times.
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance;
     /// The pacing interval of [`Controller::allowance`], without the rest of it: every datagram asks for this.
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration;
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration;
     /// How often the controller decided in which way, by name, for reports. Empty where there is one way only.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

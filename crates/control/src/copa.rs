@@ -24,7 +24,7 @@ use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::recent_least::RecentLeast;
-use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, Traits};
 
 const DELTA: f64 = 0.5;
 const SMALLEST_MEMORY: Duration = Duration::from_secs(10);
@@ -168,24 +168,24 @@ impl Controller for Copa {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
             Input::Sent(size) => self.on_sent(size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::Lost(lost) => self.on_loss(lost),
             Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
         }
     }
 
-    fn allowance(&self, _now: Timestamp, in_flight: InFlight) -> Allowance {
+    fn allowance(&self, _path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let window = ByteCount::new((self.window * self.packet) as u64);
         let rate = self.rate();
         let interval = rate.mul_f64(PACING).time_for(ByteCount::new(self.packet as u64));
         Allowance::at_target(window.saturating_sub(in_flight.bytes), interval.min(LONGEST_INTERVAL), rate)
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.allowance(now, in_flight).pacing_interval
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+        self.allowance(path, in_flight).pacing_interval
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

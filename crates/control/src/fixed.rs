@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathView, Setting, TokenBucket, Traits};
 
 /// Pacing rate over target, as WebRTC has it (its `PacingController`), so that a frame is on its way before the next.
 const PACING_FACTOR: f64 = 2.5;
@@ -41,18 +41,18 @@ impl Controller for Fixed {
         Traits { is_bounded: false, has_ceiling: false, ..Traits::ESTIMATING }
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
+            Input::Sent(size) => self.on_sent(path.now, size),
             Input::FeedbackSent(_) | Input::Feedback(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        self.bucket.allowance(now, in_flight, self.rate, self.pacing_rate)
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+        self.bucket.allowance(path.now, in_flight, self.rate, self.pacing_rate)
     }
 
-    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+    fn pacing_interval(&self, _path: &PathView<'_>, _in_flight: InFlight) -> Duration {
         self.bucket.pacing_interval(self.pacing_rate)
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathObserver, PathView, Setting, Traits};
 
 /// A flow that has sent nothing for so long has paused, and leaves the group until it sends again (RFC 8699, section
 /// 5.3.1, step 2).
@@ -58,7 +58,13 @@ impl FlowGroup {
     /// A flow of `priority` (above zero) that can use `most` and is controlled by `controller` joins. What is given
     /// back controls it from now on.
     #[must_use]
-    pub fn join(&self, controller: Box<dyn Controller>, priority: f64, most: Bitrate) -> Box<dyn Controller> {
+    pub fn join(
+        &self,
+        controller: Box<dyn Controller>,
+        setting: &Setting,
+        priority: f64,
+        most: Bitrate,
+    ) -> Box<dyn Controller> {
         let member = Member {
             priority,
             desired_bps: most.as_bps() as f64,
@@ -70,7 +76,12 @@ impl FlowGroup {
             members.push(member);
             members.len() - 1
         });
-        Box::new(Coupled { controller, group: self.clone(), number })
+        Box::new(Coupled {
+            controller,
+            path: PathObserver::new(setting.payload, &setting.tuning),
+            group: self.clone(),
+            number,
+        })
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Vec<Member>) -> R) -> R {
@@ -102,6 +113,8 @@ fn distribute(members: &mut [Member], now: Timestamp) {
 /// A controller whose flow is one of a group.
 struct Coupled {
     controller: Box<dyn Controller>,
+    /// The path as the controller is led to see it.
+    path: PathObserver,
     group: FlowGroup,
     number: usize,
 }
@@ -118,7 +131,7 @@ impl Coupled {
 
     /// The controller has calculated.
     fn update(&self, now: Timestamp) {
-        let target = self.controller.allowance(now, InFlight::default()).target;
+        let target = self.controller.allowance(&self.path.view(now), InFlight::default()).target;
         self.group.with(|members| {
             members[self.number].calculated_bps = (target.as_bps() as f64).max(LEAST_BPS);
             distribute(members, now);
@@ -131,9 +144,14 @@ fn scaled(size: ByteCount, factor: f64) -> ByteCount {
 }
 
 impl Coupled {
+    fn pass(&mut self, now: Timestamp, input: Input<'_>) {
+        self.path.on_input(now, input);
+        self.controller.handle(&self.path.view(now), input);
+    }
+
     fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         let seen = scaled(size, self.ratio().recip());
-        self.controller.handle(now, Input::Sent(seen));
+        self.pass(now, Input::Sent(seen));
         let back = self.group.with(|members| {
             let member = &mut members[self.number];
             let back = !member.is_present(now);
@@ -151,7 +169,7 @@ impl Coupled {
         for fragment in &mut seen.acknowledged {
             fragment.size = scaled(fragment.size, factor);
         }
-        self.controller.handle(now, Input::Feedback(&seen));
+        self.pass(now, Input::Feedback(&seen));
         self.update(now);
     }
 
@@ -161,7 +179,7 @@ impl Coupled {
         for fragment in &mut seen {
             fragment.size = scaled(fragment.size, factor);
         }
-        self.controller.handle(now, Input::Lost(&seen));
+        self.pass(now, Input::Lost(&seen));
     }
 
     /// What the controller sees of `in_flight`.
@@ -179,18 +197,18 @@ impl Controller for Coupled {
         self.controller.traits()
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
-            Input::Lost(lost) => self.on_loss(now, lost),
-            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => self.controller.handle(now, input),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
+            Input::Lost(lost) => self.on_loss(path.now, lost),
+            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => self.pass(path.now, input),
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let ratio = self.ratio();
-        let allowance = self.controller.allowance(now, Self::seen(in_flight, ratio));
+        let allowance = self.controller.allowance(&self.path.view(path.now), Self::seen(in_flight, ratio));
         Allowance {
             budget: scaled(allowance.budget, ratio),
             pacing_interval: allowance.pacing_interval.div_f64(ratio),
@@ -200,9 +218,9 @@ impl Controller for Coupled {
         }
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
         let ratio = self.ratio();
-        self.controller.pacing_interval(now, Self::seen(in_flight, ratio)).div_f64(ratio)
+        self.controller.pacing_interval(&self.path.view(path.now), Self::seen(in_flight, ratio)).div_f64(ratio)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -213,23 +231,24 @@ impl Controller for Coupled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Fixed;
     use crate::closed_loop::setting;
+    use crate::{Fixed, Tuning};
 
     fn flows(group: &FlowGroup, rates: &[(u64, f64, u64)]) -> Vec<Box<dyn Controller>> {
         let join = |&(kbps, priority, most): &(u64, f64, u64)| {
             let controller = Box::new(Fixed::new(Bitrate::from_kbps(kbps), &setting()));
-            group.join(controller, priority, Bitrate::from_kbps(most))
+            group.join(controller, &setting(), priority, Bitrate::from_kbps(most))
         };
         rates.iter().map(join).collect()
     }
 
     fn targets(flows: &mut [Box<dyn Controller>], at: u64) -> Vec<u64> {
-        let now = Timestamp::from_millis(at);
+        let path = PathObserver::new(setting().payload, &Tuning::default());
+        let path = path.view(Timestamp::from_millis(at));
         for flow in flows.iter_mut() {
-            flow.handle(now, Input::Sent(ByteCount::new(1_200)));
+            flow.handle(&path, Input::Sent(ByteCount::new(1_200)));
         }
-        flows.iter().map(|flow| flow.allowance(now, InFlight::default()).target.as_bps() / 1_000).collect()
+        flows.iter().map(|flow| flow.allowance(&path, InFlight::default()).target.as_bps() / 1_000).collect()
     }
 
     #[test]
@@ -251,7 +270,9 @@ mod tests {
         // The first and the second come back, the third does not.
         assert_eq!(targets(&mut flows[..2], 2_000), [600, 600]);
         assert_eq!(targets(&mut flows, 2_100), [600, 600, 600]);
-        flows[2].handle(Timestamp::from_millis(4_000), Input::Sent(ByteCount::new(1_200)));
-        assert_eq!(flows[2].allowance(Timestamp::from_millis(4_000), InFlight::default()).target.as_bps(), 600_000);
+        let path = PathObserver::new(setting().payload, &Tuning::default());
+        let path = path.view(Timestamp::from_millis(4_000));
+        flows[2].handle(&path, Input::Sent(ByteCount::new(1_200)));
+        assert_eq!(flows[2].allowance(&path, InFlight::default()).target.as_bps(), 600_000);
     }
 }

@@ -58,7 +58,7 @@ use std::time::Duration;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathView, Setting, TokenBucket, Traits};
 use acknowledged_rate::AcknowledgedRate;
 use application_limited::ApplicationLimit;
 use bursts::Bursts;
@@ -240,23 +240,23 @@ impl Controller for Gcc {
         Traits { is_bounded, has_ceiling: is_bounded, ..Traits::ESTIMATING }
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
-            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
+            Input::Lost(lost) => self.on_loss(path.now, lost),
             Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        let allowance = |pacing_rate| self.bucket.allowance(now, in_flight, self.target, pacing_rate);
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+        let allowance = |pacing_rate| self.bucket.allowance(path.now, in_flight, self.target, pacing_rate);
         let pacing_rate = self.pacing_rate();
         // Until the first datagram has left, the probes wait whatever the clock says.
-        let asked_at = if self.started { now } else { Timestamp::ZERO };
+        let asked_at = if self.started { path.now } else { Timestamp::ZERO };
         let Some(probe) = self.probe_clusters.rate(asked_at) else {
             let paced = allowance(pacing_rate);
-            let at_once = self.settings.bursts && self.bursts.may_leave_at_once(now, pacing_rate);
+            let at_once = self.settings.bursts && self.bursts.may_leave_at_once(path.now, pacing_rate);
             return if at_once { Allowance { pacing_interval: Duration::ZERO, ..paced } } else { paced };
         };
         let wanted = self.probe_clusters.wanted(asked_at).saturating_sub(in_flight.queued);
@@ -264,8 +264,8 @@ impl Controller for Gcc {
         Allowance { budget: allowance.budget.max(wanted), ..allowance }
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.allowance(now, in_flight).pacing_interval
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+        self.allowance(path, in_flight).pacing_interval
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -138,7 +138,7 @@ pub trait Limit {
     /// Its name, for the log of a frame.
     fn kind(&self) -> LimitedBy;
     /// The budget that is left of `budget` on this path. Never more than `budget`.
-    fn limit(&self, path: &PathView, budget: Budget) -> Budget;
+    fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget;
 }
 
 /// Applies `limits` in order: the narrowed budget, and the binding limit; none if no limit cuts the budget.
@@ -147,7 +147,7 @@ pub trait Limit {
 /// frame, so they are binding only if they take more than half of the remaining budget.
 #[must_use]
 pub fn narrow<'a>(
-    path: &PathView,
+    path: &PathView<'_>,
     budget: Budget,
     limits: impl IntoIterator<Item = &'a dyn Limit>,
 ) -> (Budget, Option<LimitedBy>) {

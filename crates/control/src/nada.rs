@@ -33,7 +33,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
 use crate::reported_loss::{Lost, ReportedLoss};
-use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
 
 const PRIORITY: f64 = 1.0;
 const REFERENCE_SIGNAL_MS: f64 = 10.0;
@@ -257,25 +257,25 @@ impl Controller for Nada {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
         }
     }
 
     /// What waits in the pacer lowers the encoder's rate and raises the sending rate (RFC 8698, section 5.2.2).
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let drain = SHAPING_WEIGHT * 8.0 * in_flight.queued.as_f64() * SHAPING_FRAMES;
         let encoder = self.rate_bps - drain.min(MOST_SHAPING * self.rate_bps);
         let sending = (self.rate_bps + drain).min(self.bounds.most.as_bps() as f64);
         let bps = |rate: f64| Bitrate::from_bps(rate.round() as u64);
-        self.bucket.allowance(now, in_flight, bps(encoder), bps(sending))
+        self.bucket.allowance(path.now, in_flight, bps(encoder), bps(sending))
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.allowance(now, in_flight).pacing_interval
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+        self.allowance(path, in_flight).pacing_interval
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

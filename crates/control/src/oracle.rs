@@ -27,7 +27,7 @@ use std::time::Duration;
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, KnownPath, Setting, Traits};
+use crate::{Allowance, Controller, InFlight, Input, KnownPath, PathView, Setting, Traits};
 use bottleneck::Bottleneck;
 use rate_plan::{HOLD, best_rate};
 use smallest_frame::SmallestFrame;
@@ -222,26 +222,26 @@ impl Controller for Oracle {
         Traits { is_bounded: false, wants_probes, ..Traits::ESTIMATING }
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::FeedbackSent(carried) => self.on_feedback_sent(now, carried),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::FeedbackSent(carried) => self.on_feedback_sent(path.now, carried),
             Input::PictureSkipped => self.on_picture_skipped(),
-            Input::Time => self.on_time(now),
+            Input::Time => self.on_time(path.now),
             Input::Feedback(_) | Input::Lost(_) => {}
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + CARRIAGE);
         // Lost fragments occupy the link as well, and a frame of fewer fragments is likelier to arrive.
-        let room = ByteCount::new((self.room(now).as_f64() * (1.0 - self.loss)) as u64);
+        let room = ByteCount::new((self.room(path.now).as_f64() * (1.0 - self.loss)) as u64);
         let budget = self.payload_in(room).saturating_sub(in_flight.queued);
-        Allowance::at_target(budget, self.pause_after(now, whole), self.rate)
+        Allowance::at_target(budget, self.pause_after(path.now, whole), self.rate)
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.allowance(now, in_flight).pacing_interval
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+        self.allowance(path, in_flight).pacing_interval
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -272,7 +272,9 @@ mod tests {
     fn what_feedback_takes_of_the_link_is_left_to_it() {
         let mut oracle = oracle(&Trace::constant(Bitrate::from_kbps(1_000)));
         let now = Timestamp::from_millis(100);
-        let budget = |oracle: &Oracle| oracle.allowance(now, InFlight::default()).budget.get();
+        let budget = |oracle: &Oracle| {
+            oracle.allowance(&PathView { now, ..PathView::default() }, InFlight::default()).budget.get()
+        };
         let before = budget(&oracle);
         oracle.on_feedback_sent(now, ByteCount::new(1_000));
         let after = budget(&oracle);
@@ -283,7 +285,9 @@ mod tests {
     fn what_a_picture_that_was_left_out_would_have_had_is_left_for_the_next() {
         let mut oracle = oracle(&Trace::constant(Bitrate::from_kbps(100)));
         let now = Timestamp::from_millis(1_000);
-        let budget = |oracle: &Oracle| oracle.allowance(now, InFlight::default()).budget.get();
+        let budget = |oracle: &Oracle| {
+            oracle.allowance(&PathView { now, ..PathView::default() }, InFlight::default()).budget.get()
+        };
         let before = budget(&oracle);
         oracle.on_picture_skipped();
         let interval = setting().frame_interval;

@@ -1,11 +1,12 @@
 //! What the sender knows of its path: one observer, one immutable view.
 //!
 //! ```text
-//! sent packets, feedback, losses --> PathObserver --> PathView --> limits, probes
+//! sent packets, feedback, losses --> PathObserver --> PathView --> controllers, limits, probes
 //! ```
 //!
 //! [`PathObserver`] consumes every sent packet, every feedback and every declared loss once. [`PathObserver::view`] is the
-//! state of the path at one moment; each [`Limit`](crate::Limit) reads it and keeps no copy.
+//! state of the path at one moment; each [`Controller`](crate::Controller) and each [`Limit`](crate::Limit) reads it and keeps
+//! no copy.
 
 mod deliveries;
 mod probing;
@@ -22,7 +23,7 @@ pub use self::probing::ProbingConfig;
 use self::silence::Silence;
 pub use self::silence::SilenceConfig;
 use crate::short_queue::{BottleneckQueue, ShortQueue};
-use crate::{InFlight, LossRate, Tuning};
+use crate::{InFlight, Input, LossRate, Tuning};
 
 /// Deliveries are counted in sliding windows of this length: a frame that is larger arrives half a second late in any case.
 pub(crate) const WINDOW: Duration = Duration::from_millis(500);
@@ -33,9 +34,9 @@ const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(60);
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 pub(crate) const GROWTH: u64 = 2;
 
-/// The path at one moment.
-#[derive(Debug, Clone, Copy)]
-pub struct PathView {
+/// The path at one moment. The default is a path that nothing is known of.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PathView<'a> {
     /// When the view was taken.
     pub now: Timestamp,
     /// Smoothed round-trip time; none before the first feedback.
@@ -44,6 +45,8 @@ pub struct PathView {
     pub base_round_trip: Option<Duration>,
     /// How long the packet that was acknowledged last was queued.
     pub queueing_delay: Duration,
+    /// How long each packet that the last feedback acknowledges was queued, in the order of the feedback.
+    pub queueing_delays: &'a [Duration],
     /// Most bytes delivered in any half second of the last 5 s, headers included.
     pub delivered: ByteCount,
     /// Most bytes in half a second that the spacing of fragments inside a burst shows, over 5 s.
@@ -83,12 +86,13 @@ impl PathObserver {
 
     /// The path at `now`.
     #[must_use]
-    pub fn view(&self, now: Timestamp) -> PathView {
+    pub fn view(&self, now: Timestamp) -> PathView<'_> {
         PathView {
             now,
             round_trip: self.silence.round_trip(),
             base_round_trip: self.silence.base_round_trip(),
             queueing_delay: self.deliveries.queueing_delay(),
+            queueing_delays: self.deliveries.queueing_delays(),
             delivered: self.deliveries.most_in_window(),
             burst: self.deliveries.most_by_bursts(),
             loss: self.loss,
@@ -108,6 +112,16 @@ impl PathObserver {
     #[must_use]
     pub fn loss(&self) -> &LossRate {
         &self.loss
+    }
+
+    /// Something happened at the sender: for drivers without a sending end, which do not tell fragments from sound.
+    pub fn on_input(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sound(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
+        }
     }
 
     /// A fragment of a frame, a datagram of `size` bytes, was sent.
@@ -132,9 +146,7 @@ impl PathObserver {
         self.short_queue.on_feedback(now, feedback);
         self.silence.on_feedback(now, feedback);
         self.probing.on_feedback();
-        for arrival in &feedback.acknowledged {
-            self.deliveries.on_arrival(now, arrival);
-        }
+        self.deliveries.on_feedback(now, &feedback.acknowledged);
     }
 
     /// Fragments were declared lost.

@@ -15,7 +15,7 @@ use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::reported_loss::ReportedLoss;
-use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
 
 /// Below this share of losses the rate rises, above that it falls.
 const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
@@ -109,19 +109,19 @@ impl Controller for ReceiverEstimate {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        self.bucket.allowance(now, in_flight, self.target(), self.target().mul_f64(PACING_FACTOR))
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+        self.bucket.allowance(path.now, in_flight, self.target(), self.target().mul_f64(PACING_FACTOR))
     }
 
-    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+    fn pacing_interval(&self, _path: &PathView<'_>, _in_flight: InFlight) -> Duration {
         self.bucket.pacing_interval(self.target().mul_f64(PACING_FACTOR))
     }
 

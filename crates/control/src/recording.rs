@@ -17,7 +17,7 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathObserver, PathView, Traits};
 
 pub use file::{Ending, RecordingError, RecordingReader, end_line, event_line, header_line};
 pub use header::{Header, HeaderError};
@@ -127,13 +127,15 @@ impl Answer {
         }
     }
 
-    /// The answer of `controller` to the same question.
+    /// The answer of `controller` to the same question, over the path that `path` observes.
     #[must_use]
-    pub fn ask(self, controller: &dyn Controller) -> Self {
+    pub fn ask(self, path: &PathObserver, controller: &dyn Controller) -> Self {
         match self {
-            Self::Allowance(at, in_flight, _) => Self::of_allowance(at, in_flight, controller.allowance(at, in_flight)),
+            Self::Allowance(at, in_flight, _) => {
+                Self::of_allowance(at, in_flight, controller.allowance(&path.view(at), in_flight))
+            }
             Self::Pacing(at, in_flight, _) => {
-                Self::Pacing(at, in_flight, held(controller.pacing_interval(at, in_flight)))
+                Self::Pacing(at, in_flight, held(controller.pacing_interval(&path.view(at), in_flight)))
             }
             Self::Traits(_) => Self::Traits(controller.traits()),
         }
@@ -186,14 +188,15 @@ impl Event {
         }
     }
 
-    /// Repeats the event on `controller`: its answer, if the event is one.
-    pub fn replay(&self, controller: &mut dyn Controller) -> Option<Answer> {
+    /// Repeats the event on `path` and `controller`: its answer, if the event is one.
+    pub fn replay(&self, path: &mut PathObserver, controller: &mut dyn Controller) -> Option<Answer> {
         match self {
             Self::Input(at, input) => {
-                controller.handle(*at, input.input());
+                path.on_input(*at, input.input());
+                controller.handle(&path.view(*at), input.input());
                 None
             }
-            Self::Answer(answer) => Some(answer.ask(controller)),
+            Self::Answer(answer) => Some(answer.ask(path, controller)),
         }
     }
 }
@@ -239,22 +242,22 @@ impl Controller for Recorded {
         traits
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
-        self.controller.handle(now, input);
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
+        self.controller.handle(path, input);
         let tape = self.tape.get_mut();
         tape.newest = [None; Answer::KINDS];
-        tape.recorder.record(&Event::Input(now, input.into()));
+        tape.recorder.record(&Event::Input(path.now, input.into()));
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        let allowance = self.controller.allowance(now, in_flight);
-        self.answer(Answer::of_allowance(now, in_flight, allowance));
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+        let allowance = self.controller.allowance(path, in_flight);
+        self.answer(Answer::of_allowance(path.now, in_flight, allowance));
         allowance
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        let interval = self.controller.pacing_interval(now, in_flight);
-        self.answer(Answer::Pacing(now, in_flight, held(interval)));
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+        let interval = self.controller.pacing_interval(path, in_flight);
+        self.answer(Answer::Pacing(path.now, in_flight, held(interval)));
         interval
     }
 

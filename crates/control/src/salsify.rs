@@ -12,10 +12,10 @@
 use std::time::Duration;
 
 use lockstep_transport::Feedback;
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount};
 
 use crate::inter_arrival::INITIAL_INTER_ARRIVAL;
-use crate::{Allowance, Controller, InFlight, Input, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathView, Traits};
 
 /// Queueing delay that the sender tolerates, d (Salsify, section 3.3).
 const TOLERATED_DELAY: Duration = Duration::from_millis(100);
@@ -70,14 +70,14 @@ impl Controller for SalsifyWindow {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, _now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, _path: &PathView<'_>, input: Input<'_>) {
         match input {
             Input::Feedback(feedback) => self.on_feedback(feedback),
             Input::Sent(_) | Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
         }
     }
 
-    fn allowance(&self, _now: Timestamp, in_flight: InFlight) -> Allowance {
+    fn allowance(&self, _path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         // The last fragment of a frame may be a short one, so the budget need not be a number of whole ones.
         let fragments = (self.window - in_flight.fragments as f64).max(0.0);
         let drain = (self.window / in_flight.fragments.max(1) as f64).min(1.0);
@@ -90,7 +90,7 @@ impl Controller for SalsifyWindow {
         }
     }
 
-    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+    fn pacing_interval(&self, _path: &PathView<'_>, _in_flight: InFlight) -> Duration {
         self.pacing_interval
     }
 

@@ -36,7 +36,7 @@ use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
-use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
 
 const QUEUE_DELAY_TARGET: f64 = 0.06;
 const LEAST_WINDOW: f64 = 3_000.0;
@@ -275,10 +275,10 @@ impl Controller for Scream {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::Lost(_) => self.on_loss(),
             Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
         }
@@ -286,15 +286,15 @@ impl Controller for Scream {
 
     /// Draft, "Sender Transmission Control". Bytes in flight are the transport's here: those that it has declared lost
     /// must not keep the window shut after an outage.
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let pacing = self.target.max(LEAST_PACING_RATE).mul_f64(PACING_HEAD_ROOM);
-        let allowance = self.bucket.allowance(now, in_flight, self.target, pacing);
+        let allowance = self.bucket.allowance(path.now, in_flight, self.target, pacing);
         let room = ByteCount::new((WINDOW_OVERHEAD * self.window) as u64).saturating_sub(in_flight.bytes);
         Allowance { budget: allowance.budget.min(room), ..allowance }
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.allowance(now, in_flight).pacing_interval
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+        self.allowance(path, in_flight).pacing_interval
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -45,7 +45,7 @@ use crate::claimed_share::{ClaimRule, ClaimedShare};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
 use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
-use crate::{Allowance, Controller, InFlight, Input, Latency, Setting, Traits};
+use crate::{Allowance, Controller, InFlight, Input, Latency, PathView, Setting, Traits};
 use burst_rate::BurstRate;
 use busy_time::BusyTime;
 use competitors::Competitors;
@@ -415,18 +415,18 @@ impl Controller for Sprout {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
-            Input::Time => self.on_time(now),
-            Input::Lost(_) => self.on_loss(now),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
+            Input::Time => self.on_time(path.now),
+            Input::Lost(_) => self.on_loss(path.now),
             Input::FeedbackSent(_) | Input::PictureSkipped => {}
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        let now = now.as_secs_f64();
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+        let now = path.now.as_secs_f64();
         let (tolerated, in_flight_bytes) = (self.tolerated(), in_flight.bytes.as_f64());
         let wait = self.backlog(now).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate();
         let room = (tolerated - wait).max(0.0);
@@ -460,7 +460,7 @@ impl Controller for Sprout {
         }
     }
 
-    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+    fn pacing_interval(&self, _path: &PathView<'_>, _in_flight: InFlight) -> Duration {
         self.pacing_interval_at(self.mean_rate())
     }
 

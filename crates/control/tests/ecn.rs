@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_control::{Algorithm, InFlight, Input, Setting};
+use lockstep_control::{Algorithm, InFlight, Input, PathObserver, Setting};
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -13,10 +13,12 @@ fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
     let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
     let mut controller = algorithm.parse::<Algorithm>().unwrap().controller(&setting).unwrap();
     let (interval, size) = (Duration::from_millis(10), ByteCount::new(1_000));
+    let mut path = PathObserver::new(setting.payload, &setting.tuning);
     let mut now = Timestamp::ZERO;
     for number in 0..2_000 {
         now = Timestamp::from_millis(10 * number);
-        controller.handle(now, Input::Sent(size));
+        path.on_input(now, Input::Sent(size));
+        controller.handle(&path.view(now), Input::Sent(size));
         let Some(arrived) = number.checked_sub(5) else { continue };
         let sent_at = Timestamp::from_millis(10 * arrived);
         let fragment = AcknowledgedFragment {
@@ -36,9 +38,10 @@ fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
             highest_sequence: arrived,
             received: arrived + 1,
         };
-        controller.handle(now, Input::Feedback(&feedback));
+        path.on_input(now, Input::Feedback(&feedback));
+        controller.handle(&path.view(now), Input::Feedback(&feedback));
     }
-    controller.allowance(now, InFlight::default()).target
+    controller.allowance(&path.view(now), InFlight::default()).target
 }
 
 #[test]

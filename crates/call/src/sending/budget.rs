@@ -65,7 +65,7 @@ impl<C: Codec> SendingEnd<C> {
 
     /// What the next frame may have at `now`.
     pub(super) fn budget(&self, now: Timestamp) -> FrameBudget {
-        let allowance = self.controller.allowance(now, self.in_flight());
+        let allowance = self.controller.allowance(&self.path.view(now), self.in_flight());
         let budget = Budget::of(&allowance, self.in_flight());
         // Sound until the next picture leaves before that picture.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
@@ -97,7 +97,7 @@ impl<C: Codec> SendingEnd<C> {
     /// deadline if bytes in flight take more than half of its idle budget, and by its estimate of the link otherwise.
     pub(super) fn limited_by(&self, now: Timestamp, budget: &FrameBudget) -> LimitedBy {
         budget.limited_by.unwrap_or_else(|| {
-            let idle = self.controller.allowance(now, InFlight::default()).budget;
+            let idle = self.controller.allowance(&self.path.view(now), InFlight::default()).budget;
             if 2 * budget.allowed.get() < idle.get() { LimitedBy::Deadline } else { LimitedBy::LinkEstimate }
         })
     }

@@ -75,7 +75,7 @@ impl<C: Codec> SendingEnd<C> {
 
     /// Feedback on what the other end sends left this end, which took so many bytes of the link.
     pub fn feedback_left(&mut self, now: Timestamp, carried: ByteCount) {
-        self.controller.handle(now, Input::FeedbackSent(carried));
+        self.controller.handle(&self.path.view(now), Input::FeedbackSent(carried));
     }
 
     /// Whether the path seems to carry so little that this end is to acknowledge as seldom as there is: what its own

@@ -47,7 +47,7 @@ impl Limit for SoundShare {
         LimitedBy::Sound
     }
 
-    fn limit(&self, _path: &PathView, budget: Budget) -> Budget {
+    fn limit(&self, _path: &PathView<'_>, budget: Budget) -> Budget {
         budget.less(self.bytes)
     }
 }

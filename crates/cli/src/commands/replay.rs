@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use lockstep_call::Distribution;
 use lockstep_control::recording::{Answer, Ending, Event, Header, RecordingReader};
-use lockstep_control::{Algorithm, Allowance, Controller, Setting};
-use lockstep_units::Timestamp;
+use lockstep_control::{Algorithm, Allowance, Controller, PathObserver, Setting, Tuning};
+use lockstep_units::{ByteCount, Timestamp};
 
 use crate::allowance_table::{self, AllowanceTable};
 use crate::commands::figure;
@@ -137,6 +137,8 @@ impl Allowed {
 
 /// What is counted while events are told again.
 struct Replay {
+    /// What the controller reads of the path, from the recorded inputs.
+    path: PathObserver,
     controller: Box<dyn Controller>,
     recorded: Allowed,
     replayed: Allowed,
@@ -148,8 +150,9 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(controller: Box<dyn Controller>) -> Self {
+    fn new(payload: ByteCount, controller: Box<dyn Controller>) -> Self {
         Self {
+            path: PathObserver::new(payload, &Tuning::default()),
             controller,
             recorded: Allowed::new(),
             replayed: Allowed::new(),
@@ -171,7 +174,7 @@ impl Replay {
             self.first_at.get_or_insert(at);
             self.now = at;
         }
-        let again = event.replay(self.controller.as_mut())?;
+        let again = event.replay(&mut self.path, self.controller.as_mut())?;
         let Event::Answer(recorded) = event else { return None };
         self.decisions += 1;
         self.recorded.add(recorded);
@@ -244,7 +247,7 @@ fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
     let file = open_regular_file(path).context("cannot be read")?;
     let (header, mut reader) = RecordingReader::new(BufReader::new(file))?;
     let Cast { recorded, replayed, controller } = cast(arguments, &header)?;
-    let mut replay = Replay::new(controller);
+    let mut replay = Replay::new(header.setting().payload, controller);
     let mut table = arguments.allowances.as_deref().map(AllowanceTable::create).transpose()?;
     let mut events = 0;
     while let Some(event) = reader.next_event()? {

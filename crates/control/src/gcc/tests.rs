@@ -8,7 +8,7 @@ use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment}
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::Gcc;
-use crate::{Controller, InFlight, RateBounds, Setting};
+use crate::{Controller, InFlight, PathView, RateBounds, Setting};
 
 pub(super) fn acknowledged(sent: u64, arrived: u64, size: u64) -> AcknowledgedFragment {
     AcknowledgedFragment {
@@ -56,6 +56,11 @@ struct Call {
     targets: Vec<f64>,
 }
 
+/// Gcc measures the path by itself.
+fn at(now: Timestamp) -> PathView<'static> {
+    PathView { now, ..PathView::default() }
+}
+
 impl Call {
     fn over(config: LinkConfig) -> Self {
         let setting = Setting::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL);
@@ -95,7 +100,7 @@ impl Call {
             self.encode();
             self.transmit();
             if self.now.as_micros().is_multiple_of(100_000) {
-                self.targets.push(self.gcc.allowance(self.now, self.in_flight()).target.as_mbps());
+                self.targets.push(self.gcc.allowance(&at(self.now), self.in_flight()).target.as_mbps());
             }
             self.now += STEP;
         }
@@ -169,7 +174,7 @@ impl Call {
             return;
         }
         self.next_frame += FRAME_INTERVAL;
-        let budget = self.gcc.allowance(self.now, self.in_flight()).budget;
+        let budget = self.gcc.allowance(&at(self.now), self.in_flight()).budget;
         let wanted = self.most_sent.map_or(budget, |rate| rate.bytes_in(FRAME_INTERVAL));
         let mut left = budget.min(wanted).get();
         while left > 0 {
@@ -186,7 +191,7 @@ impl Call {
             let _ = self.link.send(self.now, size, self.next_sequence);
             self.next_sequence += 1;
             self.gcc.on_sent(self.now, size);
-            let interval = self.gcc.allowance(self.now, self.in_flight()).pacing_interval;
+            let interval = self.gcc.allowance(&at(self.now), self.in_flight()).pacing_interval;
             self.next_transmission = self.next_transmission.max(self.now - STEP) + interval;
         }
     }
@@ -324,7 +329,7 @@ fn a_stranger_s_clock_and_numbers_do_not_disturb_it() {
             received: 0,
         };
         call.gcc.on_feedback(call.now, &feedback);
-        let target = call.gcc.allowance(call.now, InFlight::default()).target;
+        let target = call.gcc.allowance(&at(call.now), InFlight::default()).target;
         assert!((RateBounds::default().least..=RateBounds::default().most).contains(&target), "{target}");
     }
 }

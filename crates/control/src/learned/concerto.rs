@@ -29,7 +29,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::{Model, ModelError, Observation};
 use crate::base_delay::BaseDelay;
-use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
 
 /// What one interval of the state covers.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -358,22 +358,22 @@ impl Controller for Concerto {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
-            Input::Time => self.on_time(now),
-            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
+            Input::Time => self.on_time(path.now),
+            Input::Lost(lost) => self.on_loss(path.now, lost),
             Input::FeedbackSent(_) | Input::PictureSkipped => {}
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        self.bucket.allowance(now, in_flight, self.target, self.target.mul_f64(PACING_FACTOR))
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+        self.bucket.allowance(path.now, in_flight, self.target, self.target.mul_f64(PACING_FACTOR))
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.allowance(now, in_flight).pacing_interval
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+        self.allowance(path, in_flight).pacing_interval
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -495,22 +495,22 @@ mod tests {
             self.controller.traits()
         }
 
-        fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
             match input {
-                Input::Sent(size) => self.hear(Heard::Transmit(now, size)),
-                Input::Feedback(feedback) => self.hear(Heard::Feedback(now, feedback.clone())),
-                Input::Time => self.hear(Heard::Time(now)),
-                Input::Lost(lost) => self.hear(Heard::Loss(now, lost.to_vec())),
+                Input::Sent(size) => self.hear(Heard::Transmit(path.now, size)),
+                Input::Feedback(feedback) => self.hear(Heard::Feedback(path.now, feedback.clone())),
+                Input::Time => self.hear(Heard::Time(path.now)),
+                Input::Lost(lost) => self.hear(Heard::Loss(path.now, lost.to_vec())),
                 Input::FeedbackSent(_) | Input::PictureSkipped => {}
             }
         }
 
-        fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-            self.controller.allowance(now, in_flight)
+        fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+            self.controller.allowance(path, in_flight)
         }
 
-        fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-            self.controller.pacing_interval(now, in_flight)
+        fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+            self.controller.pacing_interval(path, in_flight)
         }
 
         fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -36,7 +36,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 use super::{Model, ModelError};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 use crate::sprout::frame_within;
-use crate::{Allowance, Controller, InFlight, Input, KnownPath, Latency, Setting, Sprout, Traits};
+use crate::{Allowance, Controller, InFlight, Input, KnownPath, Latency, PathView, Setting, Sprout, Traits};
 use forecast::{Basis, FORECAST, Forecast};
 use history::History;
 use lesson::Lessons;
@@ -461,19 +461,19 @@ impl Controller for Lockstep {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
-            Input::Time => self.on_time(now),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
+            Input::Time => self.on_time(path.now),
             Input::PictureSkipped => self.on_picture_skipped(),
-            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::Lost(lost) => self.on_loss(path.now, lost),
             Input::FeedbackSent(_) => {}
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        let allowance = self.sprout.allowance(now, in_flight);
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+        let allowance = self.sprout.allowance(path, in_flight);
         if self.net.is_none() {
             return allowance;
         }
@@ -493,17 +493,17 @@ impl Controller for Lockstep {
         Allowance {
             budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
             target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),
-            pacing_interval: self.pacing_interval(now, in_flight),
+            pacing_interval: self.pacing_interval(path, in_flight),
             ..allowance
         }
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
         if let Some(interval) = self.sprout.claimed_share().pacing_interval(self.payload, self.sprout.mean_rate()) {
             return interval;
         }
         if self.falls_back().is_some() {
-            return self.sprout.pacing_interval(now, in_flight);
+            return self.sprout.pacing_interval(path, in_flight);
         }
         let rate = (self.rule.pacing * self.sprout.mean_rate()).max(1.0);
         duration_from_seconds((self.payload / rate).min(LONGEST_PACE))

@@ -70,7 +70,7 @@ impl Limit for Ceiling {
         LimitedBy::Ceiling
     }
 
-    fn limit(&self, path: &PathView, budget: Budget) -> Budget {
+    fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         let frame = budget.frame.min(self.most(path.now, budget.in_flight));
         Budget { frame, target: budget.target.min(self.rate), ..budget }
     }

@@ -29,7 +29,7 @@ impl Limit for Delivered {
         LimitedBy::Delivered
     }
 
-    fn limit(&self, path: &PathView, budget: Budget) -> Budget {
+    fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         let shown = path.delivered.max(path.burst).max(self.0.least_frame);
         let grown = ByteCount::new(GROWTH * shown.get());
         // Before the first feedback there is nothing to grow from.

@@ -13,7 +13,7 @@ impl Limit for ShortQueueLimit {
         LimitedBy::ShortQueue
     }
 
-    fn limit(&self, path: &PathView, budget: Budget) -> Budget {
+    fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         let Some(queue) = path.bottleneck_queue else { return budget };
         let queued = budget.in_flight.queued;
         let limited = Budget { target: budget.target.min(queue.most_target(queued)), ..budget };

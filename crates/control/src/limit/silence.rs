@@ -18,7 +18,7 @@ impl Limit for SilenceLimit {
         LimitedBy::Silence
     }
 
-    fn limit(&self, path: &PathView, budget: Budget) -> Budget {
+    fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         if path.is_silent {
             budget.capped(ByteCount::ZERO)
         } else if path.is_restarting {

@@ -38,7 +38,8 @@ struct Burst {
 #[derive(Debug)]
 pub(super) struct Deliveries {
     path_delay: PathDelay,
-    queueing_delay: Duration,
+    /// Of each packet that the last feedback acknowledged.
+    queueing_delays: Vec<Duration>,
     /// Arrivals of the last [`WINDOW`], and their bytes.
     arrivals: VecDeque<(Timestamp, u64)>,
     in_window: u64,
@@ -58,7 +59,7 @@ impl Deliveries {
     pub(super) fn new(path_delay: PathDelayConfig) -> Self {
         Self {
             path_delay: PathDelay::tuned(BASE_DELAY_MEMORY, path_delay),
-            queueing_delay: Duration::ZERO,
+            queueing_delays: Vec::new(),
             arrivals: VecDeque::new(),
             in_window: 0,
             most_in_window: RecentLeast::new(),
@@ -69,7 +70,12 @@ impl Deliveries {
 
     /// How long the packet that was acknowledged last was queued.
     pub(super) fn queueing_delay(&self) -> Duration {
-        self.queueing_delay
+        self.queueing_delays.last().copied().unwrap_or_default()
+    }
+
+    /// How long each packet that the last feedback acknowledged was queued.
+    pub(super) fn queueing_delays(&self) -> &[Duration] {
+        &self.queueing_delays
     }
 
     /// Bytes that arrived in the last [`WINDOW`].
@@ -87,11 +93,18 @@ impl Deliveries {
         most(&self.most_by_bursts)
     }
 
-    /// A packet was acknowledged at `now`.
-    pub(super) fn on_arrival(&mut self, now: Timestamp, arrival: &AcknowledgedFragment) {
+    /// Packets were acknowledged at `now`.
+    pub(super) fn on_feedback(&mut self, now: Timestamp, arrivals: &[AcknowledgedFragment]) {
+        self.queueing_delays.clear();
+        for arrival in arrivals {
+            self.on_arrival(now, arrival);
+        }
+    }
+
+    fn on_arrival(&mut self, now: Timestamp, arrival: &AcknowledgedFragment) {
         let (at, size) = (arrival.arrived_at, arrival.size.get());
         let queued = duration_from_seconds(self.path_delay.wait(arrival));
-        self.queueing_delay = queued;
+        self.queueing_delays.push(queued);
         self.arrivals.push_back((at, size));
         self.in_window += size;
         while let Some(&(first, size)) = self.arrivals.front()

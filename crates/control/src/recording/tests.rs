@@ -3,7 +3,7 @@ use lockstep_units::Bitrate;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Algorithm, Setting};
+use crate::{Algorithm, Setting, Tuning};
 
 fn header(algorithm: Algorithm) -> Header {
     let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
@@ -185,10 +185,11 @@ proptest! {
         for algorithm in Algorithm::all().filter(|algorithm| !algorithm.knows_path()) {
             let header = header(algorithm);
             let made = || algorithm.controller(&header.setting()).expect("it needs no path");
+            let mut paths = [(); 3].map(|()| PathObserver::new(header.setting().payload, &Tuning::default()));
             let (mut plain, mut again, kept) = (made(), made(), KeptEvents::default());
             let mut recorded = Recorded::new(made(), &header, Box::new(kept.clone()));
             for event in &events {
-                prop_assert_eq!(event.replay(plain.as_mut()), event.replay(&mut recorded), "{}", algorithm);
+                prop_assert_eq!(event.replay(&mut paths[0], plain.as_mut()), event.replay(&mut paths[1], &mut recorded), "{}", algorithm);
             }
             prop_assert_eq!(plain.counters(), recorded.counters());
             let recording = kept.take().events;
@@ -197,7 +198,7 @@ proptest! {
                 events.iter().filter(|event| matches!(event, Event::Input(..))).count()
             );
             for event in recording.iter() {
-                if let (Some(now), Event::Answer(then)) = (event.replay(again.as_mut()), event) {
+                if let (Some(now), Event::Answer(then)) = (event.replay(&mut paths[2], again.as_mut()), event) {
                     prop_assert_eq!(now, *then, "{}", algorithm);
                 }
             }
@@ -210,10 +211,11 @@ fn what_is_asked_twice_with_nothing_told_between_is_recorded_once() {
     let (header, kept) = (header(Algorithm::Gcc), KeptEvents::default());
     let controller = header.algorithm.controller(&header.setting()).unwrap();
     let mut recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
-    let ask = |recorded: &Recorded| (recorded.traits(), recorded.pacing_interval(Timestamp::ZERO, InFlight::default()));
+    let ask =
+        |recorded: &Recorded| (recorded.traits(), recorded.pacing_interval(&PathView::default(), InFlight::default()));
     assert_eq!(ask(&recorded), ask(&recorded));
     assert_eq!(kept.take().events.len(), 2);
-    recorded.handle(Timestamp::ZERO, Input::Time);
+    recorded.handle(&PathView::default(), Input::Time);
     ask(&recorded);
     assert_eq!(kept.take().events.len(), 3);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockstep_control::learned::Observation;
-use lockstep_control::{Allowance, Controller, Estimator, InFlight, Input, Setting, TokenBucket, Traits};
+use lockstep_control::{Allowance, Controller, Estimator, InFlight, Input, PathView, Setting, TokenBucket, Traits};
 use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -117,21 +117,21 @@ impl Controller for AgentController {
         Traits::ESTIMATING
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
-            Input::Sent(size) => self.on_sent(now, size),
-            Input::Lost(lost) => self.on_loss(now, lost),
-            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Sent(size) => self.on_sent(path.now, size),
+            Input::Lost(lost) => self.on_loss(path.now, lost),
+            Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
         }
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let target = self.target();
-        self.bucket.allowance(now, in_flight, target, target.mul_f64(PACING_FACTOR))
+        self.bucket.allowance(path.now, in_flight, target, target.mul_f64(PACING_FACTOR))
     }
 
-    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+    fn pacing_interval(&self, _path: &PathView<'_>, _in_flight: InFlight) -> Duration {
         self.bucket.pacing_interval(self.target().mul_f64(PACING_FACTOR))
     }
 

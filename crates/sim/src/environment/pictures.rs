@@ -11,7 +11,7 @@ use rand_pcg::Pcg64;
 use lockstep_call::ClipCurves;
 use lockstep_control::learned::{Lesson, Lockstep, Model, Rule};
 use lockstep_control::{
-    Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Input, KnownPath, Latency, Setting, Traits,
+    Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Input, KnownPath, Latency, PathView, Setting, Traits,
     bitrate_ceiling,
 };
 use lockstep_link::{Jitter, JitterDistribution, Trace};
@@ -70,16 +70,16 @@ impl Controller for Shared {
         self.lock().traits()
     }
 
-    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
-        self.lock().handle(now, input);
+    fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
+        self.lock().handle(path, input);
     }
 
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        self.lock().allowance(now, in_flight)
+    fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
+        self.lock().allowance(path, in_flight)
     }
 
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.lock().pacing_interval(now, in_flight)
+    fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
+        self.lock().pacing_interval(path, in_flight)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -204,12 +204,12 @@ mod tests {
         let model = Shipped::Lockstep.model().expect("it comes with the crate");
         let made = || Lockstep::with_model(&setting, Arc::clone(&model)).expect("it is one for this controller");
         let (mut plain, mut shared) = (made(), Shared(Arc::new(Mutex::new(made()))));
-        let now = Timestamp::from_millis(100);
+        let path = PathView { now: Timestamp::from_millis(100), ..PathView::default() };
         let budgets = [&mut plain as &mut dyn Controller, &mut shared].map(|controller| {
-            controller.handle(now, Input::Time);
-            let before = controller.allowance(now, InFlight::default()).budget;
-            controller.handle(now, Input::PictureSkipped);
-            (before, controller.allowance(now, InFlight::default()).budget)
+            controller.handle(&path, Input::Time);
+            let before = controller.allowance(&path, InFlight::default()).budget;
+            controller.handle(&path, Input::PictureSkipped);
+            (before, controller.allowance(&path, InFlight::default()).budget)
         });
         assert_eq!(budgets[0], budgets[1]);
         assert!(budgets[0].1 > budgets[0].0, "the next frame may have more: {budgets:?}");

@@ -79,8 +79,8 @@ fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
     let counted = controller.counters();
     let unlike = counted.iter().find(|(name, _)| *name == Fallback::UnlikeTraining.name()).unwrap();
     assert!(counted[0].1 > 600 && unlike.1 > 30, "it is told in reports: {counted:?}");
-    let in_flight = InFlight::default();
-    let (ours, sprout) = (controller.allowance(now, in_flight), controller.sprout.allowance(now, in_flight));
+    let (path, in_flight) = (PathView { now, ..PathView::default() }, InFlight::default());
+    let (ours, sprout) = (controller.allowance(&path, in_flight), controller.sprout.allowance(&path, in_flight));
     assert_eq!((ours.budget, ours.pacing_interval), (sprout.budget, sprout.pacing_interval));
     assert!(ours.target >= sprout.target);
 }
@@ -150,8 +150,8 @@ fn a_frame_that_would_be_small_is_left_out() {
 fn of_a_path_of_which_nothing_was_heard_the_target_is_not_that_of_the_slowest() {
     let (mut ours, mut sprout) = (shipped(), Sprout::new(&setting()));
     let targets = [&mut ours as &mut dyn Controller, &mut sprout].map(|controller| {
-        controller.handle(Timestamp::ZERO, Input::Time);
-        controller.allowance(Timestamp::ZERO, InFlight::default()).target
+        controller.handle(&PathView::default(), Input::Time);
+        controller.allowance(&PathView::default(), InFlight::default()).target
     });
     assert!(targets[0] >= targets[1], "{targets:?}");
 }
