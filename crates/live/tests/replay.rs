@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning};
 use lockstep_control::recording::{Event, Header, Kept, KeptEvents, Recorded, RecordedInput, RecordingReader};
-use lockstep_control::{Algorithm, Estimator, EstimatorKind, RateBounds, Setting};
+use lockstep_control::{Algorithm, Estimator, EstimatorKind, PathObserver, RateBounds, Setting};
 use lockstep_transport::{Arrival, Estimate, ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
@@ -93,12 +93,13 @@ fn replay_controller(algorithm: Algorithm, kept: &Kept) {
     let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
     assert_eq!(header.algorithm, algorithm);
     let mut again = algorithm.controller(&header.setting()).expect("it needs no path");
+    let mut path = PathObserver::new(header.payload, &header.setting().tuning);
     let (mut asked, mut heard) = (0, 0);
     while let Some(event) = reader.next_event().expect("it is a recording") {
         if let Event::Input(_, RecordedInput::Feedback(feedback)) = &event {
             heard += feedback.acknowledged.len();
         }
-        if let (Some(now), Event::Answer(then)) = (event.replay(again.as_mut()), &event) {
+        if let (Some(now), Event::Answer(then)) = (event.replay(&mut path, again.as_mut()), &event) {
             asked += 1;
             assert_eq!(now, *then, "{algorithm}, line {}", reader.line());
         }
