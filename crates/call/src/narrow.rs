@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
-use lockstep_control::{Budget, InFlight, Limit, LimitedBy, NarrowPath, NarrowPathConfig, PathView};
+use lockstep_control::{Budget, InFlight, Limit, LimitedBy, NarrowPath, PathView};
 use lockstep_sound::SoundPlan;
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_transport::{Feedback, InFlight as OnTheWay};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::tuning::Tuning;
 
 /// Sound waits at its sender while more is in flight than this many pictures' time.
 const MOST_PICTURES_IN_FLIGHT: u32 = 2;
@@ -32,9 +34,6 @@ lockstep_units::config! {
         longest_pause: Duration = 1.0, "s", 0.05..=10.0, "2026-11-control-ablation";
         /// The longest time without a picture; four times as long where bytes in flight would delay it.
         longest_without: Duration = 1.5, "s", 0.1..=60.0, "2026-11-control-ablation";
-        /// Before the first feedback the first picture is enough for this time; half of it after the first sound a path
-        /// without feedback may be narrow.
-        unanswered: Duration = 0.5, "s", 0.0..=10.0, "2026-11-control-ablation";
         /// Rate that is assumed of a path that may be narrow; pictures with less than a quarter of it wait for silence.
         assumed: Bitrate = 32_000, "bit/s", 1_000..=1_000_000, "2026-11-control-ablation";
         /// Bytes in flight that are no queue; half as many are on any path, since little comes out where little is sent.
@@ -68,6 +67,8 @@ pub(crate) struct NarrowWay {
     config: NarrowWayConfig,
     /// A path that carries more is not narrow.
     narrow: Bitrate,
+    /// Round trip that is assumed before the first sample.
+    first_round_trip: Duration,
     path: NarrowPath,
     plan: SoundPlan,
     /// Bytes that pictures may have, or owe, at `at`.
@@ -82,12 +83,13 @@ pub(crate) struct NarrowWay {
 
 impl NarrowWay {
     /// Of a path of which nothing is known.
-    pub(crate) fn new(config: NarrowWayConfig, path: NarrowPathConfig) -> Self {
+    pub(crate) fn new(tuning: &Tuning) -> Self {
         let plan = SoundPlan::within(Bitrate::ZERO, None);
         Self {
-            config,
-            narrow: path.rate,
-            path: NarrowPath::new(path),
+            config: tuning.narrow_way,
+            narrow: tuning.control.narrow_path.rate,
+            first_round_trip: tuning.control.silence.first_round_trip,
+            path: NarrowPath::new(tuning.control.narrow_path, tuning.transport.reverse_path),
             plan,
             tokens: 0.0,
             at: Timestamp::ZERO,
@@ -122,11 +124,11 @@ impl NarrowWay {
 
     /// Whether pictures are to wait; `talks` says that sound flows.
     pub(crate) fn must_wait(&mut self, now: Timestamp, talks: bool, in_flight: InFlight) -> bool {
-        let NarrowWayConfig { picture, longest_without, unanswered: longest_unanswered, most_owed, .. } = self.config;
+        let NarrowWayConfig { picture, longest_without, most_owed, .. } = self.config;
         let Some(left) = self.left(talks) else {
             (self.tokens, self.at) = (0.0, now);
             // Until more is known of a path than what trickles out of it, what is on the way is enough.
-            let unanswered = self.path.is_unanswered() && now.saturating_since(self.picture_at) < longest_unanswered;
+            let unanswered = self.path.is_unanswered() && now.saturating_since(self.picture_at) < self.first_round_trip;
             let unknown = (self.path.is_unproven() || unanswered) && in_flight.bytes > self.config.harmless;
             return unknown || self.is_suspected(now);
         };
@@ -197,7 +199,7 @@ impl NarrowWay {
     /// Whether sound was sent for a while, and nothing is known to have come out of the path.
     fn is_unheard(&self, now: Timestamp) -> bool {
         self.path.is_unanswered()
-            && self.first_sound_at.is_some_and(|at| now.saturating_since(at) > self.config.unanswered / 2)
+            && self.first_sound_at.is_some_and(|at| now.saturating_since(at) > self.first_round_trip / 2)
     }
 
     /// Whether this end is to acknowledge as seldom as there is.
@@ -234,7 +236,7 @@ mod tests {
 
     /// A way of so many bits a second after a second of words, one of 150 bytes each 20 ms, all of which queue.
     fn after_a_second_of_words(bits_per_second: u64) -> (NarrowWay, Timestamp) {
-        let mut way = NarrowWay::new(NarrowWayConfig::default(), NarrowPathConfig::default());
+        let mut way = NarrowWay::new(&Tuning::default());
         let mut free_at = Timestamp::ZERO;
         for word in 0..50 {
             let sent_at = Timestamp::from_millis(20 * word);
@@ -292,7 +294,7 @@ mod tests {
 
     #[test]
     fn into_a_way_that_answers_nothing_for_long_less_is_said() {
-        let mut way = NarrowWay::new(NarrowWayConfig::default(), NarrowPathConfig::default());
+        let mut way = NarrowWay::new(&Tuning::default());
         way.on_sound(Timestamp::from_millis(10));
         let target = Bitrate::from_kbps(500);
         let round_trip = Timestamp::from_millis(210);

@@ -23,7 +23,7 @@ lockstep_units::tuning! {
         size_curve: SizeCurveConfig,
         /// Pictures that are skipped on slow paths.
         frame_dropper: FrameDropperConfig,
-        /// Receivers that decode slowly, or nothing.
+        /// Receivers that decode slowly.
         decode_lag: DecodeLagConfig,
     }
 }

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::{Feedback, wire::CARRIAGE};
+use lockstep_transport::{Feedback, ReversePathConfig, wire::CARRIAGE};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// This share of the bound is tried before the path counts as narrow no more.
@@ -29,9 +29,7 @@ lockstep_units::config! {
     pub struct NarrowPathConfig = "narrow_path" {
         /// A path that carries more is not narrow: above, sound as it usually goes leaves something for pictures.
         rate: Bitrate = 100_000, "bit/s", 1_000..=10_000_000, "2026-11-control-ablation";
-        /// The queue is the least delay of a period; a burst alone is no queue.
-        period: Duration = 0.2, "s", 0.02..=2.0, "2026-11-control-ablation";
-        /// A queue stands after this many periods in a row; the rate is measured over them.
+        /// A queue stands after this many periods (`reverse_path.period`) in a row; the rate is measured over them.
         standing_periods: u32 = 3, "periods", 1..=50, "2026-11-control-ablation";
         /// A longer queue stands, and one half as long is none.
         queue: Duration = 0.06, "s", 0.005..=1.0, "2026-11-control-ablation";
@@ -43,14 +41,6 @@ lockstep_units::config! {
         suspicion: Duration = 1.0, "s", 0.0..=60.0, "2026-11-control-ablation";
         /// Weight of a new measurement of the rate.
         weight: f64 = 0.3, "", 0.01..=1.0, "2026-11-control-ablation";
-        /// The base delay is remembered for one to two of these.
-        half_memory: Duration = 15.0, "s", 1.0..=300.0, "2026-11-control-ablation";
-    }
-}
-
-impl NarrowPathConfig {
-    fn window(&self) -> Duration {
-        self.period * self.standing_periods
     }
 }
 /// Arrivals remembered at most; so many in a window are no narrow path's.
@@ -78,12 +68,16 @@ pub struct NarrowPath {
     tried: bool,
     pause: Duration,
     config: NarrowPathConfig,
+    /// How a queue is measured, as on the way back.
+    queue: ReversePathConfig,
+    /// Length of the window of arrivals.
+    window: Duration,
 }
 
 impl NarrowPath {
     /// Of a path of which nothing is known.
     #[must_use]
-    pub fn new(config: NarrowPathConfig) -> Self {
+    pub fn new(config: NarrowPathConfig, queue: ReversePathConfig) -> Self {
         Self {
             least: [i64::MAX; 2],
             half_began: Timestamp::ZERO,
@@ -99,6 +93,8 @@ impl NarrowPath {
             tried: false,
             pause: config.pause,
             config,
+            queue,
+            window: queue.period * config.standing_periods,
         }
     }
 
@@ -129,7 +125,7 @@ impl NarrowPath {
 
     /// Feedback arrived.
     pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        if now.saturating_since(self.half_began) >= self.config.half_memory {
+        if now.saturating_since(self.half_began) >= self.queue.half_memory {
             (self.half_began, self.least) = (now, [self.least[1], i64::MAX]);
         }
         for arrival in &feedback.acknowledged {
@@ -141,7 +137,7 @@ impl NarrowPath {
     fn arrive(&mut self, now: Timestamp, at: Timestamp, delay: i64, size: ByteCount) {
         self.arrivals.push_back((at, size.get()));
         self.arrived += size.get();
-        let window = self.config.window();
+        let window = self.window;
         while let Some(&(first, size)) = self.arrivals.front()
             && (at.is_later_by(window, first) || self.arrivals.len() > MOST_ARRIVALS)
         {
@@ -154,7 +150,7 @@ impl NarrowPath {
         }
         self.least[1] = self.least[1].min(delay);
         self.period_least = self.period_least.min(delay);
-        if at.saturating_since(self.period_began) >= self.config.period {
+        if at.saturating_since(self.period_began) >= self.queue.period {
             self.period_began = at;
             let period_least = std::mem::replace(&mut self.period_least, i64::MAX);
             let queue = period_least.saturating_sub(self.least[0].min(self.least[1]));
@@ -166,8 +162,8 @@ impl NarrowPath {
     fn measured(&self) -> Bitrate {
         let ends = self.arrivals.front().zip(self.arrivals.back());
         let (since, time) =
-            ends.map_or((0, self.config.window()), |(&(first, size), &(last, _))| (size, last.saturating_since(first)));
-        Bitrate::mean(ByteCount::new(self.arrived - since), time.max(self.config.period))
+            ends.map_or((0, self.window), |(&(first, size), &(last, _))| (size, last.saturating_since(first)));
+        Bitrate::mean(ByteCount::new(self.arrived - since), time.max(self.queue.period))
     }
 
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
@@ -221,7 +217,11 @@ mod tests {
 
     impl Path {
         fn of(bits_per_second: u64) -> Self {
-            Self { narrow: NarrowPath::new(NarrowPathConfig::default()), bits_per_second, free_at: Timestamp::ZERO }
+            Self {
+                narrow: NarrowPath::new(NarrowPathConfig::default(), ReversePathConfig::default()),
+                bits_per_second,
+                free_at: Timestamp::ZERO,
+            }
         }
 
         /// Sends one each `interval` from `from` on for `seconds`, as long as the queue is shorter than `most`.

@@ -17,7 +17,7 @@ const MOST_PAUSES: u32 = 32;
 lockstep_units::config! {
     /// Acknowledgements that queue on their way back.
     pub struct ReversePathConfig = "reverse_path" {
-        /// The queue is the least delay of the acknowledgements of a period; a burst alone is no queue.
+        /// The queue is the least delay of the packets of a period, on either way; a burst alone is no queue.
         period: Duration = 0.2, "s", 0.02..=2.0, "2026-11-control-ablation";
         /// A queue longer than this shows that the way back has no room.
         queue: Duration = 0.05, "s", 0.005..=1.0, "2026-11-control-ablation";

@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn limits_apply_in_the_order_of_their_list() {
         let payload = ByteCount::new(1_200);
-        let Tuning { control, narrow_way, .. } = Tuning::default();
-        let ceiling = Ceiling::new(Bitrate::from_kbps(1_000), payload, Duration::from_millis(33), &control);
-        let narrow = NarrowWay::new(narrow_way, control.narrow_path);
+        let tuning = Tuning::default();
+        let ceiling = Ceiling::new(Bitrate::from_kbps(1_000), payload, Duration::from_millis(33), &tuning.control);
+        let narrow = NarrowWay::new(&tuning);
         let mut limits = Limits {
             is_bounded: true,
             delivered: Delivered::default(),

@@ -12,18 +12,12 @@ use lockstep_transport::{Feedback, LostFragment, SOUND};
 use lockstep_units::Timestamp;
 
 lockstep_units::config! {
-    /// Receivers that decode slowly, or nothing.
+    /// Receivers that decode slowly.
     pub struct DecodeLagConfig = "decode_lag" {
-        /// A frame that has been whole for longer than this waits for others to be decoded: several times the time of
-        /// decoding one, and longer than acknowledgements wait for each other.
-        patience: Duration = 0.15, "s", 0.0..=5.0, "2026-11-control-ablation";
-        /// Feedback that has to come in that time: some is lost, and some links carry little of it.
+        /// Feedback that has to come while a whole frame is not decoded: some is lost, and some links carry little of it.
         least_feedback: u64 = 3, "", 1..=100, "2026-11-control-ablation";
         /// A picture leaves after this pause in any case: the last report of a decoded frame may be lost.
         longest_pause: Duration = 1.0, "s", 0.05..=60.0, "2026-11-control-ablation";
-        /// After this and three round trips without a decoded frame the receiver is stuck, and the next frame is coded from
-        /// an acknowledged state.
-        stuck: Duration = 0.5, "s", 0.0..=60.0, "2026-11-control-ablation";
     }
 }
 
@@ -44,6 +38,8 @@ struct Undecoded {
 #[derive(Debug)]
 pub(super) struct DecodeLag {
     config: DecodeLagConfig,
+    /// A frame that has been whole for longer waits for others to be decoded.
+    patience: Duration,
     undecoded: VecDeque<Undecoded>,
     /// How much feedback has come.
     feedback: u64,
@@ -51,8 +47,8 @@ pub(super) struct DecodeLag {
 }
 
 impl DecodeLag {
-    pub(super) fn new(config: DecodeLagConfig) -> Self {
-        Self { config, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
+    pub(super) fn new(config: DecodeLagConfig, patience: Duration) -> Self {
+        Self { config, patience, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
     }
 
     /// `frame` was handed to the transport; it is whole once so many of its fragments have arrived, of parity or not.
@@ -114,8 +110,8 @@ impl DecodeLag {
     pub(super) fn is_long(&self, now: Timestamp) -> bool {
         // A frame that is not whole holds up the others, however fast the receiver is.
         let Some((at, heard)) = self.undecoded.front().and_then(|undecoded| undecoded.whole) else { return false };
-        let DecodeLagConfig { patience, least_feedback, longest_pause, .. } = self.config;
-        let waits = now.is_later_by(patience, at) && self.feedback - heard >= least_feedback;
+        let DecodeLagConfig { least_feedback, longest_pause } = self.config;
+        let waits = now.is_later_by(self.patience, at) && self.feedback - heard >= least_feedback;
         waits && !now.is_later_by(longest_pause, self.sent_at)
     }
 }
@@ -156,7 +152,8 @@ mod tests {
     /// Frames of two fragments every 30 ms that arrive at once, each decoded in `takes` ms after the one before; how many pictures
     /// waited, and the longest that a frame waited to be decoded.
     fn call(takes: u64) -> (usize, u64) {
-        let (mut lag, mut free_at, mut pending) = (DecodeLag::new(DecodeLagConfig::default()), 0, VecDeque::new());
+        let (mut lag, mut free_at, mut pending) =
+            (DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150)), 0, VecDeque::new());
         let (mut waited, mut longest) = (0, 0);
         for number in 0..400_u32 {
             let now = 30 * u64::from(number);
@@ -200,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_not_whole_says_nothing_of_the_receiver() {
-        let mut lag = DecodeLag::new(DecodeLagConfig::default());
+        let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150));
         lag.on_sent(at(0), 0, 2);
         heard(&mut lag, at(5), 0, 1);
         for frame in 1..10 {
@@ -218,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_was_not_heard_of_for_want_of_feedback_is_no_lag_and_nothing_waits_for_ever() {
-        let mut lag = DecodeLag::new(DecodeLagConfig::default());
+        let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150));
         lag.on_sent(at(0), 0, 1);
         heard(&mut lag, at(10), 0, 1);
         assert!(!lag.is_long(at(900)), "no feedback since");

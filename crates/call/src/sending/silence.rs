@@ -31,7 +31,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Whether what was sent lately seems not to be decoded, although something is heard of it.
     pub(super) fn is_stuck(&self, now: Timestamp) -> bool {
         let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
-        let patience = self.tuning.decode_lag.stuck + 3 * round_trip;
+        let patience = self.tuning.control.silence.latest_feedback + 3 * round_trip;
         self.undecoded_since.is_some_and(|since| now.saturating_since(since) > patience)
     }
 

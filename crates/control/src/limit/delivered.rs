@@ -6,11 +6,12 @@ use super::{Budget, Limit, LimitedBy};
 use crate::PathView;
 use crate::path::{GROWTH, WINDOW};
 
+/// Bytes that a frame may have whatever was observed: ten packets, TCP's initial window (RFC 6928).
+const LEAST_FRAME: ByteCount = ByteCount::new(15_000);
+
 lockstep_units::config! {
     /// The limit by what the path delivered.
     pub struct DeliveredConfig = "delivered" {
-        /// Bytes that a frame may have whatever was observed: ten packets, TCP's initial window (RFC 6928).
-        least_frame: ByteCount = 15_000, "bytes", 0..=10_000_000, "2026-11-control-ablation";
         /// Bytes that may be in flight before the first feedback: a slow link's first second is its worst.
         first_flight: ByteCount = 8_000, "bytes", 0..=10_000_000, "2026-11-control-ablation";
     }
@@ -30,7 +31,7 @@ impl Limit for Delivered {
     }
 
     fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
-        let shown = path.delivered.max(path.burst).max(self.0.least_frame);
+        let shown = path.delivered.max(path.burst).max(LEAST_FRAME);
         let grown = ByteCount::new(GROWTH * shown.get());
         // Before the first feedback there is nothing to grow from.
         let flight = if path.round_trip.is_none() { self.0.first_flight } else { grown };
