@@ -93,6 +93,7 @@ def simulate(  # noqa: PLR0913
     latency: str | None = None,
     model: str | os.PathLike[str] | None = None,
     max_bitrate: str | None = None,
+    tuning: Mapping[str, float] | str | None = None,
     estimator: str | os.PathLike[str] | Estimator | None = None,
     clip: str | os.PathLike[str] | None = None,
     seconds: float | None = None,
@@ -141,6 +142,8 @@ def simulate(  # noqa: PLR0913
             `"quality"`.
         model: The model of a learned controller, an ONNX file, in the place of the one that comes with it.
         max_bitrate: The most that is sent in the long run: a rate such as `"5mbps"`, `"auto"` or `"none"`.
+        tuning: Tuned constants to override, for research, such as ``{"silence.margin": 0.2}``; ``lockstep controllers
+            --constants`` lists them.
         estimator: An estimator written for AlphaRTC instead: its file, which runs in a process of its own, in virtual
             time; or an object, which is asked in this process and sees the clock on the wall.
         clip: The pictures; of a modelled call, only their size and rate count.

@@ -8,20 +8,23 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// From this quantizer index on a frame is coarse. QoE_d of Lockstep's own and of Sprout in calls of 20 s with pixels (five
-/// clips over 30, 60, 120 and 300 kb/s, `lockstep simulate --clip C --trace constant:RATE`): 3.578 and 3.331 with no picture
-/// left out, 3.605 and 3.339 from 100 on, 3.610 and 3.347 from 85 on, 3.619 and 3.355 from 70 on; but from 70 on a
-/// third and more of two clips' pictures was given up over 300 kb/s, for two tenths of a decibel.
-const COARSE: u8 = 85;
-/// Weight of one more picture in the usual quantizer: a path is slow if it has been for half a second of 30 pictures each.
-/// With none, pictures were left out as pauses of recorded links began, and p95 rose by 10 ms in the mean.
-const WEIGHT: f64 = 1.0 / 16.0;
-/// A picture that comes so long after the last one that was sent is not left out: of 30 a second every other one is, at most.
-const LEAST_INTERVAL: Duration = Duration::from_millis(60);
+lockstep_units::config! {
+    /// Pictures that are skipped on slow paths.
+    pub struct FrameDropperConfig = "frame_dropper" {
+        /// From this quantizer index on a frame is coarse.
+        coarse: u8 = 85, "", 0..=127, "2026-11-control-ablation";
+        /// Weight of a picture in the usual quantizer: a path is slow after half a second of 30 pictures each. Without an
+        /// average, pictures are skipped as pauses of a link begin.
+        weight: f64 = 0.0625, "", 0.001..=1.0, "2026-11-control-ablation";
+        /// A picture this long after the last one that was sent is not skipped: of 30 a second, at most every other one is.
+        least_interval: Duration = 0.06, "s", 0.0..=2.0, "2026-11-control-ablation";
+    }
+}
 
 /// Decides which pictures are left out.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct FrameDropper {
+    config: FrameDropperConfig,
     /// Moving average of the quantizer indices that pictures would be coded with.
     usual: f64,
     /// When the last picture came that was to be coded.
@@ -31,11 +34,16 @@ pub(crate) struct FrameDropper {
 }
 
 impl FrameDropper {
+    pub(crate) fn new(config: FrameDropperConfig) -> Self {
+        Self { config, usual: 0.0, coded_at: Timestamp::ZERO, sent_at: None }
+    }
+
     /// A picture comes that is expected to be coded with `quantizer`: whether it is left out for the sake of the next.
     pub(crate) fn drops(&mut self, now: Timestamp, quantizer: u8) -> bool {
-        self.usual += WEIGHT * (f64::from(quantizer) - self.usual);
-        let is_coarse = quantizer >= COARSE && self.usual >= f64::from(COARSE);
-        let drops = is_coarse && self.sent_at.is_some_and(|at| now.saturating_since(at) < LEAST_INTERVAL);
+        let FrameDropperConfig { coarse, weight, least_interval } = self.config;
+        self.usual += weight * (f64::from(quantizer) - self.usual);
+        let is_coarse = quantizer >= coarse && self.usual >= f64::from(coarse);
+        let drops = is_coarse && self.sent_at.is_some_and(|at| now.saturating_since(at) < least_interval);
         if !drops {
             self.coded_at = now;
         }
@@ -54,7 +62,7 @@ mod tests {
 
     /// Which of pictures that come every `interval` are left out, where all others are sent.
     fn left_out(interval: Duration, quantizers: impl IntoIterator<Item = u8>) -> Vec<bool> {
-        let mut dropper = FrameDropper::default();
+        let mut dropper = FrameDropper::new(FrameDropperConfig::default());
         let times = (0..).map(|number| Timestamp::ZERO + interval.saturating_mul(number));
         let each = times.zip(quantizers).map(|(now, quantizer)| {
             let drops = dropper.drops(now, quantizer);
@@ -78,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_coded_finely_enough_is_never_left_out() {
-        assert!(!left_out(THIRTIETH, [COARSE - 1; 300]).contains(&true));
+        assert!(!left_out(THIRTIETH, [FrameDropperConfig::default().coarse - 1; 300]).contains(&true));
     }
 
     #[test]
@@ -106,7 +114,7 @@ mod tests {
 
     #[test]
     fn while_nothing_gets_out_every_picture_is_tried() {
-        let mut dropper = FrameDropper::default();
+        let mut dropper = FrameDropper::new(FrameDropperConfig::default());
         for number in 0..200u64 {
             assert!(!dropper.drops(Timestamp::from_millis(33 * number), 127));
         }

@@ -18,39 +18,45 @@ use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStar
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
 use crate::size_curve::{SizeCurve, SizeEstimate};
+use crate::tuning::Tuning;
 use crate::vp8_codec::Vp8;
 
-/// Share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not sent at
-/// all, so aiming at 1 would lose half of them.
+/// Salsify's menus: share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not
+/// sent at all, so aiming at 1 would lose half of them.
 const AIM: f64 = 0.9;
-/// A first candidate that fills this share of the budget is good; the second is then a smaller one, for a budget that
+/// Salsify's menus: a first candidate that fills this share of the budget is good; the second is then a smaller one, for a budget that
 /// shrinks before the decision.
 const GOOD_FILL: f64 = 0.8;
-/// What the smaller candidate aims at.
+/// Salsify's menus: the smaller candidate aims at this share.
 const SAFE_AIM: f64 = 0.65;
-/// With both candidates coded at once, the first can aim close to the budget, because the second is safely below.
+/// Salsify's menus: with both candidates coded at once, the first can aim close to the budget, because the second is safely below.
 const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
-/// What the first pass of a frame that is to fit aims at.
-const FIRST_PASS_AIM: f64 = 0.9;
-/// A quantizer so many indices away is far for an estimate.
-const FAR: u8 = 3;
-/// A frame that is to fit is coded again unless a candidate fits and fills this share of the budget. Filling more of it
-/// takes time and puts off the next frame: on cellular links what is gained in quality is less than what delay it
-/// costs.
-const ENOUGH_FILL: f64 = 0.5;
-/// The first key frame of a call is expected to cost so many bits a luma sample at the middle quantizer.
-const FIRST_KEY_FRAME_BITS: f64 = 0.2;
-/// An inter frame is expected to have this share of a key frame's size, until one has been seen.
-const FIRST_INTER_SHARE: f64 = 0.25;
+/// The middle of VP8's quantizer indices.
 const MIDDLE_QUANTIZER: u8 = 64;
-/// Where frames are made to fit and the budget has shrunk below all of them while they were made, the smallest is sent
-/// if it is larger by no more than this factor and so many bytes: a budget is a forecast, and a picture that is skipped
-/// is not seen. In calls of 640x360 over a link of 0.57 Mb/s a quarter of the pictures were skipped for a twentieth of
-/// their size. 250 bytes, once, were a tenth of a second of a link of 20 kb/s (`docs/controllers.md`, "On slow links").
-const MOST_OVER: f64 = 1.15;
-const LEAST_OVER: ByteCount = ByteCount::new(60);
-/// No frame is made finer than this: what it would gain is not seen.
+/// No frame is made finer than this: what it would gain is not seen. The bound on QoE_d rests on it, so it is not tuned.
 pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
+
+lockstep_units::config! {
+    /// Frames that are made to fit their budget.
+    pub struct FunctionalConfig = "functional" {
+        /// Share of the budget that the first pass aims at.
+        aim: f64 = 0.9, "", 0.1..=1.5, "2026-11-control-ablation";
+        /// A first pass this many quantizer indices from the codec's estimate has an estimate of its own.
+        far: u8 = 3, "", 0..=127, "2026-11-control-ablation";
+        /// A frame is coded again unless a candidate fits and fills this share of the budget. Filling more takes time and
+        /// delays the next frame.
+        enough_fill: f64 = 0.5, "", 0.0..=1.0, "2026-11-control-ablation";
+        /// Bits a luma sample that the first key frame is expected to take at the middle quantizer.
+        first_key_frame_bits: f64 = 0.2, "bits", 0.001..=8.0, "2026-11-control-ablation";
+        /// Share of a key frame's size that the first inter frame is expected to have.
+        first_inter_share: f64 = 0.25, "", 0.001..=1.0, "2026-11-control-ablation";
+        /// If the budget has shrunk below every candidate, the smallest is sent up to this factor over it: a budget is a
+        /// forecast, and a skipped picture is not seen.
+        most_over: f64 = 1.15, "", 1.0..=10.0, "2026-11-control-ablation";
+        /// The same in bytes, beside the factor.
+        least_over: ByteCount = 60, "bytes", 0..=10_000, "2026-11-control-ablation";
+    }
+}
 
 /// How many times a picture is coded to fit, where the caller does not say.
 pub const FIT_PASSES: u8 = 3;
@@ -98,12 +104,11 @@ pub(crate) struct SizeCurves {
 
 impl SizeCurves {
     /// Of pictures of so many luma samples, before any was coded.
-    pub(crate) fn new(luma_samples: usize) -> Self {
-        let size = luma_samples as f64 * FIRST_KEY_FRAME_BITS / 8.0;
-        Self {
-            key: SizeCurve::new(MIDDLE_QUANTIZER, size),
-            inter: SizeCurve::new(MIDDLE_QUANTIZER, FIRST_INTER_SHARE * size),
-        }
+    pub(crate) fn new(luma_samples: usize, tuning: &Tuning) -> Self {
+        let FunctionalConfig { first_key_frame_bits, first_inter_share, .. } = tuning.functional;
+        let size = luma_samples as f64 * first_key_frame_bits / 8.0;
+        let curve = |size| SizeCurve::new(MIDDLE_QUANTIZER, size, tuning.size_curve);
+        Self { key: curve(size), inter: curve(first_inter_share * size) }
     }
 
     fn get(&self, key_frame: bool) -> &SizeCurve {
@@ -124,14 +129,16 @@ pub struct FunctionalEncoder<C: Codec = Vp8> {
     curves: Option<Arc<SizeCurves>>,
     arena: C::Arena,
     dropper: FrameDropper,
+    tuning: Tuning,
 }
 
 impl<C: Codec> FunctionalEncoder<C> {
     /// An encoder that codes with `parameters` (its quantizer is chosen for each frame).
     #[must_use]
-    pub fn new(parameters: C::Parameters, mode: MenuMode) -> Self {
-        let (states, arena) = (HeldStates::new(), C::Arena::default());
-        Self { parameters, mode, states, curves: None, arena, dropper: FrameDropper::default() }
+    pub fn new(parameters: C::Parameters, mode: MenuMode, tuning: &Tuning) -> Self {
+        let (states, arena, dropper) =
+            (HeldStates::new(), C::Arena::default(), FrameDropper::new(tuning.frame_dropper));
+        Self { parameters, mode, states, curves: None, arena, dropper, tuning: *tuning }
     }
 }
 
@@ -141,8 +148,8 @@ fn estimate_at<C: Codec>(analysis: &C::Analysis, quantizer: u8) -> Option<SizeEs
 }
 
 /// The quantizer of the first pass of a frame that is to fit.
-fn first_quantizer(curve: &SizeCurve, budget: ByteCount) -> u8 {
-    curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER)
+fn first_quantizer(curve: &SizeCurve, budget: ByteCount, aim: f64) -> u8 {
+    curve.quantizer_for(aim * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER)
 }
 
 /// The first pass of a frame that is to fit. Where it is far from the `estimate` there is, it has one of its own: what
@@ -152,10 +159,11 @@ fn first_pass<C: Codec>(
     curve: &SizeCurve,
     estimate: Option<SizeEstimate>,
     budget: ByteCount,
+    FunctionalConfig { aim, far, .. }: FunctionalConfig,
 ) -> Menu<C> {
-    let first = first_quantizer(curve, budget);
+    let first = first_quantizer(curve, budget, aim);
     let estimate = match estimate {
-        Some(SizeEstimate { quantizer, .. }) if quantizer.abs_diff(first) > FAR => estimate_at::<C>(&analysis, first),
+        Some(SizeEstimate { quantizer, .. }) if quantizer.abs_diff(first) > far => estimate_at::<C>(&analysis, first),
         near => near,
     };
     Menu { estimate, ..another_pass(C::fitting(analysis, first), Vec::new(), budget) }
@@ -215,12 +223,12 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
             Some(state) => (source, state.clone()),
             None => (StateId::EMPTY, C::State::default()),
         };
-        let (parameters, mode) = (self.parameters.clone(), self.mode);
+        let (parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
         let samples = C::luma_samples(&parameters, picture);
-        let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples))));
+        let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));
         // Salsify's menus are as they were published: every picture is coded. So is one that begins anew.
         let may_drop = may_wait && source != StateId::EMPTY && matches!(mode, MenuMode::Fit { .. });
-        if may_drop && self.dropper.drops(now, first_quantizer(curves.get(false), budget)) {
+        if may_drop && self.dropper.drops(now, first_quantizer(curves.get(false), budget, config.aim)) {
             return None;
         }
         let (arena, picture) = (self.arena.clone(), picture.clone());
@@ -230,7 +238,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
             let estimate = curve.estimated_at().and_then(|quantizer| estimate_at::<C>(&analysis, quantizer));
             let curve = curve.of_picture(estimate);
             let menu = match mode {
-                MenuMode::Fit { .. } => first_pass(analysis, &curve, estimate, budget),
+                MenuMode::Fit { .. } => first_pass(analysis, &curve, estimate, budget, config),
                 MenuMode::Serial => Menu::of(serial_menu(&analysis, curve, budget.as_f64(), runner), estimate),
                 MenuMode::Parallel => Menu::of(parallel_menu(&analysis, &curve, budget.as_f64(), runner), estimate),
             };
@@ -242,7 +250,8 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     fn choose(&self, menu: &Menu<C>, budget: ByteCount, anyway: bool) -> Option<usize> {
         let nearly = || match self.mode {
             MenuMode::Fit { .. } if budget > ByteCount::ZERO => {
-                let most = ByteCount::new((MOST_OVER * budget.as_f64()) as u64) + LEAST_OVER;
+                let FunctionalConfig { most_over, least_over, .. } = self.tuning.functional;
+                let most = ByteCount::new((most_over * budget.as_f64()) as u64) + least_over;
                 menu.smallest().filter(|&index| menu.candidates[index].size() <= most)
             }
             _ => None,
@@ -253,7 +262,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     fn refine(&mut self, mut menu: Menu<C>, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
         let MenuMode::Fit { passes } = self.mode else { return Err(menu) };
         let good = menu.candidates.iter().any(|candidate| {
-            let filling = candidate.size().as_f64() >= ENOUGH_FILL * budget.as_f64();
+            let filling = candidate.size().as_f64() >= self.tuning.functional.enough_fill * budget.as_f64();
             candidate.size() <= budget && (filling || candidate.quantizer <= FINEST_USEFUL_QUANTIZER)
         });
         if good || menu.candidates.len() >= passes || expected == ByteCount::ZERO {

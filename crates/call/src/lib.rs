@@ -35,6 +35,7 @@ mod series;
 mod session;
 mod size_curve;
 mod sound;
+mod tuning;
 mod vp8_codec;
 
 pub use announced::announced;
@@ -50,12 +51,14 @@ pub use distribution::{Distribution, MOST_EXACT_VALUES};
 pub use encode_time::{CodingTimes, EncodeTime, EncodeTimeError, EncodeWork, JobTimes, Machine, TimePoint};
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
+pub use frame_dropper::FrameDropperConfig;
 pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};
 pub use freezes::{FrameDuration, FreezeDetector};
 pub use full_throttle::{Filling, FullThrottle};
-pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalEncoder, MenuMode};
+pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalConfig, FunctionalEncoder, MenuMode};
 pub use modelled_clip::{BestFrame, ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
 pub use modelled_codec::{Modelled, ModelledState};
+pub use narrow::NarrowWayConfig;
 pub use padded::{Padded, Padding};
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
@@ -65,14 +68,16 @@ pub use scores::{
     DelayScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
     TotalScores, VMAF_NOT_ASKED_FOR, VideoDelayFloor, mean, qoe_d, quantile, video_delays,
 };
-pub use sending::{Committed, SendingEnd, SendingStatus};
+pub use sending::{Committed, DecodeLagConfig, EncodingConfig, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
 pub use session::{
     ReceivedCounts, SECOND_COLUMNS, SecondColumn, SentCounts, SessionMeter, SessionSecond, SessionTotals,
     SharedSessionMeter, TOTAL_COLUMNS, Total,
 };
+pub use size_curve::SizeCurveConfig;
 pub use sound::{
     CallSound, LIP_SYNC, LipSync, ModelledListener, ModelledVoice, Playback, Playing, SoundAllowance, SoundScores,
     Speaking, Voice,
 };
+pub use tuning::Tuning;
 pub use vp8_codec::Vp8;

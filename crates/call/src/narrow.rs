@@ -4,50 +4,57 @@
 
 use std::time::Duration;
 
-use lockstep_control::{Budget, InFlight, Limit, LimitedBy, NARROW, NarrowPath, PathView};
+use lockstep_control::{Budget, InFlight, Limit, LimitedBy, NarrowPath, PathView};
 use lockstep_sound::SoundPlan;
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_transport::{Feedback, InFlight as OnTheWay};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// Of what the path carries, the part that sound and pictures plan with together.
-const PLANNED: f64 = 0.9;
-/// Less than this is nothing for pictures: the smallest would be in the way of words for longer than a buffer waits for them.
-const LEAST_FOR_PICTURES: Bitrate = Bitrate::from_kbps(8);
-/// A picture may have what the path carries in so long, and goes when no more than that is on the way.
-const ONE_PICTURE: Duration = Duration::from_millis(200);
-/// One fragment of it may have what the path carries in so long, and no less than so much: with whole datagrams, at the same
-/// pace, 20 pictures a second go the other way rather than 26 and 16 % of the words are made up rather than 9 (`lockstep simulate
-/// --two-way --audio --trace constant:5mbps --reverse constant:32kbps --seconds 60`, seeds 1 to 3); without a pace there are
-/// seconds with one picture wherever a scene changes.
-const ONE_FRAGMENT: Duration = Duration::from_millis(150);
-const LEAST_PAYLOAD: ByteCount = ByteCount::new(300);
-/// A fragment waits no longer than so for what is on the way to arrive.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Sound waits at its sender while the path has more than this to carry.
-const MOST_ON_THE_WAY: Duration = Duration::from_millis(400);
-/// But so much may be on the way of any path: of one whose rest is taken by acknowledgements, little seems to come out
-/// where little is sent, and what is measured must not end what it measures.
-const ALWAYS_ON_THE_WAY: ByteCount = ByteCount::new(1_000);
-/// After so long without sound some goes whatever is on the way: what was lost may not be known to be.
-const LONGEST_WITHOUT_SOUND: Duration = Duration::from_secs(1);
-/// After so long without a picture one goes whatever waits: somebody who sees nothing any more thinks that all is over.
-const LONGEST_WITHOUT: Duration = Duration::from_millis(1_500);
-/// So long where more is on the way than [`MOST_ON_THE_WAY`].
-const LONGEST_CLOGGED: Duration = Duration::from_secs(6);
-/// Until anything is answered the first picture is enough for so long: of a path of 32 kb/s it takes a second and a half,
-/// and those that would follow it before the first answer three seconds more.
-const LONGEST_UNANSWERED: Duration = Duration::from_millis(500);
-/// A path of which nothing is heard for so long after the first words may be narrow: what is sent into it until something
-/// is, all waits before what is said then.
-const UNHEARD: Duration = Duration::from_millis(250);
-/// What is planned with until more is known of a path that may be narrow.
-const ASSUMED: Bitrate = Bitrate::from_kbps(32);
-/// As much on the way is no queue that matters.
-const HARMLESS: ByteCount = ByteCount::new(2_000);
-/// What a picture that waits has saved at most, and what it may owe.
-const MOST_SAVED: Duration = Duration::from_millis(200);
-const MOST_OWED: Duration = Duration::from_secs(4);
+use crate::tuning::Tuning;
+
+/// Sound waits at its sender while more is in flight than this many pictures' time.
+const MOST_PICTURES_IN_FLIGHT: u32 = 2;
+/// Where that much is in flight, the longest time without a picture is this many times as long.
+const CLOGGED: u32 = 4;
+
+lockstep_units::config! {
+    /// Sound and pictures on a narrow path.
+    pub struct NarrowWayConfig = "narrow_way" {
+        /// Share of the path that sound and pictures use together.
+        planned: f64 = 0.9, "", 0.1..=1.0, "2026-11-control-ablation";
+        /// A picture may have the bytes of this time, and leaves when no more are in flight. It saves no more while it
+        /// waits; sound waits while twice as many are in flight.
+        picture: Duration = 0.2, "s", 0.01..=5.0, "2026-11-control-ablation";
+        /// A fragment may have the bytes of this time: words wait behind it.
+        fragment: Duration = 0.15, "s", 0.01..=5.0, "2026-11-control-ablation";
+        /// Bytes that a fragment may have in any case, to be worth its headers.
+        least_payload: ByteCount = 300, "bytes", 50..=1_400, "2026-11-control-ablation";
+        /// The longest pause between two fragments, and the longest time without sound while it waits: the loss of bytes in
+        /// flight may go unnoticed.
+        longest_pause: Duration = 1.0, "s", 0.05..=10.0, "2026-11-control-ablation";
+        /// The longest time without a picture; four times as long where bytes in flight would delay it.
+        longest_without: Duration = 1.5, "s", 0.1..=60.0, "2026-11-control-ablation";
+        /// Rate that is assumed of a path that may be narrow; pictures with less than a quarter of it wait for silence.
+        assumed: Bitrate = 32_000, "bit/s", 1_000..=1_000_000, "2026-11-control-ablation";
+        /// Bytes in flight that are no queue; half as many are on any path, since little comes out where little is sent.
+        harmless: ByteCount = 2_000, "bytes", 0..=100_000, "2026-11-control-ablation";
+        /// A picture may owe the bytes of this time.
+        most_owed: Duration = 4.0, "s", 0.0..=60.0, "2026-11-control-ablation";
+    }
+}
+
+impl NarrowWayConfig {
+    /// Less than this is nothing for pictures: the smallest would delay words for longer than a buffer waits for them.
+    fn least_for_pictures(&self) -> Bitrate {
+        Bitrate::from_bps(self.assumed.as_bps() / 4)
+    }
+
+    /// Bytes that may be in flight of a path of this capacity while sound leaves.
+    fn most_in_flight(&self, capacity: Bitrate) -> ByteCount {
+        let always = ByteCount::new(self.harmless.get() / 2);
+        capacity.bytes_in(MOST_PICTURES_IN_FLIGHT * self.picture).max(always)
+    }
+}
 
 /// What is on the way, with all that a link carries with it.
 fn carried(in_flight: OnTheWay) -> ByteCount {
@@ -57,6 +64,11 @@ fn carried(in_flight: OnTheWay) -> ByteCount {
 /// What sound and pictures may have of a narrow path.
 #[derive(Debug)]
 pub(crate) struct NarrowWay {
+    config: NarrowWayConfig,
+    /// A path that carries more is not narrow.
+    narrow: Bitrate,
+    /// Round trip that is assumed before the first sample.
+    first_round_trip: Duration,
     path: NarrowPath,
     plan: SoundPlan,
     /// Bytes that pictures may have, or owe, at `at`.
@@ -71,10 +83,13 @@ pub(crate) struct NarrowWay {
 
 impl NarrowWay {
     /// Of a path of which nothing is known.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(tuning: &Tuning) -> Self {
         let plan = SoundPlan::within(Bitrate::ZERO, None);
         Self {
-            path: NarrowPath::default(),
+            config: tuning.narrow_way,
+            narrow: tuning.control.narrow_path.rate,
+            first_round_trip: tuning.control.silence.first_round_trip,
+            path: NarrowPath::new(tuning.control.narrow_path, tuning.transport.reverse_path),
             plan,
             tokens: 0.0,
             at: Timestamp::ZERO,
@@ -91,7 +106,7 @@ impl NarrowWay {
     /// How sound is to be sent, where `target` is what it and the pictures may have.
     pub(crate) fn plan(&mut self, now: Timestamp, target: Bitrate) -> SoundPlan {
         let may_be = self.is_unheard(now) || (self.path.is_unproven() && self.is_suspected(now));
-        let assumed = if may_be { Some(ASSUMED) } else { None };
+        let assumed = if may_be { Some(self.config.assumed) } else { None };
         self.plan = SoundPlan::within(target, self.path.capacity().or(assumed));
         self.plan
     }
@@ -103,29 +118,31 @@ impl NarrowWay {
 
     /// What pictures may have of the path while somebody talks, or is silent; none where the path is not narrow.
     fn left(&self, talks: bool) -> Option<Bitrate> {
-        let left = self.left_by_words(self.path.capacity()?.mul_f64(PLANNED), talks);
-        Some(if left < LEAST_FOR_PICTURES { Bitrate::ZERO } else { left })
+        let left = self.left_by_words(self.path.capacity()?.mul_f64(self.config.planned), talks);
+        Some(if left < self.config.least_for_pictures() { Bitrate::ZERO } else { left })
     }
 
     /// Whether pictures are to wait; `talks` says that sound flows.
     pub(crate) fn must_wait(&mut self, now: Timestamp, talks: bool, in_flight: InFlight) -> bool {
+        let NarrowWayConfig { picture, longest_without, most_owed, .. } = self.config;
         let Some(left) = self.left(talks) else {
             (self.tokens, self.at) = (0.0, now);
             // Until more is known of a path than what trickles out of it, what is on the way is enough.
-            let unanswered = self.path.is_unanswered() && now.saturating_since(self.picture_at) < LONGEST_UNANSWERED;
-            let unknown = (self.path.is_unproven() || unanswered) && in_flight.bytes > HARMLESS;
+            let unanswered = self.path.is_unanswered() && now.saturating_since(self.picture_at) < self.first_round_trip;
+            let unknown = (self.path.is_unproven() || unanswered) && in_flight.bytes > self.config.harmless;
             return unknown || self.is_suspected(now);
         };
         let earned = left.bytes_in(now.saturating_since(self.at)).as_f64();
-        let bytes_in = |time| self.path.capacity().unwrap_or(left).bytes_in(time).as_f64();
-        self.tokens = (self.tokens.max(-bytes_in(MOST_OWED)) + earned).min(bytes_in(MOST_SAVED));
+        let capacity = self.path.capacity().unwrap_or(left);
+        let bytes_in = |time| capacity.bytes_in(time).as_f64();
+        self.tokens = (self.tokens.max(-bytes_in(most_owed)) + earned).min(bytes_in(picture));
         self.at = now;
-        let waits = self.tokens <= 0.0 || self.is_suspected(now) || in_flight.bytes.as_f64() > bytes_in(ONE_PICTURE);
+        let waits = self.tokens <= 0.0 || self.is_suspected(now) || in_flight.bytes.as_f64() > bytes_in(picture);
         // Into a queue that stands, one more would only come late, and make later all that is said after it.
-        let longest = if in_flight.bytes.as_f64() > bytes_in(MOST_ON_THE_WAY).max(ALWAYS_ON_THE_WAY.as_f64()) {
-            LONGEST_CLOGGED
+        let longest = if in_flight.bytes > self.config.most_in_flight(capacity) {
+            CLOGGED * longest_without
         } else {
-            LONGEST_WITHOUT
+            longest_without
         };
         waits && now.saturating_since(self.picture_at) < longest
     }
@@ -133,12 +150,12 @@ impl NarrowWay {
     /// Whether sound is to wait, with so much on the way: what is left out at this end is heard sooner than what queues.
     pub(crate) fn must_hold(&self, now: Timestamp, in_flight: OnTheWay) -> bool {
         let enough = match self.path.capacity() {
-            Some(capacity) => capacity.bytes_in(MOST_ON_THE_WAY).max(ALWAYS_ON_THE_WAY),
-            None if self.is_suspected(now) && self.path.is_unproven() => HARMLESS,
-            None if self.is_suspected(now) => NARROW.bytes_in(MOST_ON_THE_WAY),
+            Some(capacity) => self.config.most_in_flight(capacity),
+            None if self.is_suspected(now) && self.path.is_unproven() => self.config.harmless,
+            None if self.is_suspected(now) => self.narrow.bytes_in(MOST_PICTURES_IN_FLIGHT * self.config.picture),
             None => return false,
         };
-        carried(in_flight) > enough && now.saturating_since(self.sound_at) < LONGEST_WITHOUT_SOUND
+        carried(in_flight) > enough && now.saturating_since(self.sound_at) < self.config.longest_pause
     }
 
     /// A datagram of sound leaves.
@@ -157,18 +174,21 @@ impl NarrowWay {
     /// headers.
     pub(crate) fn most_payload(&self) -> Option<ByteCount> {
         let capacity = self.path.capacity()?;
-        Some(capacity.bytes_in(ONE_FRAGMENT).saturating_sub(ByteCount::new(CARRIAGE)).max(LEAST_PAYLOAD))
+        let NarrowWayConfig { fragment, least_payload, .. } = self.config;
+        Some(capacity.bytes_in(fragment).saturating_sub(ByteCount::new(CARRIAGE)).max(least_payload))
     }
 
     /// For how long after a fragment of a picture, `payload` bytes long at most, the next is to wait, with so much on the way:
     /// what else goes over the path, words and acknowledgements, would wait behind all that left at once.
     pub(crate) fn least_pause(&self, payload: ByteCount, talks: bool, in_flight: OnTheWay) -> Duration {
         let Some(capacity) = self.path.capacity() else { return Duration::ZERO };
+        let NarrowWayConfig { picture, longest_pause, .. } = self.config;
         let fragment = payload + ByteCount::new(CARRIAGE);
-        if carried(in_flight) > capacity.bytes_in(ONE_PICTURE).max(fragment) {
-            return LONGEST_PAUSE;
+        if carried(in_flight) > capacity.bytes_in(picture).max(fragment) {
+            return longest_pause;
         }
-        self.left_by_words(capacity, talks).max(LEAST_FOR_PICTURES).time_for(fragment).min(LONGEST_PAUSE)
+        let left = self.left_by_words(capacity, talks).max(self.config.least_for_pictures());
+        left.time_for(fragment).min(longest_pause)
     }
 
     /// Whether it seems to be narrow, which is not sure yet.
@@ -178,7 +198,8 @@ impl NarrowWay {
 
     /// Whether sound was sent for a while, and nothing is known to have come out of the path.
     fn is_unheard(&self, now: Timestamp) -> bool {
-        self.path.is_unanswered() && self.first_sound_at.is_some_and(|at| now.saturating_since(at) > UNHEARD)
+        self.path.is_unanswered()
+            && self.first_sound_at.is_some_and(|at| now.saturating_since(at) > self.first_round_trip / 2)
     }
 
     /// Whether this end is to acknowledge as seldom as there is.
@@ -201,7 +222,7 @@ impl Limit for NarrowWay {
     /// Words wait no longer than for one picture.
     fn limit(&self, _path: &PathView<'_>, budget: Budget) -> Budget {
         let Some(capacity) = self.path.capacity() else { return budget };
-        Budget { target: budget.target.min(capacity), ..budget }.capped(capacity.bytes_in(ONE_PICTURE))
+        Budget { target: budget.target.min(capacity), ..budget }.capped(capacity.bytes_in(self.config.picture))
     }
 }
 
@@ -216,8 +237,8 @@ mod tests {
 
     /// A way of so many bits a second after a second of words, one of 150 bytes each 20 ms, all of which queue.
     fn after_a_second_of_words(bits_per_second: u64) -> (NarrowWay, Timestamp) {
-        let mut observer = PathObserver::new(ByteCount::new(1_200));
-        let mut way = NarrowWay::new();
+        let mut observer = PathObserver::new(ByteCount::new(1_200), &lockstep_control::Tuning::default());
+        let mut way = NarrowWay::new(&Tuning::default());
         let mut free_at = Timestamp::ZERO;
         for word in 0..50 {
             let sent_at = Timestamp::from_millis(20 * word);
@@ -261,7 +282,7 @@ mod tests {
             // In silence a picture has the way, beside somebody who talks what words leave of it.
             assert!(silence >= fragment.mul_f64(0.8) && talk > silence, "{kbps} kb/s: {silence:?}, {talk:?}, {plan:?}");
             let queue = OnTheWay { fragments: 4, bytes: rate.bytes_in(300 * MILLISECOND) };
-            assert_eq!(way.least_pause(payload, true, queue), LONGEST_PAUSE, "{kbps} kb/s");
+            assert_eq!(way.least_pause(payload, true, queue), NarrowWayConfig::default().longest_pause, "{kbps} kb/s");
         }
     }
 
@@ -276,13 +297,13 @@ mod tests {
 
     #[test]
     fn into_a_way_that_answers_nothing_for_long_less_is_said() {
-        let mut way = NarrowWay::new();
+        let mut way = NarrowWay::new(&Tuning::default());
         way.on_sound(Timestamp::from_millis(10));
         let target = Bitrate::from_kbps(500);
         let round_trip = Timestamp::from_millis(210);
         assert!(!way.thins_feedback(round_trip) && way.plan(round_trip, target).frames == 1);
         let later = Timestamp::from_millis(300);
         let plan = way.plan(later, target);
-        assert!(way.thins_feedback(later) && plan.carried() < ASSUMED, "{plan:?}");
+        assert!(way.thins_feedback(later) && plan.carried() < NarrowWayConfig::default().assumed, "{plan:?}");
     }
 }

@@ -11,7 +11,7 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver, bitrate_ceiling};
+use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
@@ -27,16 +27,24 @@ use crate::narrow::NarrowWay;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
 use crate::sound::SoundRate;
+use crate::tuning::Tuning;
 use crate::vp8_codec::Vp8;
 use decode_lag::DecodeLag;
+pub use decode_lag::DecodeLagConfig;
 
-/// Weight of a new frame in the smoothed coding time.
-const ENCODE_TIME_WEIGHT: f64 = 0.2;
 /// What a host's timer can be relied on to tell apart: the tick of most schedulers is 1 ms or more, and one that is
 /// asked for 50 microseconds is late by as much. Fragments that are due within it leave together.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 /// Most fragments that leave together: what most hosts' sockets and drivers take without loss, 90 kB.
 const MOST_BURST: u32 = 64;
+
+lockstep_units::config! {
+    /// Jobs of the encoder.
+    pub struct EncodingConfig = "encoding" {
+        /// Weight of a job in the smoothed coding time.
+        time_weight: f64 = 0.2, "", 0.01..=1.0, "2026-11-control-ablation";
+    }
+}
 
 /// How many fragments may leave at once where one is due every `interval`: those of a millisecond, one at least.
 fn pacing_burst(interval: Duration) -> u32 {
@@ -102,6 +110,7 @@ pub struct SendingStatus {
 /// The sending end.
 pub struct SendingEnd<C: Codec = Vp8> {
     transport: Sender<C::Payload>,
+    tuning: Tuning,
     /// The most that a fragment may carry for the path's sake.
     path_payload: ByteCount,
     /// The most that one of frames from now on may carry: less where words would wait behind it.
@@ -149,21 +158,25 @@ impl<C: Codec> SendingEnd<C> {
         mut transport: SenderConfig,
         controller: Box<dyn Controller>,
         encoder: Box<dyn FrameEncoder<C>>,
+        tuning: &Tuning,
     ) -> Self {
         transport.recovery = encoder.recovery();
+        transport.tuning = tuning.transport;
         let payload = ByteCount::new(transport.payload as u64);
         let format = transport.format;
         let frame_interval = format.frame_interval();
-        let ceiling = bitrate_ceiling(format.width.into(), format.height.into(), frame_interval);
-        let ceiling = controller.traits().has_ceiling.then(|| Ceiling::new(ceiling, payload, frame_interval));
+        let control = &tuning.control;
+        let ceiling = control.ceiling.rate(format.width.into(), format.height.into(), frame_interval);
+        let ceiling = controller.traits().has_ceiling.then(|| Ceiling::new(ceiling, payload, frame_interval, control));
         Self {
+            tuning: *tuning,
             path_payload: payload,
             payload,
             recovery: transport.recovery,
             overhead: Overhead::default(),
             frame_interval,
             sound: None,
-            narrow: NarrowWay::new(),
+            narrow: NarrowWay::new(tuning),
             transport: Sender::new(transport),
             controller,
             encoder,
@@ -172,7 +185,7 @@ impl<C: Codec> SendingEnd<C> {
             refinement: None,
             encode_time: Duration::ZERO,
             refine_time: Duration::ZERO,
-            path: PathObserver::new(payload),
+            path: PathObserver::new(payload, control),
             ceiling,
             silent: false,
             greets_at: None,
@@ -181,19 +194,20 @@ impl<C: Codec> SendingEnd<C> {
             last_target: StateId::EMPTY,
             moved: false,
             undecoded_since: None,
-            decode_lag: DecodeLag::default(),
+            decode_lag: DecodeLag::new(tuning.decode_lag, control.silence.margin),
             last_quantizer: None,
             records: OpenRecords::default(),
             committed: None,
         }
     }
 
-    /// The same with another bound on what is sent in the long run than [`bitrate_ceiling`], or with none: that of a controller
+    /// The same with another bound on what is sent in the long run than [`bitrate_ceiling`](lockstep_control::bitrate_ceiling), or with none: that of a controller
     /// that has one ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
     #[must_use]
     pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
         let ceiling = ceiling.filter(|_| self.controller.traits().has_ceiling);
-        self.ceiling = ceiling.map(|rate| Ceiling::new(rate, self.path_payload, self.frame_interval));
+        self.ceiling =
+            ceiling.map(|rate| Ceiling::new(rate, self.path_payload, self.frame_interval, &self.tuning.control));
         self
     }
 
@@ -295,7 +309,7 @@ impl<C: Codec> SendingEnd<C> {
         let Some(encoding) = self.encoding.take() else { return };
         let spent = now.saturating_since(encoding.job_started_at);
         let smoothed = if encoding.refines { &mut self.refine_time } else { &mut self.encode_time };
-        *smoothed = moving_average(*smoothed, spent, ENCODE_TIME_WEIGHT);
+        *smoothed = moving_average(*smoothed, spent, self.tuning.encoding.time_weight);
 
         self.controller.handle(&self.path.view(now), Input::Time);
         self.fit_payload();

@@ -15,11 +15,18 @@ use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 const POINTS: usize = MAXIMUM_QUANTIZER as usize + 1;
 
-/// Share of an error that moves the whole curve: a picture with more motion is larger at every quantizer.
-const COMMON_SHARE: f64 = 0.5;
-/// Share of an error that bends the curve around the point seen, falling off over [`REACH`] indices.
-const LOCAL_SHARE: f64 = 0.4;
-/// Distance at which the bend has fallen to three fifths.
+lockstep_units::config! {
+    /// Frame size over the quantizer.
+    pub struct SizeCurveConfig = "size_curve" {
+        /// Share of an error that moves the whole curve, or the estimates of the codec: a picture with more motion is larger
+        /// at every quantizer.
+        common_share: f64 = 0.5, "", 0.0..=1.0, "2026-11-control-ablation";
+        /// Share of an error that bends the curve around the quantizer used.
+        local_share: f64 = 0.4, "", 0.0..=1.0, "2026-11-control-ablation";
+    }
+}
+
+/// Distance at which the bend has fallen to three fifths: the shape of the model.
 const REACH: f64 = 6.0;
 /// Farther away nothing bends: six times [`REACH`], where less than a fifty-millionth of the error would come.
 const FARTHEST: usize = 36;
@@ -28,9 +35,7 @@ const LEAST_FALL: f64 = 0.002;
 /// Sizes below this are all headers and say nothing of the curve, bytes.
 const LEAST_SIZE: f64 = 64.0;
 
-/// Share of an error that moves what estimates are off by.
-const SURPLUS_SHARE: f64 = 0.5;
-/// A picture counts as at most so many times as hard or as easy as those before it, as a natural logarithm.
+/// A picture counts as at most this many times as hard or as easy as those before it, as a natural logarithm: a guard.
 const MOST_HARDER: f64 = 2.0;
 
 /// What a codec expects of a picture that it has looked at and not coded yet.
@@ -60,6 +65,7 @@ fn is_any(values: &[f64], is_so: impl Fn(f64, f64) -> bool) -> bool {
 /// every frame moves all of it.
 #[derive(Debug, Clone)]
 pub(crate) struct SizeCurve {
+    config: SizeCurveConfig,
     height: f64,
     shape: [f64; POINTS],
     /// The quantizer of the frame that was learned from last.
@@ -71,11 +77,12 @@ pub(crate) struct SizeCurve {
 impl SizeCurve {
     /// A curve through `size` bytes at `quantizer` that falls by `per_octave` when the step doubles. The step doubles
     /// about every 20 indices of VP8's table (RFC 6386, section 14.1).
-    pub(crate) fn new(quantizer: u8, size: f64) -> Self {
+    pub(crate) fn new(quantizer: u8, size: f64, config: SizeCurveConfig) -> Self {
+        // Until frames were seen.
         const FALL: f64 = 0.04;
         let height = libm::log(size.max(LEAST_SIZE));
         let shape = std::array::from_fn(|index| -FALL * (index as f64 - f64::from(quantizer)));
-        Self { height, shape, last: None, surplus: None }
+        Self { config, height, shape, last: None, surplus: None }
     }
 
     fn logarithm_at(&self, quantizer: u8) -> f64 {
@@ -109,7 +116,7 @@ impl SizeCurve {
             libm::log(size.max(LEAST_SIZE)) + self.logarithm_at(estimate.quantizer) - self.logarithm_at(quantizer);
         let found = there - libm::log(estimate.size.max(1.0));
         let before = self.surplus.unwrap_or(found);
-        self.surplus = Some(before + SURPLUS_SHARE * (found - before));
+        self.surplus = Some(before + self.config.common_share * (found - before));
     }
 
     /// The smallest quantizer whose expected size is within `size` bytes; the largest there is if none is.
@@ -122,12 +129,14 @@ impl SizeCurve {
     /// A frame at `quantizer` turned out to have `size` bytes.
     pub(crate) fn learn(&mut self, quantizer: u8, size: f64) {
         self.last = Some(quantizer);
-        self.bend(quantizer, size, COMMON_SHARE, LOCAL_SHARE);
+        let SizeCurveConfig { common_share, local_share } = self.config;
+        self.bend(quantizer, size, common_share, local_share);
     }
 
     /// The same where the frame is of the very picture that comes next: the curve passes through the point.
     pub(crate) fn pass_through(&mut self, quantizer: u8, size: f64) {
-        self.bend(quantizer, size, COMMON_SHARE, 1.0 - COMMON_SHARE);
+        let common = self.config.common_share;
+        self.bend(quantizer, size, common, 1.0 - common);
     }
 
     fn bend(&mut self, quantizer: u8, size: f64, common: f64, local: f64) {
@@ -177,7 +186,7 @@ mod tests {
 
     #[test]
     fn it_finds_the_quantizer_for_a_size_beside_a_cliff() {
-        let mut curve = SizeCurve::new(40, 5_000.0);
+        let mut curve = SizeCurve::new(40, 5_000.0, SizeCurveConfig::default());
         let wanted = 6_000.0;
         for _ in 0..20 {
             let quantizer = curve.quantizer_for(wanted);
@@ -191,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_picture_that_is_estimated_to_be_harder_is_expected_to_be_larger_though_estimates_are_off() {
-        let mut curve = SizeCurve::new(40, 5_000.0);
+        let mut curve = SizeCurve::new(40, 5_000.0, SizeCurveConfig::default());
         assert!(curve.estimated_at().is_none());
         // Estimates are a third of the sizes, and pictures three times as hard as the one before or as easy.
         for picture in 0..12 {
@@ -213,7 +222,7 @@ mod tests {
         fn no_estimate_makes_a_curve_unusable(
             seen in proptest::collection::vec((0u8..128, 0.0f64..1e9, 0.0f64..1e9), 1..40),
         ) {
-            let mut curve = SizeCurve::new(64, 10_000.0);
+            let mut curve = SizeCurve::new(64, 10_000.0, SizeCurveConfig::default());
             for (quantizer, estimated, size) in seen {
                 let estimate = curve.estimated_at().map(|quantizer| SizeEstimate { quantizer, size: estimated });
                 let before = curve.size_at(64);
@@ -230,7 +239,7 @@ mod tests {
         fn it_always_falls_and_passes_through_what_was_seen(
             seen in proptest::collection::vec((0u8..128, 1.0f64..1e7), 1..40),
         ) {
-            let mut curve = SizeCurve::new(64, 10_000.0);
+            let mut curve = SizeCurve::new(64, 10_000.0, SizeCurveConfig::default());
             for (quantizer, size) in seen {
                 curve.pass_through(quantizer, size);
                 let there = curve.size_at(quantizer);

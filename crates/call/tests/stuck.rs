@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{
-    ClipCurves, CodecModel, FunctionalEncoder, MenuMode, Modelled, ModelledClip, SendingEnd, SerialMenu, announced,
+    ClipCurves, CodecModel, FunctionalEncoder, MenuMode, Modelled, ModelledClip, SendingEnd, SerialMenu, Tuning,
+    announced,
 };
 use lockstep_control::{Algorithm, Setting};
 use lockstep_media::{FrameRate, VideoFormat};
@@ -26,8 +27,9 @@ fn sources(pictures: u32, decodes: impl Fn(u32) -> bool, moves: impl Fn(u32) -> 
     let format = VideoFormat { width: 64, height: 48, frame_rate: FrameRate::new(30, 1).expect("it is one") };
     let algorithm: Algorithm = "fixed:500kbps".parse().expect("it is one");
     let controller = algorithm.controller(&Setting::new(ByteCount::new(1_200), interval)).expect("it needs no path");
-    let encoder = Box::new(FunctionalEncoder::<Modelled>::new(curves, MenuMode::Serial));
-    let mut end = SendingEnd::<Modelled>::new(SenderConfig::new(1, announced(&format)), controller, encoder);
+    let encoder = Box::new(FunctionalEncoder::<Modelled>::new(curves, MenuMode::Serial, &Tuning::default()));
+    let mut end =
+        SendingEnd::<Modelled>::new(SenderConfig::new(1, announced(&format)), controller, encoder, &Tuning::default());
     let (mut sent, mut held, mut received) = (Vec::new(), Vec::new(), 0);
     for picture in 0..pictures {
         let now = Timestamp::from_millis(33 * u64::from(picture) + 100);

@@ -104,8 +104,8 @@ enum Command {
     Export(commands::python_module::ModuleWords),
     /// Measure the codec beside libvpx, or the simulator beside real time.
     Bench(commands::bench::BenchArguments),
-    /// List the controllers that calls can run with.
-    Controllers,
+    /// List the controllers that calls can run with, or the tuned constants of the default one.
+    Controllers(commands::controllers::ControllersArguments),
     /// Fit or show the model of the codec that stands in for it where no pixels are wanted.
     Model(commands::model::ModelArguments),
     /// Describe a capacity trace, or convert it to another format.
@@ -163,10 +163,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => commands::train::train(&arguments),
         Command::Export(arguments) => commands::train::export(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
-        Command::Controllers => {
-            commands::controllers();
-            Ok(())
-        }
+        Command::Controllers(arguments) => commands::controllers::run(&arguments),
         Command::Model(arguments) => commands::model::run(&arguments),
         Command::Trace(arguments) => commands::trace::run(&arguments),
         Command::Data(arguments) => commands::data::run(&arguments),

@@ -47,7 +47,8 @@ impl ControlSettings {
         };
         let bounds = RateBounds { most, initial: bounds.initial.min(most), ..bounds };
         let model = self.model.as_ref().map(|model| Arc::clone(model.model()));
-        Setting { path, bounds, latency, model, ..Setting::new(payload, frame_interval) }
+        let tuning = self.tuning.tuning().control;
+        Setting { path, bounds, latency, model, tuning, ..Setting::new(payload, frame_interval) }
     }
 
     /// Who decides how much is sent. A rate that was fixed is no more than the most that was asked for: its controller
@@ -132,7 +133,7 @@ impl ControlSettings {
             CodecKind::Functional => {
                 // A key frame would forget the scenes that may return, and this codec needs none to begin anew.
                 let parameters = Parameters { frame_kind: FrameKind::Inter, ..parameters };
-                Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu))
+                Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu, &self.tuning.tuning()))
             }
             CodecKind::Conventional => Box::new(ConventionalEncoder::<Vp8>::new(parameters, frame_interval)),
         }
@@ -156,7 +157,9 @@ impl ControlSettings {
         let mut transport = SenderConfig { feedback, ..SenderConfig::new(connection, announced(format)) };
         transport.payload = FRAGMENT_PAYLOAD;
         transport.estimator = self.controller.algorithm().estimator_kind().number();
-        SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.max_bitrate.ceiling(format))
+        let tuning = self.tuning.tuning();
+        let ceiling = self.max_bitrate.ceiling(format, &tuning.control.ceiling);
+        SendingEnd::new(transport, controller, encoder, &tuning).with_max_bitrate(ceiling)
     }
 
     /// Finds out whether both ends of a live call for pictures of `format` can be made of this, before anything of it

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_control::bitrate_ceiling;
+use lockstep_control::CeilingConfig;
 use lockstep_link::parse_rate;
 use lockstep_media::VideoFormat;
 use lockstep_units::Bitrate;
@@ -14,7 +14,7 @@ use lockstep_units::Bitrate;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum MaxBitrate {
-    /// What pictures of the source's size and rate gain by ([`bitrate_ceiling`]).
+    /// What pictures of the source's size and rate gain by ([`CeilingConfig::rate`]).
     #[default]
     Auto,
     /// As much as the controller lets through.
@@ -26,9 +26,9 @@ pub enum MaxBitrate {
 impl MaxBitrate {
     /// The bound for pictures of `format`, if there is one.
     #[must_use]
-    pub fn ceiling(self, format: &VideoFormat) -> Option<Bitrate> {
+    pub fn ceiling(self, format: &VideoFormat, config: &CeilingConfig) -> Option<Bitrate> {
         match self {
-            Self::Auto => Some(bitrate_ceiling(format.width, format.height, format.frame_interval())),
+            Self::Auto => Some(config.rate(format.width, format.height, format.frame_interval())),
             Self::Unlimited => None,
             Self::At(rate) => Some(rate),
         }

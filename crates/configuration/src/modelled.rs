@@ -70,7 +70,7 @@ impl CallSettings {
     /// and `model` in the place of the codec.
     fn modelled_coding(&self, model: &CodecModel, codec: ModelledCodec) -> Result<Coding<Modelled>> {
         let (format, clip) = self.modelled_clip(model)?;
-        let encoder = codec.encoder(Arc::clone(clip.curves()), format.frame_interval());
+        let encoder = codec.encoder(Arc::clone(clip.curves()), format.frame_interval(), &self.control.tuning.tuning());
         let seed = self.link.seed;
         let source = Box::new(ModelledSource::new(clip, format.frame_rate));
         let feedback = self.feedback();

@@ -3,6 +3,7 @@
 
 mod choices;
 mod names;
+mod overrides;
 mod values;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use crate::MaxBitrate;
 pub(crate) use choices::MenuKind;
 pub use choices::{CodecKind, QueueKind};
 pub use names::{ClipName, SoundName, TraceName};
+pub use overrides::Overrides;
 pub use values::{Form, Milliseconds, OptionValue, Passes, Seconds, Share};
 
 /// Which part of a call an option is of; commands take the options of some parts.
@@ -331,6 +333,9 @@ options! {
     /// `auto`, what pictures of this size and rate gain by (half a bit a pixel, 500 kb/s at least); or `none`. Where the
     /// coarsest frames of every other picture take more, those are sent, and no controller goes below 30 kb/s.
     Control max_bitrate ("RATE"): MaxBitrate = MaxBitrate::default();
+    /// Tuned constants to override, for research: `silence.margin=0.2,loss.weight=0.01`. `lockstep controllers --constants`
+    /// lists them with units and ranges.
+    Control tuning ("NAME=VALUE"): Overrides;
     /// What Salsify takes out of the time between two arrivals: the time in which the link idled, or nothing. The link's
     /// if not given; only for `salsify`.
     Control grace_period: GracePeriod;

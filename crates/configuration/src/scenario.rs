@@ -185,7 +185,7 @@ impl Groups {
 
     fn couple(&self, flow: &ScenarioFlow, controller: Box<dyn Controller>, setting: &Setting) -> Box<dyn Controller> {
         match self.0.iter().find(|(way, _)| *way == flow.forward) {
-            Some((_, group)) => group.join(controller, setting.payload, flow.priority, setting.bounds.most),
+            Some((_, group)) => group.join(controller, setting, flow.priority, setting.bounds.most),
             None => controller,
         }
     }
@@ -193,7 +193,10 @@ impl Groups {
 
 /// What media sends at most, whoever controls it: the scenario's highest rate, or less where pictures gain nothing by it.
 fn ceiling(control: &ControlSettings, format: &VideoFormat, bounds: RateBounds) -> Bitrate {
-    control.max_bitrate.ceiling(format).map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
+    control
+        .max_bitrate
+        .ceiling(format, &control.tuning.tuning().control.ceiling)
+        .map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
 }
 
 fn real_call(
@@ -237,6 +240,7 @@ fn modelled_call(
         codec: control.modelled_codec(),
         ceiling: Some(ceiling(control, &format, bounds)),
         activity: activity.clone(),
+        tuning: control.tuning.tuning(),
         ..ModelledSetting::new()
     };
     let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds);

@@ -22,8 +22,8 @@ use crate::coding_time::EncodeTimeSettings;
 use crate::family_file::open_families;
 use crate::model_file::ModelFile;
 use crate::options::{
-    CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Passes, QueueKind,
-    Seconds, Share, SoundName, TraceName,
+    CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Overrides, Passes,
+    QueueKind, Seconds, Share, SoundName, TraceName,
 };
 
 /// The controllers that answer to marks (ECN).
@@ -167,6 +167,8 @@ pub struct ControlSettings {
     pub model: Option<ModelFile>,
     /// The most that is sent in the long run.
     pub max_bitrate: MaxBitrate,
+    /// Tuned constants that are overridden.
+    pub tuning: Overrides,
 }
 
 /// A controller, with what only it takes.
@@ -340,6 +342,7 @@ impl CallOptions {
             controller: ControllerSettings::new(algorithm, self.latency, self.grace_period)?,
             model: self.model.as_deref().map(ModelFile::open).transpose()?,
             max_bitrate: there(self.max_bitrate.or(usual.max_bitrate))?,
+            tuning: self.tuning.clone().unwrap_or_default(),
         })
     }
 }
@@ -378,7 +381,7 @@ impl CallSettings {
             jitter,
             seed,
         } = link;
-        let ControlSettings { codec, menu, preset, controller, model, max_bitrate } = control;
+        let ControlSettings { codec, menu, preset, controller, model, max_bitrate, tuning } = control;
         let (queue_packets, queue_bytes) = match queue_memory {
             QueueMemory::Packets(packets) => (Some(packets), None),
             QueueMemory::Bytes(bytes) => (None, Some(bytes)),
@@ -418,6 +421,7 @@ impl CallSettings {
             latency: controller.latency(),
             model: model.map(|model| model.path().to_owned()),
             max_bitrate: Some(max_bitrate),
+            tuning: Some(tuning).filter(|tuning| !tuning.is_empty()),
             grace_period,
             estimator,
             python,

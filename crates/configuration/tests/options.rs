@@ -55,6 +55,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
         &[("controller", "lockstep")],
     ),
     ("max_bitrate", "3mbps", &[]),
+    ("tuning", "loss.weight=0.01,silence.margin=0.2", &[]),
     ("grace_period", "none", &[("controller", "salsify")]),
     ("estimator", "BandwidthEstimator.py", &[]),
     ("python", "python3.11", &[("estimator", "mine.py")]),

@@ -1,9 +1,9 @@
 //! What is recorded of a controller in virtual time is what a live end records, and replays to the same decisions.
 
 use lockstep_configuration::{CallOptions, CallSettings, ModelFile, Observers, content_hash, simulate_with};
-use lockstep_control::Algorithm;
 use lockstep_control::learned::shipped::Shipped;
 use lockstep_control::recording::{Answer, Event, Kept, KeptEvents, RecordedInput, RecordingReader};
+use lockstep_control::{Algorithm, PathObserver};
 use lockstep_media::{SourceOptions, source_format};
 
 fn settings(controller: Algorithm) -> CallSettings {
@@ -41,9 +41,10 @@ fn what_each_controller_decided_in_a_simulated_call_it_decides_again_when_told_t
         let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
         assert_eq!(header.algorithm, algorithm);
         let mut again = header.algorithm.controller(&header.setting()).expect("it needs no path");
+        let mut path = PathObserver::new(header.setting().payload, &header.setting().tuning);
         let (mut allowances, mut lost) = (0, 0);
         while let Some(event) = reader.next_event().expect("it is a recording") {
-            let answer = event.replay(again.as_mut());
+            let answer = event.replay(&mut path, again.as_mut());
             match event {
                 Event::Input(_, RecordedInput::Lost(fragments)) => lost += fragments.len(),
                 Event::Input(..) => {}

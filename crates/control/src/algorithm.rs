@@ -12,7 +12,7 @@ use crate::learned::shipped::Shipped;
 use crate::learned::{Concerto, Lockstep, Model, ModelError};
 use crate::{
     Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Latency, Nada, Oracle, ReceiverEstimate,
-    SalsifyWindow, Scream, Sprout,
+    SalsifyWindow, Scream, Sprout, Tuning,
 };
 
 /// The bit rates among which rate-based algorithms choose.
@@ -48,6 +48,8 @@ pub struct Setting {
     pub latency: Latency,
     /// In the place of the model that comes with a learned controller ([`Algorithm::takes_model`]).
     pub model: Option<Arc<Model>>,
+    /// The tuned constants.
+    pub tuning: Tuning,
 }
 
 impl Setting {
@@ -56,7 +58,7 @@ impl Setting {
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
         let (bounds, latency) = (RateBounds::default(), Latency::default());
-        Self { payload, frame_interval, bounds, path: None, latency, model: None }
+        Self { payload, frame_interval, bounds, path: None, latency, model: None, tuning: Tuning::default() }
     }
 }
 

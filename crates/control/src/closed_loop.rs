@@ -13,7 +13,7 @@ use lockstep_transport::{
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, Estimator, InFlight, Input, PathObserver, Setting};
+use crate::{Allowance, Controller, Estimator, InFlight, Input, PathObserver, Setting, Tuning};
 
 const PAYLOAD: u64 = 1_200;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
@@ -266,7 +266,7 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Optio
     let config = SenderConfig { payload: PAYLOAD as usize, feedback, ..SenderConfig::new(1, format) };
     let transport = Sender::new(config);
     let noise = Noise(plan.seed);
-    let path = PathObserver::new(ByteCount::new(PAYLOAD));
+    let path = PathObserver::new(ByteCount::new(PAYLOAD), &Tuning::default());
     let mut sending = Sending { transport, path, controller, noise, fill: plan.fill, frames: 0, skips: 0 };
     // Both ends know the connection: a lost hello is no business of a controller's.
     let config = ReceiverConfig { connection: Some(1), feedback, ..ReceiverConfig::default() };

@@ -15,7 +15,7 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, PathObserver, PathView, Traits};
+use crate::{Allowance, Controller, InFlight, Input, PathObserver, PathView, Setting, Traits};
 
 /// A flow that has sent nothing for so long has paused, and leaves the group until it sends again (RFC 8699, section
 /// 5.3.1, step 2).
@@ -61,7 +61,7 @@ impl FlowGroup {
     pub fn join(
         &self,
         controller: Box<dyn Controller>,
-        payload: ByteCount,
+        setting: &Setting,
         priority: f64,
         most: Bitrate,
     ) -> Box<dyn Controller> {
@@ -76,7 +76,12 @@ impl FlowGroup {
             members.push(member);
             members.len() - 1
         });
-        Box::new(Coupled { controller, path: PathObserver::new(payload), group: self.clone(), number })
+        Box::new(Coupled {
+            controller,
+            path: PathObserver::new(setting.payload, &setting.tuning),
+            group: self.clone(),
+            number,
+        })
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Vec<Member>) -> R) -> R {
@@ -226,19 +231,19 @@ impl Controller for Coupled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Fixed;
     use crate::closed_loop::setting;
+    use crate::{Fixed, Tuning};
 
     fn flows(group: &FlowGroup, rates: &[(u64, f64, u64)]) -> Vec<Box<dyn Controller>> {
         let join = |&(kbps, priority, most): &(u64, f64, u64)| {
             let controller = Box::new(Fixed::new(Bitrate::from_kbps(kbps), &setting()));
-            group.join(controller, setting().payload, priority, Bitrate::from_kbps(most))
+            group.join(controller, &setting(), priority, Bitrate::from_kbps(most))
         };
         rates.iter().map(join).collect()
     }
 
     fn targets(flows: &mut [Box<dyn Controller>], at: u64) -> Vec<u64> {
-        let path = PathObserver::new(setting().payload);
+        let path = PathObserver::new(setting().payload, &Tuning::default());
         let path = path.view(Timestamp::from_millis(at));
         for flow in flows.iter_mut() {
             flow.handle(&path, Input::Sent(ByteCount::new(1_200)));
@@ -265,7 +270,7 @@ mod tests {
         // The first and the second come back, the third does not.
         assert_eq!(targets(&mut flows[..2], 2_000), [600, 600]);
         assert_eq!(targets(&mut flows, 2_100), [600, 600, 600]);
-        let path = PathObserver::new(setting().payload);
+        let path = PathObserver::new(setting().payload, &Tuning::default());
         let path = path.view(Timestamp::from_millis(4_000));
         flows[2].handle(&path, Input::Sent(ByteCount::new(1_200)));
         assert_eq!(flows[2].allowance(&path, InFlight::default()).target.as_bps(), 600_000);

@@ -24,7 +24,9 @@ pub use bob::{BobObservation, bob};
 pub use concerto::{Concerto, ConcertoObservation};
 pub use gemini::{GeminiObservation, gemini};
 pub use hrcc::{HrccObservation, hrcc};
-pub use lockstep::{Fallback, HORIZONS, LEVELS, Lesson, Lockstep, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule};
+pub use lockstep::{
+    Fallback, HORIZONS, LEVELS, Lesson, Lockstep, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule, RuleTuning,
+};
 pub use mmsys24::mmsys24;
 pub use model::{MOST_BYTES as MOST_MODEL_BYTES, Model, ModelError, Port};
 pub use observation::{Observation, ObservationKind, UnknownObservation};

@@ -37,6 +37,7 @@ mod scream;
 mod short_queue;
 mod sprout;
 mod token_bucket;
+mod tuning;
 
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::Timestamp;
@@ -53,20 +54,22 @@ pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use limit::{
-    Budget, Ceiling, Delivered, Gross, LEAST_FRAME, Limit, LimitedBy, Net, ShortQueueLimit, SilenceLimit,
-    bitrate_ceiling, is_binding, narrow,
+    Budget, Ceiling, CeilingConfig, Delivered, DeliveredConfig, Gross, Limit, LimitedBy, Net, ShortQueueLimit,
+    SilenceLimit, bitrate_ceiling, is_binding, narrow,
 };
-pub use loss_rate::{LossRate, Protection};
+pub use loss_rate::{LossConfig, LossRate, Protection};
 pub use nada::Nada;
-pub use narrow_path::{NARROW, NarrowPath};
+pub use narrow_path::{NarrowPath, NarrowPathConfig};
 pub use oracle::{Oracle, QOE_D_DELAY};
-pub use path::{Burst, CrossTraffic, PathObserver, PathView, Wait};
+pub use path::{Burst, CrossTraffic, PathObserver, PathView, ProbingConfig, SilenceConfig, Wait};
+pub use path_delay::PathDelayConfig;
 pub use receiver_estimate::ReceiverEstimate;
 pub use salsify::SalsifyWindow;
 pub use scream::Scream;
-pub use short_queue::BottleneckQueue;
+pub use short_queue::{BottleneckQueue, ShortQueueConfig};
 pub use sprout::Sprout;
-pub use token_bucket::TokenBucket;
+pub use token_bucket::{TokenBucket, TokenBucketConfig};
+pub use tuning::Tuning;
 
 /// What the receiving end makes of the datagrams that arrive.
 pub trait Estimator: Send {

@@ -14,8 +14,8 @@ mod silence;
 
 use lockstep_units::{Bitrate, ByteCount};
 
-pub use ceiling::{Ceiling, bitrate_ceiling};
-pub use delivered::{Delivered, LEAST_FRAME};
+pub use ceiling::{Ceiling, CeilingConfig, bitrate_ceiling};
+pub use delivered::{Delivered, DeliveredConfig};
 pub use short_queue::ShortQueueLimit;
 pub use silence::SilenceLimit;
 

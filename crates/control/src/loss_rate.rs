@@ -6,27 +6,25 @@ use lockstep_units::ByteCount;
 
 use crate::{Gross, Net};
 
-/// Weight of one fragment in the average: the last few hundred fragments count.
-const WEIGHT: f64 = 1.0 / 400.0;
-
-/// What a frame that is shown is worth, in frames' bits; and what coding each from a state that is known to be held costs, in
-/// the same. Of 2, 4 and 8 with 0.15, 0.4 and 1, on eight links with losses of 0.5, 1, 3 and 10 % and delays of 20, 60 and
-/// 150 ms (`lockstep simulate --modelled`, two clips; Sprout, GCC, SCReAM), these had p95 delays near the lowest and no less
-/// quality than any other at losses that are not small. A worth of 8 brought delays that are 3 % shorter and 0.1 dB less.
-const WORTH: f64 = 4.0;
-const COST_OF_HELD: f64 = 0.4;
-
-/// Where a larger share of frames than this was lost lately they are coded from acknowledged states only, whatever independent
-/// losses would have led to expect. A frame coded from the one before it costs fewer bits, but a loss then takes all frames of
-/// a round trip with it.
-const MOST_CHAINED_LOSS: f64 = 0.05;
-
 /// A smaller loss is none: the average forgets exponentially and never reaches zero again.
 const NEGLIGIBLE: f64 = 1e-4;
 
-/// Weight of one frame in the average of those that are lost: four frames are coded so after one that is. Of 1/100, 1/40 and
-/// 1/16 this was best where queues hold 4 to 30 packets, and no worse elsewhere.
-const FRAME_WEIGHT: f64 = 1.0 / 16.0;
+lockstep_units::config! {
+    /// Loss, parity, and frames that do not build on the one before.
+    pub struct LossConfig = "loss" {
+        /// Weight of a fragment in the share of fragments lost: the last few hundred count.
+        weight: f64 = 0.0025, "", 0.0001..=1.0, "2026-11-control-ablation";
+        /// Weight of a frame in the share of frames lost.
+        frame_weight: f64 = 0.0625, "", 0.001..=1.0, "2026-11-control-ablation";
+        /// Worth of a frame that is shown, in frames' bits: more buys more parity.
+        worth: f64 = 4.0, "frames", 0.0..=64.0, "2026-11-control-ablation";
+        /// Cost of coding each frame from an acknowledged state, in frames' bits.
+        cost_of_held: f64 = 0.4, "frames", 0.0..=64.0, "2026-11-control-ablation";
+        /// Where more frames than this share are lost, all are coded from acknowledged states: a loss then costs one frame
+        /// rather than those of a round trip.
+        most_chained: f64 = 0.05, "", 0.0..=1.0, "2026-11-control-ablation";
+    }
+}
 
 /// The smoothed share of fragments that are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,31 +32,38 @@ pub struct LossRate {
     share: f64,
     /// The smoothed share of frames that are.
     frames: f64,
+    config: LossConfig,
 }
 
 impl LossRate {
+    /// No loss.
+    #[must_use]
+    pub fn new(config: LossConfig) -> Self {
+        Self { share: 0.0, frames: 0.0, config }
+    }
+
     /// So many fragments were acknowledged.
     pub fn on_acknowledged(&mut self, fragments: usize) {
         for _ in 0..fragments {
-            self.share -= WEIGHT * self.share;
+            self.share -= self.config.weight * self.share;
         }
     }
 
     /// So many fragments were declared lost.
     pub fn on_lost(&mut self, fragments: usize) {
         for _ in 0..fragments {
-            self.share += WEIGHT * (1.0 - self.share);
+            self.share += self.config.weight * (1.0 - self.share);
         }
     }
 
     /// So many fragments that had been declared lost arrived after all, as they do after an outage.
     pub fn on_found(&mut self, fragments: usize) {
-        self.share = (self.share - WEIGHT * fragments as f64).max(0.0);
+        self.share = (self.share - self.config.weight * fragments as f64).max(0.0);
     }
 
     /// A frame was decoded, or is lost for all its parity.
     pub fn on_frame(&mut self, lost: bool) {
-        self.frames += FRAME_WEIGHT * (f64::from(u8::from(lost)) - self.frames);
+        self.frames += self.config.frame_weight * (f64::from(u8::from(lost)) - self.frames);
     }
 
     /// The share of fragments lost, 0-1.
@@ -101,9 +106,10 @@ impl LossRate {
         }
         let whole = libm::pow(1.0 - self.share, fragments as f64);
         let mean = self.share * fragments as f64 / (1.0 - self.share).max(NEGLIGIBLE);
+        let worth = self.config.worth;
         let (mut best, mut sum, mut most) = (0, 0.0, 0.0);
         for (parity, gain) in (1..=MOST_PARITY).zip(self.gains(fragments)) {
-            let net = gain * WORTH * at_stake - 1.0 / (fragments + u64::from(parity)) as f64;
+            let net = gain * worth * at_stake - 1.0 / (fragments + u64::from(parity)) as f64;
             sum += net;
             if sum > most {
                 (best, most) = (parity, sum);
@@ -112,7 +118,7 @@ impl LossRate {
                 break;
             }
         }
-        (best, most - (1.0 - whole) * WORTH * at_stake)
+        (best, most - (1.0 - whole) * worth * at_stake)
     }
 
     /// Whether frames of so many fragments are lost so often that each should be coded from a state that the receiver
@@ -122,7 +128,8 @@ impl LossRate {
         if self.share <= NEGLIGIBLE {
             return false;
         }
-        self.frames > MOST_CHAINED_LOSS || self.best(fragments, 1.0).1 - COST_OF_HELD > self.best(fragments, at_stake).1
+        let LossConfig { cost_of_held, most_chained, .. } = self.config;
+        self.frames > most_chained || self.best(fragments, 1.0).1 - cost_of_held > self.best(fragments, at_stake).1
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether a path carries so little that sound has to be sent in another way, and how much it carries.
 //!
 //! Controllers do not say: several never ask for less than 30 or 150 kb/s, whatever the path carries. A path is narrow where
-//! what is sent queues all the time and less than [`NARROW`] comes out of the queue; what comes out is what it carries.
+//! what is sent queues all the time and less than [`NarrowPathConfig::rate`] comes out of the queue; what comes out is what it carries.
 //!
 //! | constant | value | why |
 //! |---|---|---|
@@ -14,28 +14,37 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::{Feedback, wire::CARRIAGE};
+use lockstep_transport::{Feedback, ReversePathConfig, wire::CARRIAGE};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::PathView;
 
-/// A path that carries more is not narrow.
-pub const NARROW: Bitrate = Bitrate::from_kbps(100);
-/// As much of a path is tried before it is taken to be narrow no more.
-const NEARLY: Bitrate = Bitrate::from_kbps(99);
-const PERIOD: Duration = Duration::from_millis(200);
-const STANDING_PERIODS: u32 = 3;
-const WINDOW: Duration = Duration::from_millis(600);
-const QUEUE: Duration = Duration::from_millis(60);
-const NO_QUEUE: Duration = Duration::from_millis(30);
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
-/// A queue that stands so soon after more was tried is what the trial made.
-const TRIAL: Duration = Duration::from_secs(3);
-/// So long after a queue was seen out of which little came, the path may be narrow.
-const SUSPICION: Duration = Duration::from_secs(1);
+/// This share of the bound is tried before the path counts as narrow no more.
+const NEARLY: f64 = 0.99;
+/// The pause between trials doubles up to this many times the first one.
+const MOST_PAUSES: u32 = 64;
+/// A sender may double its rate in a round trip (RFC 5681, slow start).
 const GROWTH: u64 = 2;
-/// Weight of a new measurement.
-const WEIGHT: f64 = 0.3;
+
+lockstep_units::config! {
+    /// Paths on which sound goes first.
+    pub struct NarrowPathConfig = "narrow_path" {
+        /// A path that carries more is not narrow: above, sound as it usually goes leaves something for pictures.
+        rate: Bitrate = 100_000, "bit/s", 1_000..=10_000_000, "2026-11-control-ablation";
+        /// A queue stands after this many periods (`reverse_path.period`) in a row; the rate is measured over them.
+        standing_periods: u32 = 3, "periods", 1..=50, "2026-11-control-ablation";
+        /// A longer queue stands, and one half as long is none.
+        queue: Duration = 0.06, "s", 0.005..=1.0, "2026-11-control-ablation";
+        /// Time without a queue until more is tried; it doubles with each failure.
+        pause: Duration = 1.0, "s", 0.1..=60.0, "2026-11-control-ablation";
+        /// A queue that stands this soon after a trial is the trial's.
+        trial: Duration = 3.0, "s", 0.0..=60.0, "2026-11-control-ablation";
+        /// A path may be narrow for this long after a queue out of which little came.
+        suspicion: Duration = 1.0, "s", 0.0..=60.0, "2026-11-control-ablation";
+        /// Weight of a new measurement of the rate.
+        weight: f64 = 0.3, "", 0.01..=1.0, "2026-11-control-ablation";
+    }
+}
 /// Arrivals remembered at most; so many in a window are no narrow path's.
 const MOST_ARRIVALS: usize = 1_024;
 
@@ -47,7 +56,7 @@ pub struct NarrowPath {
     /// Receiver's clock, as are all times of periods and arrivals.
     period_began: Timestamp,
     standing: u32,
-    /// What arrived in the last [`WINDOW`], with all that a link carries with it.
+    /// What arrived in the last window, with all that a link carries with it.
     arrivals: VecDeque<(Timestamp, u64)>,
     arrived: u64,
     capacity: Option<Bitrate>,
@@ -58,10 +67,17 @@ pub struct NarrowPath {
     changed_at: Timestamp,
     tried: bool,
     pause: Duration,
+    config: NarrowPathConfig,
+    /// How a queue is measured, as on the way back.
+    queue: ReversePathConfig,
+    /// Length of the window of arrivals.
+    window: Duration,
 }
 
-impl Default for NarrowPath {
-    fn default() -> Self {
+impl NarrowPath {
+    /// Of a path of which nothing is known.
+    #[must_use]
+    pub fn new(config: NarrowPathConfig, queue: ReversePathConfig) -> Self {
         Self {
             period_least: None,
             period_began: Timestamp::ZERO,
@@ -73,12 +89,13 @@ impl Default for NarrowPath {
             suspected_at: None,
             changed_at: Timestamp::ZERO,
             tried: false,
-            pause: PAUSES.0,
+            pause: config.pause,
+            config,
+            queue,
+            window: queue.period * config.standing_periods,
         }
     }
-}
 
-impl NarrowPath {
     /// What the path carries of this direction's pictures and sound, headers of IP and UDP and QUIC's included, if it is
     /// narrow.
     #[must_use]
@@ -89,7 +106,7 @@ impl NarrowPath {
     /// Whether the path seems to be narrow: there was a queue lately out of which little came.
     #[must_use]
     pub fn is_suspected(&self, now: Timestamp) -> bool {
-        self.suspected_at.is_some_and(|at| now.saturating_since(at) < SUSPICION)
+        self.suspected_at.is_some_and(|at| now.saturating_since(at) < self.config.suspicion)
     }
 
     /// Whether something came out of the path, and it never was more than a narrow one carries.
@@ -114,18 +131,19 @@ impl NarrowPath {
     fn on_arrival(&mut self, now: Timestamp, at: Timestamp, queued: Duration, size: ByteCount) {
         self.arrivals.push_back((at, size.get()));
         self.arrived += size.get();
+        let window = self.window;
         while let Some(&(first, size)) = self.arrivals.front()
-            && (at.is_later_by(WINDOW, first) || self.arrivals.len() > MOST_ARRIVALS)
+            && (at.is_later_by(window, first) || self.arrivals.len() > MOST_ARRIVALS)
         {
             self.arrived -= size;
             self.arrivals.pop_front();
         }
-        if self.measured() >= NARROW {
+        if self.measured() >= self.config.rate {
             // What waited for an end that was stopped comes all at once: the first of it looks like the end of a queue.
             (self.proven, self.suspected_at) = (true, None);
         }
         self.period_least = Some(self.period_least.map_or(queued, |least| least.min(queued)));
-        if at.saturating_since(self.period_began) >= PERIOD {
+        if at.saturating_since(self.period_began) >= self.queue.period {
             self.period_began = at;
             let queue = self.period_least.take().unwrap_or_default();
             self.adapt(now, queue);
@@ -136,40 +154,42 @@ impl NarrowPath {
     fn measured(&self) -> Bitrate {
         let ends = self.arrivals.front().zip(self.arrivals.back());
         let (since, time) =
-            ends.map_or((0, WINDOW), |(&(first, size), &(last, _))| (size, last.saturating_since(first)));
-        Bitrate::mean(ByteCount::new(self.arrived - since), time.max(PERIOD))
+            ends.map_or((0, self.window), |(&(first, size), &(last, _))| (size, last.saturating_since(first)));
+        Bitrate::mean(ByteCount::new(self.arrived - since), time.max(self.queue.period))
     }
 
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
-        self.standing = if queue > QUEUE { self.standing.saturating_add(1) } else { 0 };
+        let NarrowPathConfig { rate: narrow, standing_periods, queue: long, pause, trial, weight, .. } = self.config;
+        self.standing = if queue > long { self.standing.saturating_add(1) } else { 0 };
         let measured = self.measured();
-        self.suspected_at = if self.standing > 0 && measured < NARROW { Some(now) } else { None };
+        self.suspected_at = if self.standing > 0 && measured < narrow { Some(now) } else { None };
         let since = now.saturating_since(self.changed_at);
-        if self.standing >= STANDING_PERIODS {
+        if self.standing >= standing_periods {
             if self.tried {
-                let failed = since < TRIAL;
-                self.pause = if failed { (2 * self.pause).min(PAUSES.1) } else { PAUSES.0 };
+                let failed = since < trial;
+                self.pause = if failed { (2 * self.pause).min(MOST_PAUSES * pause) } else { pause };
                 self.tried = false;
             }
             self.changed_at = now;
             // The path has been busy for as long as is measured.
-            self.capacity = (measured < NARROW).then(|| {
+            self.capacity = (measured < narrow).then(|| {
                 let before = self.capacity.filter(|&before| before.as_bps() < GROWTH * measured.as_bps());
-                before.map_or(measured, |before| before.mul_f64(1.0 - WEIGHT) + measured.mul_f64(WEIGHT))
+                before.map_or(measured, |before| before.mul_f64(1.0 - weight) + measured.mul_f64(weight))
             });
         } else if let Some(capacity) = self.capacity {
             let shown = capacity.max(measured);
-            let grows = queue < NO_QUEUE && since >= self.pause;
+            let grows = queue < long / 2 && since >= self.pause;
+            let nearly = narrow.mul_f64(NEARLY);
             let grown = Bitrate::from_bps(GROWTH * shown.as_bps());
             let capacity = match grows {
-                true if capacity < NEARLY => grown.min(NEARLY).max(shown),
+                true if capacity < nearly => grown.min(nearly).max(shown),
                 true => grown,
                 false => shown,
             };
             if grows {
                 (self.changed_at, self.tried) = (now, true);
             }
-            self.capacity = (capacity < NARROW).then_some(capacity);
+            self.capacity = (capacity < narrow).then_some(capacity);
         }
     }
 }
@@ -179,7 +199,7 @@ mod tests {
     use lockstep_transport::{AcknowledgedFragment, Estimate, SOUND};
 
     use super::*;
-    use crate::PathObserver;
+    use crate::{PathObserver, Tuning};
 
     /// A path that carries so much, with a queue that never overflows, to which datagrams of so many bytes are given.
     struct Path {
@@ -192,8 +212,8 @@ mod tests {
     impl Path {
         fn of(bits_per_second: u64) -> Self {
             Self {
-                observer: PathObserver::new(ByteCount::new(1_200)),
-                narrow: NarrowPath::default(),
+                observer: PathObserver::new(ByteCount::new(1_200), &Tuning::default()),
+                narrow: NarrowPath::new(NarrowPathConfig::default(), ReversePathConfig::default()),
                 bits_per_second,
                 free_at: Timestamp::ZERO,
             }

@@ -26,11 +26,13 @@ pub use self::cross_traffic::CrossTraffic;
 use self::cross_traffic::CrossTrafficDetector;
 use self::deliveries::Deliveries;
 use self::probing::Probing;
+pub use self::probing::ProbingConfig;
 use self::queueing::Queueing;
 use self::silence::Silence;
+pub use self::silence::SilenceConfig;
 pub use crate::path_delay::Wait;
 use crate::short_queue::{BottleneckQueue, ShortQueue};
-use crate::{InFlight, Input, LossRate};
+use crate::{InFlight, Input, LossRate, Tuning};
 
 /// Deliveries are counted in sliding windows of this length: a frame that is larger arrives half a second late in any case.
 pub(crate) const WINDOW: Duration = Duration::from_millis(500);
@@ -96,16 +98,16 @@ pub struct PathObserver {
 impl PathObserver {
     /// An observer of an unknown path, for fragments of up to `payload` bytes.
     #[must_use]
-    pub fn new(payload: ByteCount) -> Self {
+    pub fn new(payload: ByteCount, tuning: &Tuning) -> Self {
         Self {
-            queueing: Queueing::new(),
+            queueing: Queueing::new(tuning.path_delay),
             bursts: Bursts::default(),
             deliveries: Deliveries::new(),
             cross_traffic: CrossTrafficDetector::new(),
-            silence: Silence::new(),
-            loss: LossRate::default(),
-            short_queue: ShortQueue::new(payload),
-            probing: Probing::new(payload),
+            silence: Silence::new(tuning.silence),
+            loss: LossRate::new(tuning.loss),
+            short_queue: ShortQueue::new(payload, tuning.short_queue),
+            probing: Probing::new(payload, tuning.probing),
         }
     }
 
@@ -221,13 +223,13 @@ impl PathObserver {
     /// Whether a probe of `size` bytes may be sent: into silence only what does not delay later frames if it is queued.
     #[must_use]
     pub fn can_carry_probe(&self, now: Timestamp, size: ByteCount) -> bool {
-        probing::can_carry_probe(now, size, &self.silence, &self.deliveries)
+        self.probing.can_carry_probe(now, size, &self.silence, &self.deliveries)
     }
 
     /// Pause after a hello into silence.
     #[must_use]
     pub fn greeting_pause(&self, now: Timestamp) -> Duration {
-        probing::greeting_pause(now, &self.silence, &self.deliveries)
+        self.probing.greeting_pause(now, &self.silence, &self.deliveries)
     }
 
     /// Least pause between two fragments where the bottleneck's queue is shorter than a frame, whatever the controller's pace.

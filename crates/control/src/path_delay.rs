@@ -20,19 +20,33 @@ use lockstep_units::Timestamp;
 use crate::base_delay::BaseDelay;
 use crate::fragments::DATAGRAM_CARRIAGE;
 
-/// Packets sent so long after the one before it begin a frame: only these are looked at, for others wait for their own.
+/// A packet sent this long after the one before it begins a frame; the others wait behind their own frame. The pacer's
+/// longest interval is shorter.
 const FRAME_GAP: Duration = Duration::from_millis(5);
-/// What a path is longer by at least to be noticed, nanoseconds.
-const LEAST_STEP: i64 = 20_000_000;
-/// Delays are equal within this share of the step, and within so many nanoseconds in any case.
-const TOLERANCE: (i64, i64) = (8, 4_000_000);
-/// So many frames over so long are to be as late.
-const FRAMES: u32 = 4;
-const LASTING: Duration = Duration::from_millis(100);
-/// The weight of a frame in what the link has carried of late.
+/// Delays are equal within this part of the step, and within this part of the least step in any case.
+const TOLERANCE: (i64, i64) = (8, 5);
+/// Weight of a frame in the rate that the link carried, which only makes up for larger first packets.
 const CARRIED_WEIGHT: f64 = 0.1;
-/// The rate that a queue would have been carried at is to be found so many times greater than it can be: rates change, too.
-const MARGIN: f64 = 1.5;
+
+lockstep_units::config! {
+    /// Paths that become longer, as told from queues.
+    pub struct PathDelayConfig = "path_delay" {
+        /// A longer path is noticed from this step of the delay on.
+        least_step: Duration = 0.02, "s", 0.001..=1.0, "2026-11-control-ablation";
+        /// Frames that have to be equally late.
+        frames: u32 = 4, "frames", 2..=64, "2026-11-control-ablation";
+        /// Time over which they have to be.
+        lasting: Duration = 0.1, "s", 0.0..=5.0, "2026-11-control-ablation";
+        /// A standing queue would contradict its own rate by this factor: rates change, too.
+        margin: f64 = 1.5, "", 1.0..=16.0, "2026-11-control-ablation";
+    }
+}
+
+impl PathDelayConfig {
+    fn least_step_nanos(&self) -> i64 {
+        i64::try_from(self.least_step.as_nanos()).unwrap_or(i64::MAX)
+    }
+}
 
 /// Delays after a step.
 #[derive(Debug)]
@@ -51,16 +65,18 @@ struct Candidate {
     /// If it were a queue that stands, what was sent between two frames that are as late would be what the link carries
     /// meanwhile: its rate, at least and at most, bytes a nanosecond.
     rate: (f64, f64),
+    config: PathDelayConfig,
 }
 
 impl Candidate {
-    fn new(before: i64, first: i64, since: Timestamp) -> Self {
-        Self { before, first, least: first, since, equal: 1, later: 0, last_equal: true, rate: (0.0, f64::INFINITY) }
+    fn new(before: i64, first: i64, since: Timestamp, config: PathDelayConfig) -> Self {
+        let rate = (0.0, f64::INFINITY);
+        Self { before, first, least: first, since, equal: 1, later: 0, last_equal: true, rate, config }
     }
 
     fn tolerance(&self) -> i64 {
         let (share, least) = TOLERANCE;
-        (self.first.saturating_sub(self.before) / share).max(least)
+        (self.first.saturating_sub(self.before) / share).max(self.config.least_step_nanos() / least)
     }
 
     /// From when the first packet of one frame had left the link until that of the next had, which was as late, so many
@@ -76,7 +92,8 @@ impl Candidate {
 
     fn is_path(&self, now: Timestamp) -> bool {
         let (least, most) = self.rate;
-        self.equal >= FRAMES && now.is_later_by(LASTING, self.since) && least > MARGIN * most
+        let PathDelayConfig { frames, lasting, margin, .. } = self.config;
+        self.equal >= frames && now.is_later_by(lasting, self.since) && least > margin * most
     }
 }
 
@@ -89,7 +106,7 @@ struct First {
 }
 
 /// Watches the delays of frames' first packets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct DelayStep {
     last_sent: Option<Timestamp>,
     first: Option<First>,
@@ -100,9 +117,15 @@ struct DelayStep {
     /// What the link has carried of late, bytes a nanosecond.
     carried: f64,
     candidate: Option<Candidate>,
+    config: PathDelayConfig,
 }
 
 impl DelayStep {
+    fn new(config: PathDelayConfig) -> Self {
+        let (last_sent, first, before, candidate) = (None, None, None, None);
+        Self { last_sent, first, before, behind: 0.0, carried: 0.0, candidate, config }
+    }
+
     /// A packet of `bytes` sent at `sent_at` had this delay, in nanoseconds. Where the path is longer now, gives how long
     /// it is.
     fn update(&mut self, sent_at: Timestamp, delay: i64, bytes: f64) -> Option<i64> {
@@ -117,22 +140,23 @@ impl DelayStep {
         let before = self.before.replace(last.delay).unwrap_or(last.delay);
         let gap = sent_at.saturating_since(last.sent_at).as_nanos() as f64;
         let carried = self.carried;
+        let least_step = self.config.least_step_nanos();
         self.carried += CARRIED_WEIGHT * ((last.bytes + behind) / gap - carried);
         let Some(candidate) = &mut self.candidate else {
-            let rested = before.abs_diff(last.delay) < LEAST_STEP.unsigned_abs();
+            let rested = before.abs_diff(last.delay) < least_step.unsigned_abs();
             // A larger packet takes longer by itself.
             let longer = delay.saturating_sub(last.delay) as f64 - (bytes - last.bytes).max(0.0) / carried;
-            if rested && longer >= LEAST_STEP as f64 {
-                self.candidate = Some(Candidate::new(last.delay, delay, sent_at));
+            if rested && longer >= least_step as f64 {
+                self.candidate = Some(Candidate::new(last.delay, delay, sent_at, self.config));
             }
             return None;
         };
-        if delay.saturating_sub(candidate.before) < LEAST_STEP {
+        if delay.saturating_sub(candidate.before) < least_step {
             self.candidate = None;
             return None;
         }
         if delay < candidate.first.saturating_sub(candidate.tolerance()) {
-            *candidate = Candidate::new(candidate.before, delay, sent_at);
+            *candidate = Candidate::new(candidate.before, delay, sent_at, self.config);
             return None;
         }
         if delay > candidate.first.saturating_add(candidate.tolerance()) {
@@ -174,8 +198,8 @@ pub(crate) struct PathDelay {
 
 impl PathDelay {
     /// Believes a delay for `memory`, or until the path is longer.
-    pub(crate) fn new(memory: Duration) -> Self {
-        Self { base: BaseDelay::new(memory), least: BaseDelay::new(memory), step: DelayStep::default(), steps: 0 }
+    pub(crate) fn new(memory: Duration, config: PathDelayConfig) -> Self {
+        Self { base: BaseDelay::new(memory), least: BaseDelay::new(memory), step: DelayStep::new(config), steps: 0 }
     }
 
     /// How often the path has become longer.
@@ -235,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_path_that_has_become_longer_is_no_queue() {
-        let mut delay = PathDelay::new(MEMORY);
+        let mut delay = PathDelay::new(MEMORY, PathDelayConfig::default());
         assert_eq!(frames(&mut delay, 0, &[20.0; 30]), 0.0);
         let wait = frames(&mut delay, 30, &[120.0; 3]);
         assert!((99.0..101.0).contains(&wait), "{wait}: a stall would look alike");
@@ -249,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_waited_for_a_stall_or_a_queue_is_no_longer_path() {
-        let mut delay = PathDelay::new(MEMORY);
+        let mut delay = PathDelay::new(MEMORY, PathDelayConfig::default());
         frames(&mut delay, 0, &[20.0; 30]);
         // All that waited for the end of a stall comes at once.
         frames(&mut delay, 30, &[153.0, 120.0, 87.0, 53.0, 20.0, 20.0, 20.0, 20.0]);
@@ -261,7 +285,7 @@ mod tests {
 
     #[test]
     fn times_that_no_clock_has_do_no_harm() {
-        let mut delay = PathDelay::new(MEMORY);
+        let mut delay = PathDelay::new(MEMORY, PathDelayConfig::default());
         for nanos in [0, u64::MAX, 5, u64::MAX / 2, u64::MAX - 1, 7_000_000, u64::MAX / 3] {
             for sent in [0, 1 << 40, u64::MAX / 2, u64::MAX - 5] {
                 let mut arrival = arrival(0.0, 0.0, 900);
@@ -278,7 +302,7 @@ mod tests {
             rate in 5_000.0..500_000.0_f64,
             frames in prop::collection::vec((40_u64..1_200, 1_u32..5, 8_u64..80), 10..200),
         ) {
-            let mut delay = PathDelay::new(MEMORY);
+            let mut delay = PathDelay::new(MEMORY, PathDelayConfig::default());
             let (mut sent_at, mut free_at) = (0.0_f64, 0.0_f64);
             for (size, packets, pause) in frames {
                 sent_at += pause as f64 / 1e3;

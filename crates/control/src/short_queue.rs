@@ -9,17 +9,7 @@
 //! What waits is reckoned, not measured: what left adds to it, and the path takes it off at the rate at which fragments of
 //! one frame came through when they came through slower than they left.
 //!
-//! | constant | value | why |
-//! |---|---|---|
-//! | fragments lost that say something | 3 | two are lost together by chance |
-//! | worth of one that arrived, as evidence, beside one that was lost | 1/2 | a burst at twice the path's rate loses a half of what exceeds the queue |
-//! | standard deviations by which more are lost there than where less waits | 5 | random loss has no place in the burst, and many places are looked at |
-//! | share of what fits that is used | 3/4 | rates and sizes are reckoned |
-//! | what may wait to be paced when more is coded | 66 ms | two frames; one that fills the path had half a second of them wait there for ever |
-//! | time in which a codec that follows a rate is to drain what waits beyond that | 0.5 s | a frame interval is too short for a rate control, and what waits is seen |
-//! | parts of an octave beyond 64 packets | 8 | what fits is then known to an eighth, which is less than what is left unused |
-//! | how much later left what is heard of while of a fragment nothing is said | 250 ms | with 100 a queue of two packets at 0.5 Mb/s lost 5.8 % instead of 4.8; without it 4K at 1 Gb/s lost 0.8 % instead of 0.2 |
-//! | half-life of what is known | 10 s | a frame is lost now and then to find out whether the queue has become longer |
+//! Its constants are in [`ShortQueueConfig`].
 
 mod places;
 
@@ -32,35 +22,48 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 use self::places::Places;
 use crate::fragments::DATAGRAM_CARRIAGE;
 
-const USED: f64 = 0.75;
-const HALF_LIFE: Duration = Duration::from_secs(10);
-/// What is known fades in steps of so long.
+/// Evidence fades in steps of this length, which only saves work.
 const FADES_EVERY: Duration = Duration::from_secs(1);
 /// Fragments on the way that are remembered, as many as the transport's detection of losses follows.
 const MOST_SENT: usize = 16_384;
-/// Of what nothing was heard for so long nothing will be.
+/// A packet without news for this long gets none: loss detection has decided before.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Nor of what left so long before something of which it is known what became of it: of a frame that parity made whole nobody
-/// says which fragments were lost.
-const OVERTAKEN_BY: Duration = Duration::from_millis(250);
 /// Frames that are remembered.
 const MOST_FRAMES: usize = 256;
-/// What waits to be paced is through in this time, before more is coded: two frame intervals of most videos.
-const MOST_PACED: Duration = Duration::from_millis(66);
-/// Where a codec follows a rate, what waits beyond that is drained in this time.
-const DRAINED_IN: Duration = Duration::from_millis(500);
-/// The longest pause between two fragments.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// Packets further apart than this are of different frames.
+/// Packets further apart than this are of different frames: the pacer's longest interval is shorter.
 const SEPARATE: Duration = Duration::from_millis(10);
-/// Weight of a frame's rate in the average.
-const RATE_WEIGHT: f64 = 0.5;
-/// The fragments of a frame that say at which rate it came through, at least.
+/// The fewest fragments of a frame that define a rate with one to spare.
 const LEAST_FRAGMENTS: usize = 3;
-/// One of so many fragments of a frame may arrive after those that left after it, and says nothing of the rate.
+/// One of this many fragments of a frame may arrive after those that left after it, and says nothing of the rate.
 const OVERTAKEN: usize = 4;
-/// Fragments that came through in so much more time than they left in were slowed down on the way.
-const SLOWED: f64 = 1.2;
+
+lockstep_units::config! {
+    /// Bottleneck queues that are shorter than a frame.
+    pub struct ShortQueueConfig = "short_queue" {
+        /// Share of the queue that is used: rates and sizes are estimates.
+        used: f64 = 0.75, "", 0.05..=1.0, "2026-11-control-ablation";
+        /// Half-life of the evidence: a frame is lost now and then to find out whether the queue has become longer.
+        half_life: Duration = 10.0, "s", 0.5..=600.0, "2026-11-control-ablation";
+        /// A packet that left this long before one with a known outcome has no news: of a frame that parity completes
+        /// nobody reports which fragments were lost.
+        overtaken_by: Duration = 0.25, "s", 0.0..=2.0, "2026-11-control-ablation";
+        /// The pacer holds at most the bytes of this time before more is coded: two frame intervals of most videos.
+        most_paced: Duration = 0.066, "s", 0.001..=2.0, "2026-11-control-ablation";
+        /// The longest pause between two fragments; a codec that follows a rate drains the pacer in this time.
+        longest_pause: Duration = 0.5, "s", 0.01..=5.0, "2026-11-control-ablation";
+        /// Weight of a frame in the rate at which the path empties the queue.
+        rate_weight: f64 = 0.5, "", 0.01..=1.0, "2026-11-control-ablation";
+        /// Fragments that took this many times as long to arrive as to leave were slowed down on the way.
+        slowed: f64 = 1.2, "", 1.0..=10.0, "2026-11-control-ablation";
+        /// Fragments lost that are evidence: two are lost together by chance.
+        least_lost: f64 = 3.0, "packets", 1.0..=100.0, "2026-11-control-ablation";
+        /// A packet that arrived counts as this share of one that was lost: a burst at twice the path's rate loses half of
+        /// what exceeds the queue.
+        worth_of_arrived: f64 = 0.5, "", 0.0..=10.0, "2026-11-control-ablation";
+        /// Standard deviations by which losses behind a full queue exceed the others: random loss has no place in a burst.
+        significance: f64 = 5.0, "", 0.0..=20.0, "2026-11-control-ablation";
+    }
+}
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +129,7 @@ impl Burst {
 
     /// Bytes a second at which they came through, and whether that is slower than they left. What came last may have been
     /// overtaken on the way.
-    fn rate(&self) -> Option<(f64, bool)> {
+    fn rate(&self, slowed: f64) -> Option<(f64, bool)> {
         let count = self.arrivals.len();
         let in_order = (count - count / OVERTAKEN).max(LEAST_FRAGMENTS);
         let arrivals = self.arrivals.get(..in_order)?;
@@ -137,7 +140,7 @@ impl Burst {
         let bytes: f64 = arrivals[1..].iter().map(|&(_, bytes)| bytes).sum();
         let leaving = self.sent_at.1.saturating_since(self.sent_at.0).as_secs_f64();
         let leaving = leaving * (in_order - 1) as f64 / (count - 1) as f64;
-        Some((bytes / time, time > SLOWED * leaving))
+        Some((bytes / time, time > slowed * leaving))
     }
 }
 
@@ -153,21 +156,25 @@ pub struct BottleneckQueue {
     pub holds: f64,
     /// Bytes a second that the path takes from it.
     pub rate: f64,
+    /// [`ShortQueueConfig::most_paced`].
+    most_paced: Duration,
+    /// [`ShortQueueConfig::longest_pause`].
+    longest_pause: Duration,
 }
 
 impl BottleneckQueue {
     /// Bytes that may join the `queued` bytes in the pacer; no bound while it is empty.
     #[must_use]
     pub fn room(&self, queued: ByteCount) -> Option<ByteCount> {
-        let most = ByteCount::new((self.rate * MOST_PACED.as_secs_f64()) as u64);
+        let most = ByteCount::new((self.rate * self.most_paced.as_secs_f64()) as u64);
         (queued > ByteCount::ZERO).then(|| most.saturating_sub(queued))
     }
 
     /// The highest target for a codec that follows a rate: the path's rate, less what drains the pacer soon.
     #[must_use]
     pub fn most_target(&self, queued: ByteCount) -> Bitrate {
-        let over = (queued.as_f64() - self.rate * MOST_PACED.as_secs_f64()).max(0.0);
-        Bitrate::from_bps((8.0 * (self.rate - over / DRAINED_IN.as_secs_f64()).max(0.0)) as u64)
+        let over = (queued.as_f64() - self.rate * self.most_paced.as_secs_f64()).max(0.0);
+        Bitrate::from_bps((8.0 * (self.rate - over / self.longest_pause.as_secs_f64()).max(0.0)) as u64)
     }
 
     /// How long `queued` bytes in the pacer take to leave, at least.
@@ -180,6 +187,7 @@ impl BottleneckQueue {
 /// What the queue at the bottleneck holds.
 #[derive(Debug)]
 pub(crate) struct ShortQueue {
+    config: ShortQueueConfig,
     /// Bytes of a full packet.
     packet: f64,
     /// What waits if all that left came into the queue, after the last packet.
@@ -203,8 +211,9 @@ pub(crate) struct ShortQueue {
 
 impl ShortQueue {
     /// Of a path that nothing is known of, for fragments of up to `payload` bytes.
-    pub(crate) fn new(payload: ByteCount) -> Self {
+    pub(crate) fn new(payload: ByteCount, config: ShortQueueConfig) -> Self {
         Self {
+            config,
             packet: whole(payload),
             waiting: Waiting { bytes: 0.0, at: Timestamp::ZERO },
             waited: Waiting { bytes: 0.0, at: Timestamp::ZERO },
@@ -265,14 +274,15 @@ impl ShortQueue {
 
     /// The queue and the path's rate, once the queue is known to be short.
     pub(crate) fn known(&self) -> Option<BottleneckQueue> {
-        self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate })
+        let ShortQueueConfig { most_paced, longest_pause, .. } = self.config;
+        self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate, most_paced, longest_pause })
     }
 
     /// For how long after the last packet no other is to leave, so that it fits.
     pub(crate) fn least_pause(&self) -> Duration {
-        let Some(BottleneckQueue { holds, rate }) = self.known() else { return Duration::ZERO };
-        let over = self.waiting.bytes + self.packet - (USED * holds).max(self.packet);
-        duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(LONGEST_PAUSE)
+        let Some((holds, rate)) = self.holds.zip(self.rate) else { return Duration::ZERO };
+        let over = self.waiting.bytes + self.packet - (self.config.used * holds).max(self.packet);
+        duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(self.config.longest_pause)
     }
 
     /// Notes what became of what left then.
@@ -292,7 +302,7 @@ impl ShortQueue {
         while let Some(&Sent { at, bytes, outcome }) = self.sent.front()
             && (outcome != Outcome::Unknown
                 || now.is_later_by(PATIENCE, at)
-                || self.known_until.is_later_by(OVERTAKEN_BY, at))
+                || self.known_until.is_later_by(self.config.overtaken_by, at))
         {
             self.sent.pop_front();
             self.waited = self.waited.until(at, Some(rate));
@@ -311,10 +321,10 @@ impl ShortQueue {
 
     /// Learns from what has arrived of the last frame.
     fn learn_rate(&mut self) {
-        let Some((seen, slowed)) = self.burst.rate() else { return };
+        let Some((seen, slowed)) = self.burst.rate(self.config.slowed) else { return };
         self.rate = match self.rate {
             None => slowed.then_some(seen),
-            Some(known) if slowed => Some(known + RATE_WEIGHT * (seen - known)),
+            Some(known) if slowed => Some(known + self.config.rate_weight * (seen - known)),
             Some(known) => Some(known.max(seen)),
         };
     }
@@ -325,7 +335,7 @@ impl ShortQueue {
             return;
         }
         self.faded_at = now;
-        let share = libm::exp2(-time.div_duration_f64(HALF_LIFE));
+        let share = libm::exp2(-time.div_duration_f64(self.config.half_life));
         self.places.fade(share);
         if self.holds.is_some() {
             self.holds = self.what_fits();
@@ -334,7 +344,7 @@ impl ShortQueue {
 
     /// What fits, bytes, if packets are lost behind more.
     fn what_fits(&self) -> Option<f64> {
-        self.places.what_fits().map(|packets| packets as f64 * self.packet)
+        self.places.what_fits(&self.config).map(|packets| packets as f64 * self.packet)
     }
 }
 
@@ -368,7 +378,7 @@ mod tests {
                 bytes_per_second: 125.0 * kbps as f64,
                 holds,
                 loses: Box::new(loses),
-                queue: ShortQueue::new(ByteCount::new(PAYLOAD)),
+                queue: ShortQueue::new(ByteCount::new(PAYLOAD), ShortQueueConfig::default()),
                 now: Timestamp::ZERO + FRAME_INTERVAL,
                 sent: 0,
                 through: VecDeque::new(),
@@ -558,7 +568,7 @@ mod tests {
             let mut path = Path::new(kbps, holds, |_| false);
             for number in 0..20 {
                 path.frame(number, fragments);
-                prop_assert!(path.queue.least_pause() <= LONGEST_PAUSE);
+                prop_assert!(path.queue.least_pause() <= ShortQueueConfig::default().longest_pause);
             }
         }
     }

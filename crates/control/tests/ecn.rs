@@ -13,7 +13,7 @@ fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
     let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
     let mut controller = algorithm.parse::<Algorithm>().unwrap().controller(&setting).unwrap();
     let (interval, size) = (Duration::from_millis(10), ByteCount::new(1_000));
-    let mut path = PathObserver::new(setting.payload);
+    let mut path = PathObserver::new(setting.payload, &setting.tuning);
     let mut now = Timestamp::ZERO;
     for number in 0..2_000 {
         now = Timestamp::from_millis(10 * number);

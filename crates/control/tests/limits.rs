@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_control::{
     Allowance, Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, PathObserver, ShortQueueLimit,
-    SilenceLimit, bitrate_ceiling, narrow,
+    SilenceLimit, Tuning, bitrate_ceiling, narrow,
 };
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -33,14 +33,19 @@ impl Path {
     fn new(ceiling: Option<Bitrate>) -> Self {
         let interval = Duration::from_millis(33);
         let payload = ByteCount::new(PAYLOAD);
-        let ceiling = ceiling.map(|rate| Ceiling::new(rate, payload, interval));
-        Self { path: PathObserver::new(payload), ceiling, now: Timestamp::from_millis(1_000), frame: 0 }
+        let ceiling = ceiling.map(|rate| Ceiling::new(rate, payload, interval, &Tuning::default()));
+        Self {
+            path: PathObserver::new(payload, &Tuning::default()),
+            ceiling,
+            now: Timestamp::from_millis(1_000),
+            frame: 0,
+        }
     }
 
     /// What a frame may have although its controller allows a gigabyte, and the binding limit.
     fn limited(&self, in_flight: InFlight) -> (Budget, Option<LimitedBy>) {
         let silence = SilenceLimit { payload: ByteCount::new(PAYLOAD) };
-        let by_path: [&dyn Limit; 3] = [&Delivered, &silence, &ShortQueueLimit];
+        let by_path: [&dyn Limit; 3] = [&Delivered::default(), &silence, &ShortQueueLimit];
         let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling as &dyn Limit);
         let budget = Budget::of(&BOUNDLESS, in_flight);
         narrow(&self.path.view(self.now), budget, by_path.into_iter().chain(ceiling))
@@ -365,5 +370,5 @@ fn a_limit_that_does_not_cut_is_not_binding() {
         affordable: Gross(ByteCount::new(100)),
         ..path.limited(InFlight::default()).0
     };
-    assert_eq!(narrow(&path.path.view(path.now), small, [&Delivered as &dyn Limit]), (small, None));
+    assert_eq!(narrow(&path.path.view(path.now), small, [&Delivered::default() as &dyn Limit]), (small, None));
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use lockstep_call::{
     DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, ModelledVoice, Playback, Playing, ReceivingEnd,
-    SendingEnd, SerialMenu, Speaking,
+    SendingEnd, SerialMenu, Speaking, Tuning,
 };
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
@@ -138,7 +138,7 @@ impl End {
         let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
         let setting = Setting::new(ByteCount::new(config.payload as u64), interval);
         let controller = algorithm.controller(&setting).expect("it needs no path");
-        let encoder = Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default()));
+        let encoder = Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default()));
         let receiving = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
             Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
         });
@@ -146,7 +146,7 @@ impl End {
         Self {
             gate: connection.gate(),
             exchange: Exchange::new(connection, cast.patience, now),
-            sending: SendingEnd::new(config, controller, encoder),
+            sending: SendingEnd::new(config, controller, encoder, &Tuning::default()),
             receiving,
             ahead,
             address,

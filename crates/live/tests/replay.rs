@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
+use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning};
 use lockstep_control::recording::{Event, Header, Kept, KeptEvents, Recorded, RecordedInput, RecordingReader};
-use lockstep_control::{Algorithm, Estimator, EstimatorKind, RateBounds, Setting};
+use lockstep_control::{Algorithm, Estimator, EstimatorKind, PathObserver, RateBounds, Setting};
 use lockstep_transport::{Arrival, Estimate, ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
@@ -78,8 +78,8 @@ fn live(algorithm: Algorithm) -> (Kept, Vec<Sensed>) {
     let kept = KeptEvents::default();
     let controller = algorithm.controller(&setting).expect("it needs no path");
     let recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
-    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default());
-    let end = SendingEnd::new(config, Box::new(recorded), Box::new(encoder));
+    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
+    let end = SendingEnd::new(config, Box::new(recorded), Box::new(encoder), &Tuning::default());
     let half = lockstep_live::Sending { end, ..calls::sending(calls::pictures(PICTURES)) };
     let (sender, _) = calls::joining(listener.ticket(), half, calls::CALL);
     assert!(sender.result.is_ok() && listener.join().0.result.is_ok(), "{algorithm}");
@@ -93,12 +93,13 @@ fn replay_controller(algorithm: Algorithm, kept: &Kept) {
     let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
     assert_eq!(header.algorithm, algorithm);
     let mut again = algorithm.controller(&header.setting()).expect("it needs no path");
+    let mut path = PathObserver::new(header.payload, &header.setting().tuning);
     let (mut asked, mut heard) = (0, 0);
     while let Some(event) = reader.next_event().expect("it is a recording") {
         if let Event::Input(_, RecordedInput::Feedback(feedback)) = &event {
             heard += feedback.acknowledged.len();
         }
-        if let (Some(now), Event::Answer(then)) = (event.replay(again.as_mut()), &event) {
+        if let (Some(now), Event::Answer(then)) = (event.replay(&mut path, again.as_mut()), &event) {
             asked += 1;
             assert_eq!(now, *then, "{algorithm}, line {}", reader.line());
         }

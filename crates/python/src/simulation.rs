@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyString};
+use pyo3::types::{PyBool, PyDict, PyMapping, PyString};
 use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
@@ -95,8 +95,8 @@ fn raised(error: anyhow::Error) -> PyErr {
     }
 }
 
-/// What Python gives for an option as the table of options reads it: flags, numbers, words, paths, and whatever can be
-/// iterated as a list.
+/// What Python gives for an option as the table of options reads it: flags, numbers, words, paths, mappings, and
+/// whatever can be iterated as a list.
 fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
     if given.is_none() {
         return Ok(Value::Null);
@@ -116,6 +116,13 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     if let Ok(path) = given.extract::<PathBuf>() {
         return Ok(Value::String(path.to_string_lossy().into_owned()));
+    }
+    if let Ok(mapping) = given.cast::<PyMapping>() {
+        let values = mapping.items()?.iter().map(|item| {
+            let (name, given): (String, Bound<'_, PyAny>) = item.extract()?;
+            Ok((name, value(&given)?))
+        });
+        return values.collect::<PyResult<_>>().map(Value::Object);
     }
     given.try_iter()?.map(|item| value(&item?)).collect::<PyResult<_>>().map(Value::Array)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockstep_call::{
     ClipCurves, ConventionalEncoder, EncodeWork, FINEST_USEFUL_QUANTIZER, Filling, FrameEncoder, FullThrottle,
     FunctionalEncoder, JobTimes, MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd,
-    SendingEnd, announced,
+    SendingEnd, Tuning, announced,
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
@@ -59,14 +59,21 @@ pub struct ModelledSetting {
     pub activity: Activity,
     /// How much of the call is scored, from its start on: until its stop, if that is earlier.
     pub length: Duration,
+    /// The tuned constants of the sending end; the controller has its own.
+    pub tuning: Tuning,
 }
 
 impl ModelledCodec {
     /// An encoder of pictures with `curves` that come every `interval`.
     #[must_use]
-    pub fn encoder(self, curves: Arc<ClipCurves>, interval: Duration) -> Box<dyn FrameEncoder<Modelled>> {
+    pub fn encoder(
+        self,
+        curves: Arc<ClipCurves>,
+        interval: Duration,
+        tuning: &Tuning,
+    ) -> Box<dyn FrameEncoder<Modelled>> {
         match self {
-            Self::Functional(menu) => Box::new(FunctionalEncoder::new(curves, menu)),
+            Self::Functional(menu) => Box::new(FunctionalEncoder::new(curves, menu, tuning)),
             Self::Conventional => Box::new(ConventionalEncoder::new(curves, interval)),
             Self::Padded(padding) => Box::new(Padded::new(curves, interval, padding)),
             Self::FullThrottle(filling) => Box::new(FullThrottle::new(interval, filling)),
@@ -106,6 +113,7 @@ impl ModelledSetting {
             feedback: FeedbackInterval::default(),
             activity: Activity::between(Timestamp::ZERO, Timestamp::MAX),
             length: Duration::MAX,
+            tuning: Tuning::default(),
         }
     }
 
@@ -127,7 +135,7 @@ impl ModelledSetting {
         let source = ModelledSource::new(clip, self.frame_rate);
         let format = Source::<ModelledPicture>::format(&source);
         let interval = self.frame_interval();
-        let encoder = self.codec.encoder(curves, interval);
+        let encoder = self.codec.encoder(curves, interval, &self.tuning);
         let payload = usize::try_from(self.payload.get()).unwrap_or(usize::MAX);
         let transport = SenderConfig { payload, feedback: self.feedback, ..SenderConfig::new(1, announced(&format)) };
         let receiver = ReceiverConfig { feedback: self.feedback, ..ReceiverConfig::default() };
@@ -138,7 +146,7 @@ impl ModelledSetting {
             job_times: self.job_times,
             decode_time: self.decode_time,
         };
-        let sender = SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.ceiling);
+        let sender = SendingEnd::new(transport, controller, encoder, &self.tuning).with_max_bitrate(self.ceiling);
         CallFlow::new(sender, ReceivingEnd::new(receiver, estimator), Box::new(source), setting)
     }
 }

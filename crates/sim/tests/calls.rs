@@ -4,7 +4,7 @@ mod finished;
 
 use std::time::Duration;
 
-use lockstep_call::{FIT_PASSES, FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd};
+use lockstep_call::{FIT_PASSES, FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd, Tuning};
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
 use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
@@ -53,9 +53,9 @@ impl Plan {
     fn ends(&self) -> (SendingEnd, ReceivingEnd) {
         let transport = SenderConfig::new(7, FORMAT);
         let payload = ByteCount::new(transport.payload as u64);
-        let encoder = FunctionalEncoder::new(Parameters::default(), self.menu);
+        let encoder = FunctionalEncoder::new(Parameters::default(), self.menu, &Tuning::default());
         (
-            SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder)),
+            SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder), &Tuning::default()),
             ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle))),
         )
     }

@@ -5,7 +5,7 @@ mod finished;
 
 use std::time::Duration;
 
-use lockstep_call::{ConventionalEncoder, FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd};
+use lockstep_call::{ConventionalEncoder, FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd, Tuning};
 use lockstep_control::{Algorithm, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
@@ -54,9 +54,19 @@ impl Plan {
         let (controller, parameters) =
             (algorithm.controller(&setting).expect("it needs to know nothing"), Parameters::default());
         let sender = if self.functional {
-            SendingEnd::new(transport, controller, Box::new(FunctionalEncoder::new(parameters, MenuMode::default())))
+            SendingEnd::new(
+                transport,
+                controller,
+                Box::new(FunctionalEncoder::new(parameters, MenuMode::default(), &Tuning::default())),
+                &Tuning::default(),
+            )
         } else {
-            SendingEnd::new(transport, controller, Box::new(ConventionalEncoder::new(parameters, frame_interval)))
+            SendingEnd::new(
+                transport,
+                controller,
+                Box::new(ConventionalEncoder::new(parameters, frame_interval)),
+                &Tuning::default(),
+            )
         };
         (sender, ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(bounds)))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockstep_call::{
-    ConventionalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu,
+    ConventionalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu, Tuning,
 };
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
 use lockstep_media::{GeneratedClip, VideoFormat};
@@ -27,9 +27,9 @@ fn run(
     let encoder: Box<dyn FrameEncoder> = if conventional {
         Box::new(ConventionalEncoder::new(Parameters::default(), Duration::from_millis(33)))
     } else {
-        Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default()))
+        Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default()))
     };
-    let mut sender = SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), encoder);
+    let mut sender = SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), encoder, &Tuning::default());
     let mut receiver = ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle)));
     let clip = GeneratedClip::new(VideoFormat { width: 64, height: 48, ..VideoFormat::default() }, 1).expect("valid");
     let mut shown = Vec::new();

@@ -32,6 +32,7 @@ mod round_trip;
 mod sender;
 mod sound;
 mod states;
+mod tuning;
 pub mod wire;
 
 use std::fmt;
@@ -41,6 +42,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use feedback_interval::FeedbackInterval;
 pub use incoming::{DropReason, ReceiverConfig, ReceiverEvent};
+pub use loss::LossDetectionConfig;
 pub use outgoing::{
     AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
@@ -49,9 +51,11 @@ pub use parity::{MOST_PARITY, Parity};
 pub use payload::{Length, Payload};
 pub use receiver::Receiver;
 pub use receiver_statistics::ReceiverStatistics;
+pub use reverse_path::ReversePathConfig;
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
-pub use sound::{MOST_BUNDLED, SOUND, SOUND_FRAME, SoundPacket};
+pub use sound::{MOST_BUNDLED, SOUND, SOUND_FRAME, SoundPacket, WaitingSoundConfig};
+pub use tuning::Tuning;
 pub use wire::{Datagram, Hello, VideoFormat, WireError};
 
 /// The name of a codec state: its hash. The transport compares names and nothing else.

@@ -19,18 +19,35 @@ use crate::sound::{SOUND, TransmittedSound};
 use due::Due;
 use tolerance::Tolerance;
 
-/// An overtaken fragment is given at least this long after its transmission.
+/// An overtaken fragment is given at least this long after its transmission: timers are no finer.
 const LEAST_TIME: Duration = Duration::from_millis(2);
-/// The tail timer never waits less.
-const LEAST_TAIL: Duration = Duration::from_millis(20);
-/// The tail timer does not back off beyond this.
-const MOST_TAIL: Duration = Duration::from_secs(3);
+/// The tail timer never waits less than this many margins.
+const LEAST_TAIL: u32 = 2;
 /// Fragments under way beyond this number count as lost.
 const MOST_IN_FLIGHT: usize = 16_384;
 /// Lost fragments are remembered, to recognise late acknowledgements, until so many more were transmitted.
 const REMEMBERED: u64 = 2_048;
 /// So many frame numbers, up to the newest transmitted one, are remembered for the same reason.
 const REMEMBERED_FRAMES: u64 = 1_024;
+
+lockstep_units::config! {
+    /// Loss detection.
+    pub struct LossDetectionConfig = "loss_detection" {
+        /// Round trip that is assumed before the first sample.
+        first_round_trip: Duration = 0.2, "s", 0.001..=10.0, "2026-11-control-ablation";
+        /// Packet threshold after much reordering; 3 at first (RFC 9002, section 6.1.1).
+        most_packet_threshold: u64 = 64, "packets", 3..=16_384, "2026-11-control-ablation";
+        /// Time threshold after much reordering, in round trips; 9/8 at first (RFC 9002, section 6.1.2).
+        most_time_threshold: f64 = 2.0, "round trips", 1.125..=16.0, "2026-11-control-ablation";
+        /// Acknowledged fragments without a spurious loss until one step of tolerance is taken back.
+        calm: u32 = 512, "packets", 1..=65_536, "2026-11-control-ablation";
+        /// The tail timer waits this much longer than round trip and variation: the granularity of timers. It grows tenfold
+        /// after spurious losses.
+        tail_margin: Duration = 0.01, "s", 0.0..=1.0, "2026-11-control-ablation";
+        /// The tail timer does not back off beyond this.
+        most_tail: Duration = 3.0, "s", 0.1..=60.0, "2026-11-control-ablation";
+    }
+}
 
 /// A fragment that was transmitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,7 +213,7 @@ pub(crate) struct LossDetection {
 }
 
 impl LossDetection {
-    pub(crate) fn new(initial_round_trip: Duration, longest_hold: Duration) -> Self {
+    pub(crate) fn new(config: LossDetectionConfig, longest_hold: Duration) -> Self {
         let mut detection = Self {
             fragments: Ring::new(),
             in_flight: 0,
@@ -208,9 +225,9 @@ impl LossDetection {
             next_sequence: 0,
             largest_acknowledged: None,
             heard_at: Timestamp::ZERO,
-            tolerance: Tolerance::new(),
+            tolerance: Tolerance::new(config),
             backoff: 0,
-            initial: RoundTripTime::assumed(initial_round_trip),
+            initial: RoundTripTime::assumed(config.first_round_trip),
             round_trip: None,
             longest_hold,
             patience: Patience::default(),
@@ -501,8 +518,10 @@ impl LossDetection {
         let overtaken = smoothed.max(latest).saturating_mul(self.tolerance.time_eighths().into()) / 8;
         let margin = nanoseconds(self.tolerance.tail_margin()).saturating_add(nanoseconds(self.longest_hold));
         let slack = variation.saturating_mul(4).saturating_add(margin);
-        let tail = smoothed.saturating_add(slack).max(nanoseconds(LEAST_TAIL));
-        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(nanoseconds(MOST_TAIL).max(tail));
+        let tail = smoothed.saturating_add(slack).max(nanoseconds(LEAST_TAIL * self.tolerance.config().tail_margin));
+        let backed_off = tail
+            .saturating_mul(1 << self.backoff.min(16))
+            .min(nanoseconds(self.tolerance.config().most_tail).max(tail));
         let overtaken = overtaken.max(nanoseconds(LEAST_TIME));
         self.patience = Patience { overtaken, tail: backed_off, slack };
         self.due.set(None);

@@ -8,7 +8,7 @@ use crate::feedback_interval::FeedbackInterval;
 use crate::loss::SentFragment;
 use crate::payload::Payload;
 use crate::wire::{Datagram, VideoFormat};
-use crate::{Estimate, StateId};
+use crate::{Estimate, StateId, Tuning};
 
 /// What a sender does about a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,13 +40,13 @@ pub struct SenderConfig {
     pub retained_states: usize,
     /// What is done about a loss.
     pub recovery: Recovery,
-    /// The round-trip time assumed before one was measured.
-    pub initial_round_trip: Duration,
     /// The first pause between two hellos.
     pub hello_interval: Duration,
     /// How often the receiver acknowledges: nothing counts as lost for silence before it may have been told of (RFC 9002,
     /// section 6.2.1).
     pub feedback: FeedbackInterval,
+    /// The tuned constants.
+    pub tuning: Tuning,
 }
 
 impl SenderConfig {
@@ -60,9 +60,9 @@ impl SenderConfig {
             payload: 1200,
             retained_states: 32,
             recovery: Recovery::default(),
-            initial_round_trip: Duration::from_millis(200),
             hello_interval: Duration::from_millis(100),
             feedback: FeedbackInterval::default(),
+            tuning: Tuning::default(),
         }
     }
 }

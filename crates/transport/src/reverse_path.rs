@@ -7,18 +7,26 @@ use lockstep_units::Timestamp;
 /// The most that the interval of acknowledgements can be doubled: from 20 to 320 ms, somewhat more than the 50 to 250 ms that
 /// WebRTC gives transport-wide feedback: at 160 ms they take 25 kb/s of a way back that has 32 and is to carry a voice, too.
 pub(crate) const MOST_DOUBLINGS: u8 = 4;
-/// The queue is what even the luckiest acknowledgement of so long waited: one that only a burst made is none.
-const PERIOD: Duration = Duration::from_millis(200);
-/// A queue as long as this is none of a path that has room.
-const TOO_LONG: Duration = Duration::from_millis(50);
-/// One as short as this is none.
-const NONE: Duration = Duration::from_millis(10);
-/// What was asked for is waited for so long: a round trip, and a part of the queue's draining.
-const EFFECT: Duration = Duration::from_millis(400);
-/// So long without a queue, and it is tried to ask for more again; twice as long each time that this fails.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(320));
-/// The time of an empty path is believed for one to two of these.
-const HALF_MEMORY: Duration = Duration::from_secs(15);
+/// A request takes effect after this many periods: a round trip, and a part of the queue's draining.
+const EFFECT: u32 = 2;
+/// A queue is gone below this part of one that is too long.
+const GONE: u32 = 5;
+/// The pause between trials doubles up to this many times the first one.
+const MOST_PAUSES: u32 = 32;
+
+lockstep_units::config! {
+    /// Acknowledgements that queue on their way back.
+    pub struct ReversePathConfig = "reverse_path" {
+        /// The queue is the least delay of the packets of a period, on either way; a burst alone is no queue.
+        period: Duration = 0.2, "s", 0.02..=2.0, "2026-11-control-ablation";
+        /// A queue longer than this shows that the way back has no room.
+        queue: Duration = 0.05, "s", 0.005..=1.0, "2026-11-control-ablation";
+        /// Time without a queue until more acknowledgements are tried; it doubles with each failure.
+        pause: Duration = 10.0, "s", 0.1..=320.0, "2026-11-control-ablation";
+        /// The base delay is remembered for one to two of these.
+        half_memory: Duration = 15.0, "s", 1.0..=300.0, "2026-11-control-ablation";
+    }
+}
 
 /// Watches the delays of acknowledgements, which tell when they left, and says how many times their interval should be
 /// doubled.
@@ -37,11 +45,12 @@ pub(crate) struct ReversePath {
     /// Whether the last change was a trial of more acknowledgements.
     tried: bool,
     pause: Duration,
+    config: ReversePathConfig,
 }
 
 impl ReversePath {
     /// A path of which nothing was heard.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(config: ReversePathConfig) -> Self {
         Self {
             least: [i64::MAX; 2],
             half_began: Timestamp::ZERO,
@@ -51,7 +60,8 @@ impl ReversePath {
             doublings: 0,
             changed_at: Timestamp::ZERO,
             tried: false,
-            pause: PAUSES.0,
+            pause: config.pause,
+            config,
         }
     }
 
@@ -62,7 +72,7 @@ impl ReversePath {
 
     /// How many times the receiver may have doubled it by now: it hears later what is asked for.
     pub(crate) fn most_obeyed(&self, now: Timestamp) -> u8 {
-        let just_tried = self.tried && now.saturating_since(self.changed_at) < 2 * EFFECT;
+        let just_tried = self.tried && now.saturating_since(self.changed_at) < 2 * EFFECT * self.config.period;
         self.doublings + u8::from(just_tried)
     }
 
@@ -70,12 +80,12 @@ impl ReversePath {
     pub(crate) fn on_acknowledgement(&mut self, now: Timestamp, sent_at: Timestamp) {
         let micros = |at: Timestamp| i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
         let delay = micros(now).saturating_sub(micros(sent_at));
-        if now.saturating_since(self.half_began) >= HALF_MEMORY {
+        if now.saturating_since(self.half_began) >= self.config.half_memory {
             (self.half_began, self.least) = (now, [self.least[1], i64::MAX]);
         }
         self.least[1] = self.least[1].min(delay);
         self.period_least = self.period_least.min(delay);
-        if now.saturating_since(self.period_began) >= PERIOD {
+        if now.saturating_since(self.period_began) >= self.config.period {
             self.period_began = now;
             let period_least = std::mem::replace(&mut self.period_least, i64::MAX);
             let queue = period_least.saturating_sub(self.least[0].min(self.least[1]));
@@ -86,11 +96,12 @@ impl ReversePath {
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
         let since = now.saturating_since(self.changed_at);
         // One that shrinks is on its way to be gone.
-        let stands = queue > TOO_LONG && queue >= std::mem::replace(&mut self.queue, queue);
-        if stands && self.doublings < MOST_DOUBLINGS && since >= EFFECT {
-            self.pause = if self.tried && since < PAUSES.0 { (2 * self.pause).min(PAUSES.1) } else { PAUSES.0 };
+        let ReversePathConfig { period, queue: too_long, pause, .. } = self.config;
+        let stands = queue > too_long && queue >= std::mem::replace(&mut self.queue, queue);
+        if stands && self.doublings < MOST_DOUBLINGS && since >= EFFECT * period {
+            self.pause = if self.tried && since < pause { (2 * self.pause).min(MOST_PAUSES * pause) } else { pause };
             (self.doublings, self.changed_at, self.tried) = (self.doublings + 1, now, false);
-        } else if queue < NONE && self.doublings > 0 && since >= self.pause {
+        } else if queue < too_long / GONE && self.doublings > 0 && since >= self.pause {
             (self.doublings, self.changed_at, self.tried) = (self.doublings - 1, now, true);
         }
     }
@@ -115,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_standing_queue_thins_acknowledgements_out_and_a_short_one_does_not() {
-        let mut path = ReversePath::new();
+        let mut path = ReversePath::new(ReversePathConfig::default());
         assert_eq!(doublings(&mut path, 0, &[20, 30, 60, 45]), [0; 4]);
         let grown = doublings(&mut path, 4, &[120, 250, 400]);
         assert!(grown[0] >= 1 && grown[2] == MOST_DOUBLINGS, "{grown:?}");
@@ -123,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_burst_of_a_tenth_of_a_second_is_no_queue() {
-        let mut path = ReversePath::new();
+        let mut path = ReversePath::new(ReversePathConfig::default());
         for at in 0..1_000_u64 {
             let delay = if at % 20 < 5 { 150 } else { 20 };
             let now = Timestamp::from_millis(1_000 + 20 * at);
@@ -134,7 +145,7 @@ mod tests {
 
     #[test]
     fn more_are_tried_again_after_a_while_and_ever_more_seldom_where_that_fails() {
-        let mut path = ReversePath::new();
+        let mut path = ReversePath::new(ReversePathConfig::default());
         let mut trials = Vec::new();
         for at in 50..20_000_u64 {
             // There is room for half of what is sent without a doubling.

@@ -104,15 +104,15 @@ impl<P: Payload> Sender<P> {
             next_frame: 0,
             queue: VecDeque::new(),
             queued: 0,
-            sound: WaitingSound::new(),
+            sound: WaitingSound::new(config.tuning.waiting_sound),
             pacer: Pacer::new(Duration::ZERO, 1),
             transmitted_at: None,
             idle: Duration::ZERO,
-            loss: LossDetection::new(config.initial_round_trip, config.feedback.longest_hold()),
+            loss: LossDetection::new(config.tuning.loss_detection, config.feedback.longest_hold()),
             states: SentStates::new(config.retained_states),
             retransmission: Retransmission::default(),
             newest_acknowledgement: None,
-            reverse_path: ReversePath::new(),
+            reverse_path: ReversePath::new(config.tuning.reverse_path),
             found: 0,
             open: Vec::new(),
             spare: Vec::new(),
@@ -489,7 +489,10 @@ impl<P: Payload> Sender<P> {
 
     /// Sends again what is lost, and gives up the frames for which that is too late.
     fn repair(&mut self, now: Timestamp, lost: &[Loss]) {
-        let round_trip = self.loss.round_trip_time().map_or(self.config.initial_round_trip, |time| time.smoothed);
+        let round_trip = self
+            .loss
+            .round_trip_time()
+            .map_or(self.config.tuning.loss_detection.first_round_trip, |time| time.smoothed);
         let patience = patience(round_trip);
         let mut hopeless = self.retransmission.lost(now, lost, patience);
         hopeless.extend(self.retransmission.resolve(now, |sequence| self.loss.is_overtaken(sequence), patience));

@@ -28,10 +28,16 @@ const CAPTURE_TOLERANCE: Duration = Duration::from_millis(10);
 const MOST_WAITING: usize = 50;
 /// So many transmitted packets are remembered, to recognise acknowledgements: 20 seconds of them.
 const REMEMBERED: usize = 1_024;
-/// What is held back longer than this makes room for what is newer: words that come so late are in the way of those after.
-const LONGEST_HELD: Duration = Duration::from_millis(400);
 /// Over so many frames of sound, packets may arrive in any order.
 const WINDOW: u32 = 1_024;
+
+lockstep_units::config! {
+    /// Sound that waits to leave.
+    pub struct WaitingSoundConfig = "waiting_sound" {
+        /// A packet that is held back longer than this is dropped: late words delay those after them.
+        longest_held: Duration = 0.4, "s", 0.02..=10.0, "2026-11-control-ablation";
+    }
+}
 
 /// A packet of sound that is made of `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +59,7 @@ pub(crate) struct WaitingSound<P> {
     bundle: usize,
     /// Whether nothing leaves for now.
     held: bool,
+    config: WaitingSoundConfig,
 }
 
 /// Packets that leave in one datagram, the first and those of the frames after it, and since when the first waited.
@@ -63,8 +70,8 @@ pub(crate) struct Bundle<P> {
 }
 
 impl<P: Payload> WaitingSound<P> {
-    pub(crate) fn new() -> Self {
-        Self { packets: VecDeque::new(), newest: None, bundle: 1, held: false }
+    pub(crate) fn new(config: WaitingSoundConfig) -> Self {
+        Self { packets: VecDeque::new(), newest: None, bundle: 1, held: false, config }
     }
 
     /// So many leave together from now on.
@@ -81,7 +88,8 @@ impl<P: Payload> WaitingSound<P> {
     }
 
     fn leave_out(&mut self, now: Timestamp) {
-        while self.packets.front().is_some_and(|&(since, _)| now.is_later_by(LONGEST_HELD, since)) {
+        let longest = self.config.longest_held;
+        while self.packets.front().is_some_and(|&(since, _)| now.is_later_by(longest, since)) {
             self.packets.pop_front();
         }
     }
@@ -219,7 +227,7 @@ mod tests {
 
     /// Frames that wait since their ends, of so many bytes each.
     fn waiting(frames: &[(u32, u32)], bundle: usize) -> WaitingSound<Length> {
-        let mut waiting = WaitingSound::new();
+        let mut waiting = WaitingSound::new(WaitingSoundConfig::default());
         waiting.set_bundle(bundle);
         for &(frame, bytes) in frames {
             let captured = Timestamp::ZERO + SOUND_FRAME * frame;
@@ -264,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_too_long_makes_room() {
-        let mut waiting = WaitingSound::new();
+        let mut waiting = WaitingSound::new(WaitingSoundConfig::default());
         for frame in 0..60 {
             let packet = SoundPacket { frame, captured: Timestamp::ZERO, payload: Length(1) };
             assert!(waiting.push(Timestamp::ZERO, packet));

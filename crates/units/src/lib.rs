@@ -1,6 +1,10 @@
 //! The three quantities that every part of Lockstep exchanges: a moment on the session's clock, a bit rate and a
 //! number of bytes. They are types so that no function takes a bare number whose unit must be guessed.
+//!
+//! [`tuning`] has what tuned constants are declared with.
 #![forbid(unsafe_code)]
+
+pub mod tuning;
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};

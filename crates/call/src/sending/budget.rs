@@ -39,6 +39,7 @@ pub(super) struct FrameBudget {
 struct Limits<'a> {
     /// Whether the limits by path apply.
     is_bounded: bool,
+    delivered: Delivered,
     silence: SilenceLimit,
     ceiling: Option<&'a Ceiling>,
     narrow_path: Option<&'a NarrowWay>,
@@ -48,7 +49,7 @@ struct Limits<'a> {
 impl Limits<'_> {
     /// Those that apply, in the order in which they narrow the budget; parity comes last, in [`Protection`].
     fn list(&self) -> impl Iterator<Item = &dyn Limit> {
-        let by_path: [&dyn Limit; 3] = [&Delivered, &self.silence, &ShortQueueLimit];
+        let by_path: [&dyn Limit; 3] = [&self.delivered, &self.silence, &ShortQueueLimit];
         let by_path = by_path.into_iter().filter(|_| self.is_bounded);
         by_path
             .chain(self.ceiling.map(|ceiling| ceiling as &dyn Limit))
@@ -70,6 +71,7 @@ impl<C: Codec> SendingEnd<C> {
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
         let limits = Limits {
             is_bounded: self.controller.traits().is_bounded,
+            delivered: Delivered(self.tuning.control.delivered),
             silence: SilenceLimit { payload: self.path_payload },
             ceiling: self.ceiling.as_ref(),
             narrow_path: self.narrow_way(),
@@ -138,16 +140,16 @@ mod tests {
     use lockstep_transport::{LostFragment, SenderConfig};
 
     use super::*;
-    use crate::{ClipCurves, CodecModel, FunctionalEncoder, MenuMode, Modelled, announced};
+    use crate::{ClipCurves, CodecModel, FunctionalEncoder, MenuMode, Modelled, Tuning, announced};
 
     /// A sending end that has sent nothing, over a path that loses a tenth of the fragments.
     fn end_on_a_lossy_path(now: Timestamp) -> SendingEnd<Modelled> {
-        let (payload, interval) = (ByteCount::new(1_200), Duration::from_millis(33));
+        let (payload, interval, tuning) = (ByteCount::new(1_200), Duration::from_millis(33), Tuning::default());
         let curves = Arc::new(ClipCurves::new(CodecModel::built_in().expect("it is built in").drawn(1), 640, 360));
         let format = VideoFormat { width: 640, height: 360, frame_rate: FrameRate::new(30, 1).expect("it is one") };
-        let encoder = Box::new(FunctionalEncoder::<Modelled>::new(curves, MenuMode::default()));
+        let encoder = Box::new(FunctionalEncoder::<Modelled>::new(curves, MenuMode::default(), &tuning));
         let controller = Algorithm::Sprout.controller(&Setting::new(payload, interval)).expect("it needs no path");
-        let mut end = SendingEnd::new(SenderConfig::new(1, announced(&format)), controller, encoder);
+        let mut end = SendingEnd::new(SenderConfig::new(1, announced(&format)), controller, encoder, &tuning);
         let lost = LostFragment { frame: 0, fragment: 0, size: payload, sent_at: now };
         end.path.on_loss(now, &[lost; 42]);
         assert!((0.09..0.11).contains(&end.path.loss().share()));
@@ -166,10 +168,12 @@ mod tests {
     #[test]
     fn limits_apply_in_the_order_of_their_list() {
         let payload = ByteCount::new(1_200);
-        let (ceiling, narrow) =
-            (Ceiling::new(Bitrate::from_kbps(1_000), payload, Duration::from_millis(33)), NarrowWay::new());
+        let tuning = Tuning::default();
+        let ceiling = Ceiling::new(Bitrate::from_kbps(1_000), payload, Duration::from_millis(33), &tuning.control);
+        let narrow = NarrowWay::new(&tuning);
         let mut limits = Limits {
             is_bounded: true,
+            delivered: Delivered::default(),
             silence: SilenceLimit { payload },
             ceiling: Some(&ceiling),
             narrow_path: Some(&narrow),

@@ -11,14 +11,16 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, LostFragment, SOUND};
 use lockstep_units::Timestamp;
 
-/// A frame that has been whole for so long and is not decoded waits for others to be: several times what decoding one
-/// may take, and longer than acknowledgements wait for each other.
-const PATIENCE: Duration = Duration::from_millis(150);
-/// Feedback that must have come since, which would have told of it: some is lost, and some links carry little of it.
-const LEAST_FEEDBACK: u64 = 3;
-/// A picture goes after so long whatever is known: the last word of what was decoded may be lost, and none follows where nothing is
-/// sent.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+lockstep_units::config! {
+    /// Receivers that decode slowly.
+    pub struct DecodeLagConfig = "decode_lag" {
+        /// Feedback that has to come while a whole frame is not decoded: some is lost, and some links carry little of it.
+        least_feedback: u64 = 3, "", 1..=100, "2026-11-control-ablation";
+        /// A picture leaves after this pause in any case: the last report of a decoded frame may be lost.
+        longest_pause: Duration = 1.0, "s", 0.05..=60.0, "2026-11-control-ablation";
+    }
+}
+
 /// Frames on the way that are remembered.
 const MOST_FRAMES: usize = 256;
 
@@ -33,8 +35,11 @@ struct Undecoded {
 }
 
 /// What the receiver has yet to decode, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct DecodeLag {
+    config: DecodeLagConfig,
+    /// A frame that has been whole for longer waits for others to be decoded.
+    patience: Duration,
     undecoded: VecDeque<Undecoded>,
     /// How much feedback has come.
     feedback: u64,
@@ -42,6 +47,10 @@ pub(super) struct DecodeLag {
 }
 
 impl DecodeLag {
+    pub(super) fn new(config: DecodeLagConfig, patience: Duration) -> Self {
+        Self { config, patience, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
+    }
+
     /// `frame` was handed to the transport; it is whole once so many of its fragments have arrived, of parity or not.
     pub(super) fn on_sent(&mut self, now: Timestamp, frame: u32, fragments: u64) {
         self.undecoded.push_back(Undecoded { frame, missing: fragments, whole: None });
@@ -101,8 +110,9 @@ impl DecodeLag {
     pub(super) fn is_long(&self, now: Timestamp) -> bool {
         // A frame that is not whole holds up the others, however fast the receiver is.
         let Some((at, heard)) = self.undecoded.front().and_then(|undecoded| undecoded.whole) else { return false };
-        let waits = now.is_later_by(PATIENCE, at) && self.feedback - heard >= LEAST_FEEDBACK;
-        waits && !now.is_later_by(LONGEST_PAUSE, self.sent_at)
+        let DecodeLagConfig { least_feedback, longest_pause } = self.config;
+        let waits = now.is_later_by(self.patience, at) && self.feedback - heard >= least_feedback;
+        waits && !now.is_later_by(longest_pause, self.sent_at)
     }
 }
 
@@ -142,7 +152,8 @@ mod tests {
     /// Frames of two fragments every 30 ms that arrive at once, each decoded in `takes` ms after the one before; how many pictures
     /// waited, and the longest that a frame waited to be decoded.
     fn call(takes: u64) -> (usize, u64) {
-        let (mut lag, mut free_at, mut pending) = (DecodeLag::default(), 0, VecDeque::new());
+        let (mut lag, mut free_at, mut pending) =
+            (DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150)), 0, VecDeque::new());
         let (mut waited, mut longest) = (0, 0);
         for number in 0..400_u32 {
             let now = 30 * u64::from(number);
@@ -186,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_not_whole_says_nothing_of_the_receiver() {
-        let mut lag = DecodeLag::default();
+        let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150));
         lag.on_sent(at(0), 0, 2);
         heard(&mut lag, at(5), 0, 1);
         for frame in 1..10 {
@@ -204,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_was_not_heard_of_for_want_of_feedback_is_no_lag_and_nothing_waits_for_ever() {
-        let mut lag = DecodeLag::default();
+        let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150));
         lag.on_sent(at(0), 0, 1);
         heard(&mut lag, at(10), 0, 1);
         assert!(!lag.is_long(at(900)), "no feedback since");

@@ -9,10 +9,6 @@ use lockstep_units::Timestamp;
 use super::{Encoding, SendingEnd};
 use crate::codec::Codec;
 
-/// Where the receiver has decoded nothing of what was sent since so long, and three round trips, what it was sent may never
-/// be decoded, though all of it came: the next frame is coded from a state that it is known to hold.
-const DECODING_PATIENCE: Duration = Duration::from_millis(500);
-
 impl<C: Codec> SendingEnd<C> {
     /// Something came from the other end after nothing had for a while, by whatever way: where the path was silent, the
     /// next picture finds out whether it still is.
@@ -35,7 +31,8 @@ impl<C: Codec> SendingEnd<C> {
     /// Whether what was sent lately seems not to be decoded, although something is heard of it.
     pub(super) fn is_stuck(&self, now: Timestamp) -> bool {
         let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
-        self.undecoded_since.is_some_and(|since| now.saturating_since(since) > DECODING_PATIENCE + 3 * round_trip)
+        let patience = self.tuning.control.silence.latest_feedback + 3 * round_trip;
+        self.undecoded_since.is_some_and(|since| now.saturating_since(since) > patience)
     }
 
     /// Whether a frame that was coded from its source can still be decoded, by all that is known now.

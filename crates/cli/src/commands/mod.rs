@@ -6,6 +6,7 @@ pub mod call;
 pub mod codec;
 pub mod compare;
 pub mod completions;
+pub mod controllers;
 pub mod data;
 pub mod emulate;
 pub mod live;
@@ -31,8 +32,6 @@ pub mod tunnel;
 
 use std::num::NonZero;
 
-use lockstep_control::Algorithm;
-
 /// The most that runs at once, each in a thread of its own: systems have room for some ten thousand threads.
 const MOST_WORKERS: usize = 1_024;
 
@@ -40,14 +39,6 @@ const MOST_WORKERS: usize = 1_024;
 fn workers(text: &str) -> Result<NonZero<usize>, String> {
     let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MOST_WORKERS);
     workers.ok_or_else(|| format!("`{text}` is no whole number from 1 to {MOST_WORKERS}"))
-}
-
-/// `lockstep controllers`.
-pub fn controllers() {
-    let widest = Algorithm::NAMES.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    for (name, meaning) in Algorithm::NAMES {
-        say!("{name:widest$}   {meaning}");
-    }
 }
 
 /// A number with so many digits after the point; a dash where there is none.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use lockstep_call::Distribution;
 use lockstep_control::recording::{Answer, Ending, Event, Header, RecordingReader};
-use lockstep_control::{Algorithm, Allowance, Controller, PathObserver, Setting};
+use lockstep_control::{Algorithm, Allowance, Controller, PathObserver, Setting, Tuning};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::allowance_table::{self, AllowanceTable};
@@ -152,7 +152,7 @@ struct Replay {
 impl Replay {
     fn new(payload: ByteCount, controller: Box<dyn Controller>) -> Self {
         Self {
-            path: PathObserver::new(payload),
+            path: PathObserver::new(payload, &Tuning::default()),
             controller,
             recorded: Allowed::new(),
             replayed: Allowed::new(),

@@ -44,7 +44,7 @@ use lesson::Lessons;
 pub use forecast::{HORIZONS, LEVELS};
 pub use history::{OBSERVATIONS, OBSERVED};
 pub use lesson::Lesson;
-pub use rule::Rule;
+pub use rule::{Rule, RuleTuning};
 
 /// How many numbers the model remembers from picture to picture.
 pub const MODEL_STATE: usize = 48;
@@ -298,6 +298,7 @@ impl Lockstep {
                 rule = said;
             }
         }
+        let rule = setting.tuning.rule.apply(rule);
         Ok(Self { net: Some(net), ..Self::without_model(setting) }.with_rule(rule))
     }
 

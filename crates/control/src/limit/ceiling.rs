@@ -6,21 +6,34 @@ use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::{Budget, Gross, Limit, LimitedBy};
-use crate::{InFlight, PathView, TokenBucket};
+use crate::{InFlight, PathView, TokenBucket, Tuning};
 
-/// Beyond half a bit a pixel VP8 gains nothing that is seen: its quantizer index is below 8 or so.
-const BITS_PER_PIXEL: f64 = 0.5;
-/// Small pictures need more bits a pixel.
-const LEAST_CEILING: Bitrate = Bitrate::from_kbps(500);
-/// The share of a frame interval's bytes that a frame may have in any case: after frames that came out larger the next ones
-/// should not be coarse while the path is fast.
-const LEAST_SHARE: f64 = 0.5;
+lockstep_units::config! {
+    /// The limit by bit rate.
+    pub struct CeilingConfig = "ceiling" {
+        /// Beyond this VP8 gains nothing that is seen: its quantizer index is below 8 or so.
+        bits_per_pixel: f64 = 0.5, "bits", 0.001..=24.0, "2026-11-control-ablation";
+        /// The least ceiling: small pictures need more bits a pixel.
+        least: Bitrate = 500_000, "bit/s", 1_000..=1_000_000_000, "2026-11-control-ablation";
+        /// Share of a frame interval's bytes that a frame may have in any case: after larger frames the next ones are not
+        /// coarse while the path is fast.
+        least_share: f64 = 0.5, "", 0.0..=4.0, "2026-11-control-ablation";
+    }
+}
 
 /// The bit rate beyond which pictures of this size and rate gain nothing: half a bit a pixel, at least 500 kb/s.
 #[must_use]
 pub fn bitrate_ceiling(width: usize, height: usize, frame_interval: Duration) -> Bitrate {
-    let pixels = (width * height) as f64 / frame_interval.as_secs_f64().max(1e-6);
-    Bitrate::from_bps((BITS_PER_PIXEL * pixels) as u64).max(LEAST_CEILING)
+    CeilingConfig::default().rate(width, height, frame_interval)
+}
+
+impl CeilingConfig {
+    /// The bit rate beyond which pictures of this size and rate gain nothing.
+    #[must_use]
+    pub fn rate(&self, width: usize, height: usize, frame_interval: Duration) -> Bitrate {
+        let pixels = (width * height) as f64 / frame_interval.as_secs_f64().max(1e-6);
+        Bitrate::from_bps((self.bits_per_pixel * pixels) as u64).max(self.least)
+    }
 }
 
 /// The most that is sent in the long run, all headers included: a token bucket.
@@ -35,9 +48,9 @@ pub struct Ceiling {
 impl Ceiling {
     /// At most `rate`, for frames every `frame_interval` in fragments of up to `payload` bytes.
     #[must_use]
-    pub fn new(rate: Bitrate, payload: ByteCount, frame_interval: Duration) -> Self {
-        let least = rate.bytes_in(frame_interval.mul_f64(LEAST_SHARE));
-        Self { rate, bucket: TokenBucket::new(payload, frame_interval), least }
+    pub fn new(rate: Bitrate, payload: ByteCount, frame_interval: Duration, tuning: &Tuning) -> Self {
+        let least = rate.bytes_in(frame_interval.mul_f64(tuning.ceiling.least_share));
+        Self { rate, bucket: TokenBucket::tuned(payload, frame_interval, tuning.token_bucket), least }
     }
 
     /// A datagram of `size` bytes was sent.

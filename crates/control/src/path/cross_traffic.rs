@@ -201,7 +201,7 @@ mod tests {
     impl Path {
         fn new() -> Self {
             Self {
-                queueing: Queueing::new(),
+                queueing: Queueing::new(crate::PathDelayConfig::default()),
                 bursts: Bursts::default(),
                 detector: CrossTrafficDetector::new(),
                 round_trip: Duration::ZERO,

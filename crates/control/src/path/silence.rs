@@ -10,13 +10,6 @@ use super::{MEMORY, ROUND_TRIP_MEMORY};
 use crate::base_delay::BaseDelay;
 use crate::recent_least::RecentLeast;
 
-/// Feedback may take this much longer than the smoothed round trip: pauses of cellular links are rarely longer.
-const MARGIN: Duration = Duration::from_millis(150);
-/// Where feedback was delayed on its way back, it may be late by as much again, up to this: acknowledgements that wait
-/// behind the other end's pictures are no silence, but an outage of the way back alone should be noticed.
-const LATEST_FEEDBACK: Duration = Duration::from_millis(500);
-/// The round trip that is assumed until one is measured.
-pub(super) const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
 /// Weight of a new sample in the smoothed round trip (RFC 6298).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 /// Weights in the mean delay of feedback of one that waited longer, and shorter, than the mean. Chosen among (1, 0.01 to 0.3),
@@ -25,9 +18,27 @@ const ROUND_TRIP_WEIGHT: f64 = 0.125;
 /// and `--jitter-ms 10` and `30`.
 const FEEDBACK_WEIGHTS: (f64, f64) = (0.2, 0.02);
 
+lockstep_units::config! {
+    /// Silence of a path: packets were sent, and no feedback came.
+    pub struct SilenceConfig = "silence" {
+        /// Feedback may take this much longer than the smoothed round trip: pauses of cellular links are rarely longer. Bytes
+        /// in flight that take no longer than this beyond the base round trip do not delay a probe, and a frame that has been
+        /// whole for no longer than this is not late to be decoded.
+        margin: Duration = 0.15, "s", 0.0..=5.0, "2026-11-control-ablation";
+        /// Where feedback was delayed on its way back, it may be late by as much again, up to this: acknowledgements behind
+        /// the other end's pictures are no silence. After this and three round trips without a decoded frame the receiver is
+        /// stuck.
+        latest_feedback: Duration = 0.5, "s", 0.0..=10.0, "2026-11-control-ablation";
+        /// Round trip that is assumed before the first sample. On a path that may be narrow the first picture is enough for this
+        /// time.
+        first_round_trip: Duration = 0.5, "s", 0.001..=10.0, "2026-11-control-ablation";
+    }
+}
+
 /// Times of transmissions and of feedback.
 #[derive(Debug)]
 pub(super) struct Silence {
+    config: SilenceConfig,
     round_trip: Option<Duration>,
     last_round_trip: Option<Duration>,
     base_round_trip: RecentLeast<Duration>,
@@ -54,8 +65,9 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: SilenceConfig) -> Self {
         Self {
+            config,
             round_trip: None,
             last_round_trip: None,
             base_round_trip: RecentLeast::new(),
@@ -73,6 +85,10 @@ impl Silence {
         }
     }
 
+    pub(super) fn config(&self) -> &SilenceConfig {
+        &self.config
+    }
+
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
@@ -84,7 +100,7 @@ impl Silence {
     /// How long the last packet took there and back, or the oldest in flight takes already.
     pub(super) fn present_round_trip(&self, now: Timestamp) -> Duration {
         let waiting = self.waiting_since.map_or(Duration::ZERO, |since| now.saturating_since(since));
-        self.last_round_trip.unwrap_or(FIRST_ROUND_TRIP).max(waiting)
+        self.last_round_trip.unwrap_or(self.config.first_round_trip).max(waiting)
     }
 
     pub(super) fn mean_feedback_delay(&self) -> Duration {
@@ -123,8 +139,9 @@ impl Silence {
     /// Whether the path is silent at `now`.
     pub(super) fn is_silent(&self, now: Timestamp) -> bool {
         let Some(from) = self.waiting_since else { return false };
-        let late = self.late.get().map_or(Duration::ZERO, |Reverse(late)| late).min(LATEST_FEEDBACK);
-        let patience = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + MARGIN.max(late);
+        let SilenceConfig { margin, latest_feedback, first_round_trip } = self.config;
+        let late = self.late.get().map_or(Duration::ZERO, |Reverse(late)| late).min(latest_feedback);
+        let patience = self.round_trip.unwrap_or(first_round_trip) + margin.max(late);
         now.is_later_by(patience, from.max(self.feedback_at))
     }
 
@@ -185,7 +202,7 @@ impl Silence {
 
     /// Finds out which of the two ways delayed the newest packet whose acknowledgement was late.
     fn attribute_delay(&mut self, now: Timestamp, acknowledged: &[AcknowledgedFragment]) {
-        let expected = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + LATEST_FEEDBACK;
+        let expected = self.round_trip.unwrap_or(self.config.first_round_trip) + self.config.latest_feedback;
         let late = acknowledged.iter().filter(|arrival| now.is_later_by(expected, arrival.sent_at));
         if let Some(newest) = late.max_by_key(|arrival| arrival.sent_at) {
             let way_back = self.feedback_delay.queueing_delay(newest.arrived_at, now);

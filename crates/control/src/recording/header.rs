@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::ByteCount;
 
-use crate::{Algorithm, Latency, RateBounds, Setting};
+use crate::{Algorithm, Latency, RateBounds, Setting, Tuning};
 
 /// The least and the longest time between two pictures: sources have 1,000 a second at most.
 const FRAME_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3_600));
@@ -43,6 +43,9 @@ pub enum HeaderError {
     /// A number is beyond what any call has.
     #[error("{0} is beyond what any call has")]
     Beyond(&'static str),
+    /// Tuned constants are overridden.
+    #[error("tuned constants are overridden, and no recording holds them")]
+    Tuned,
     /// A word is none.
     #[error("{0} is no word of letters, digits and points")]
     NoWord(&'static str),
@@ -55,7 +58,10 @@ impl Header {
     /// # Errors
     /// If it is one of which no recording can be replayed.
     pub fn new(algorithm: Algorithm, setting: &Setting, model: Option<String>) -> Result<Self, HeaderError> {
-        let Setting { payload, frame_interval, bounds, latency, .. } = *setting;
+        let Setting { payload, frame_interval, bounds, latency, tuning, .. } = *setting;
+        if tuning != Tuning::default() {
+            return Err(HeaderError::Tuned);
+        }
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let header = Self { program, algorithm, payload, frame_interval, bounds, latency, model };
         header.check()?;

@@ -3,7 +3,7 @@ use lockstep_units::Bitrate;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Algorithm, Setting};
+use crate::{Algorithm, Setting, Tuning};
 
 fn header(algorithm: Algorithm) -> Header {
     let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
@@ -185,7 +185,7 @@ proptest! {
         for algorithm in Algorithm::all().filter(|algorithm| !algorithm.knows_path()) {
             let header = header(algorithm);
             let made = || algorithm.controller(&header.setting()).expect("it needs no path");
-            let mut paths = [(); 3].map(|()| PathObserver::new(header.setting().payload));
+            let mut paths = [(); 3].map(|()| PathObserver::new(header.setting().payload, &Tuning::default()));
             let (mut plain, mut again, kept) = (made(), made(), KeptEvents::default());
             let mut recorded = Recorded::new(made(), &header, Box::new(kept.clone()));
             for event in &events {

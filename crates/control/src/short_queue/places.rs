@@ -1,15 +1,13 @@
-//! What became of packets, told apart by how many waited, and what that says of how many fit. Constants not explained here are
-//! in the table of `short_queue`.
+//! What became of packets, told apart by how many waited, and what that says of how many fit.
+
+use super::ShortQueueConfig;
 
 /// How many packets waited is told apart one by one below so many, beyond that by so many parts of an octave, for so many octaves.
 const EXACT: usize = 64;
 const PARTS: usize = 8;
 const OCTAVES: usize = 6;
 const PLACES: usize = EXACT + PARTS * OCTAVES;
-const LEAST_LOST: f64 = 3.0;
-const WORTH_OF_ARRIVED: f64 = 0.5;
-const SIGNIFICANT: f64 = 5.0;
-/// One of ten counts as lost in such a way before anything was seen.
+/// The prior: one of ten counts as lost in such a way before anything was seen.
 const DOUBT: (f64, f64) = (1.0, 10.0);
 
 /// What became of packets with which about as many waited.
@@ -49,14 +47,15 @@ impl Places {
     }
 
     /// How many packets fit: those from which on packets are lost, if there is such a number.
-    pub(super) fn what_fits(&self) -> Option<usize> {
+    pub(super) fn what_fits(&self, config: &ShortQueueConfig) -> Option<usize> {
+        let ShortQueueConfig { least_lost, worth_of_arrived, significance, .. } = *config;
         let (mut arrived, mut lost) = (0.0, 0.0);
         let mut best = (0.0, None);
         for (index, place) in self.0.iter().enumerate().rev() {
             arrived += place.arrived;
             lost += place.lost;
-            let value = lost - WORTH_OF_ARRIVED * arrived;
-            if lost >= LEAST_LOST && value > best.0 {
+            let value = lost - worth_of_arrived * arrived;
+            if lost >= least_lost && value > best.0 {
                 best = (value, Some((index, arrived, lost)));
             }
         }
@@ -68,7 +67,7 @@ impl Places {
         // What loss of any other kind would have left of these.
         let share = (inside.lost + DOUBT.0) / (inside.arrived + inside.lost + DOUBT.1);
         let expected = share * (arrived + lost);
-        let tells = from > 0 && lost > expected + SIGNIFICANT * libm::sqrt(expected);
+        let tells = from > 0 && lost > expected + significance * libm::sqrt(expected);
         tells.then(|| packets_at(from))
     }
 }
@@ -111,9 +110,9 @@ mod tests {
         for fits in [1, 20, 63, 64, 80, 256, 1_024, 2_048] {
             let mut places = Places::default();
             (0..fits).for_each(|packets| places.arrived(packets));
-            assert_eq!(places.what_fits(), None, "{fits}: nothing was lost");
+            assert_eq!(places.what_fits(&ShortQueueConfig::default()), None, "{fits}: nothing was lost");
             (fits..2 * fits + 20).for_each(|packets| places.lost(packets));
-            assert_eq!(places.what_fits(), Some(fits));
+            assert_eq!(places.what_fits(&ShortQueueConfig::default()), Some(fits));
         }
     }
 }

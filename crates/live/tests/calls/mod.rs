@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu};
+use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu, Tuning};
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
@@ -63,7 +63,12 @@ pub fn sending_end(estimator: u16, menu: MenuMode) -> SendingEnd {
     let setting = Setting::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
     let algorithm: Algorithm = "salsify".parse().expect("there is one");
     let controller = algorithm.controller(&setting).expect("it needs no path");
-    SendingEnd::new(config, controller, Box::new(FunctionalEncoder::new(Parameters::default(), menu)))
+    SendingEnd::new(
+        config,
+        controller,
+        Box::new(FunctionalEncoder::new(Parameters::default(), menu, &Tuning::default())),
+        &Tuning::default(),
+    )
 }
 
 pub fn receiving_end() -> ReceivingEnd {

@@ -36,8 +36,13 @@ struct Model {
     longest_hold: Duration,
 }
 
+/// The defaults with another round trip before the first sample.
+pub(super) fn assuming(first_round_trip: Duration) -> LossDetectionConfig {
+    LossDetectionConfig { first_round_trip, ..LossDetectionConfig::default() }
+}
+
 impl Model {
-    fn new(initial_round_trip: Duration, longest_hold: Duration) -> Self {
+    fn new(config: LossDetectionConfig, longest_hold: Duration) -> Self {
         Self {
             in_flight: BTreeMap::new(),
             bytes: ByteCount::ZERO,
@@ -47,9 +52,9 @@ impl Model {
             next_sequence: 0,
             largest_acknowledged: None,
             heard_at: Timestamp::ZERO,
-            tolerance: Tolerance::new(),
+            tolerance: Tolerance::new(config),
             backoff: 0,
-            initial: RoundTripTime::assumed(initial_round_trip),
+            initial: RoundTripTime::assumed(config.first_round_trip),
             round_trip: None,
             longest_hold,
         }
@@ -175,8 +180,9 @@ impl Model {
             return sent.sent_at + patience.max(LEAST_TIME);
         }
         let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
-        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
-        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
+        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL * self.tolerance.config().tail_margin);
+        let backed_off =
+            tail.saturating_mul(1 << self.backoff.min(16)).min(self.tolerance.config().most_tail.max(tail));
         // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
         (sent.sent_at + backed_off).max(self.heard_at + slack)
     }
@@ -237,7 +243,7 @@ proptest! {
         hold in prop::sample::select(vec![0, 20]),
     ) {
         let hold = Duration::from_millis(hold);
-        let initial = Duration::from_millis(100);
+        let initial = assuming(Duration::from_millis(100));
         let (mut rings, mut maps) = (LossDetection::new(initial, hold), Model::new(initial, hold));
         let (mut now, mut frame, mut fragment) = (Timestamp::from_millis(1), 3u32, 0u16);
         for (operation, number, small) in operations {
@@ -303,7 +309,7 @@ proptest! {
 
 #[test]
 fn what_was_lost_is_remembered_over_a_bounded_distance() {
-    let mut loss = LossDetection::new(Duration::from_millis(100), Duration::ZERO);
+    let mut loss = LossDetection::new(assuming(Duration::from_millis(100)), Duration::ZERO);
     let sent = |frame| SentFragment { frame, fragment: 0, size: ByteCount::new(1), sent_at: Timestamp::ZERO };
     loss.transmitted(sent(0));
     assert_eq!(loss.detect(Timestamp::from_millis(10_000)).len(), 1);
@@ -320,7 +326,7 @@ fn what_was_lost_is_remembered_over_a_bounded_distance() {
 
 #[test]
 fn fragments_in_flight_are_bounded() {
-    let mut loss = LossDetection::new(Duration::from_millis(100), Duration::ZERO);
+    let mut loss = LossDetection::new(assuming(Duration::from_millis(100)), Duration::ZERO);
     let size = ByteCount::new(1);
     for frame in 0..MOST_IN_FLIGHT as u32 + 10 {
         loss.transmitted(SentFragment { frame, fragment: 0, size, sent_at: Timestamp::ZERO });

@@ -10,7 +10,7 @@ fn at(milliseconds: u64) -> Timestamp {
 
 /// Ten fragments, one a millisecond from 0 on.
 fn ten() -> LossDetection {
-    let mut loss = LossDetection::new(ROUND_TRIP, Duration::ZERO);
+    let mut loss = LossDetection::new(model::assuming(ROUND_TRIP), Duration::ZERO);
     loss.sample(ROUND_TRIP);
     for fragment in 0..10 {
         let sent_at = at(u64::from(fragment));

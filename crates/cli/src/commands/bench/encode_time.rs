@@ -14,7 +14,7 @@ use clap::Args;
 
 use lockstep_call::{
     EncodeJob, EncodeTime, EncodeWork, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, JobTimes, Machine,
-    Menu, MenuMode, SerialMenu, TimePoint,
+    Menu, MenuMode, SerialMenu, TimePoint, Tuning,
 };
 use lockstep_media::{SourceOptions, open_source, parse_size};
 use lockstep_transport::StateId;
@@ -66,7 +66,7 @@ fn timed(job: EncodeJob, key_frame: bool, works: &mut Vec<(EncodeWork, f64)>) ->
 /// Codes `pictures` as a call with this menu does; gives the milliseconds of each job on an inter frame, by its kind.
 fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> Vec<(EncodeWork, f64)> {
     let mut works = Vec::new();
-    let mut encoder = FunctionalEncoder::new(parameters.clone(), mode);
+    let mut encoder = FunctionalEncoder::new(parameters.clone(), mode, &Tuning::default());
     let (mut source, mut state) = (StateId::EMPTY, State::default());
     for (index, picture) in pictures.iter().enumerate() {
         let bits = BUDGETS[index % BUDGETS.len()];

@@ -12,8 +12,8 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{
-    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd, Vp8,
-    announced,
+    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd, Tuning,
+    Vp8, announced,
 };
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
@@ -145,8 +145,8 @@ fn real() -> Result<Run> {
     let transport = SenderConfig::new(1, announced(&format));
     let algorithm: Algorithm = "salsify".parse()?;
     let setting = Setting::new(ByteCount::new(transport.payload as u64), format.frame_interval());
-    let encoder = FunctionalEncoder::<Vp8>::new(Parameters::default(), MenuMode::default());
-    let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, Box::new(encoder));
+    let encoder = FunctionalEncoder::<Vp8>::new(Parameters::default(), MenuMode::default(), &Tuning::default());
+    let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, Box::new(encoder), &Tuning::default());
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(setting.bounds));
     let options = SimulationOptions {
         length: Duration::from_secs(REAL_SECONDS),

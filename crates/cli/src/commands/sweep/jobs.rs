@@ -327,6 +327,7 @@ mod tests {
                     ("controller", "sprout"),
                     ("latency", "low"),
                     ("max_bitrate", "1mbps"),
+                    ("tuning", "silence.margin=0.2"),
                     ("seconds", "5"),
                     ("encode_ms", "6"),
                     ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json")),

@@ -3,24 +3,71 @@
 
 use std::fmt;
 
+use lockstep_units::tuning::{Constant, Tunable, Tuned};
+
 use crate::Latency;
 use crate::claimed_share::ClaimRule;
 use crate::learned::model::excerpt;
+use crate::learned::shipped::Shipped;
 
-/// Numbers of a rule, each with its name and bounds.
-const FIELDS: [(&str, f64, f64); 12] = [
-    ("deadline", 0.0, 0.5),
-    ("intervals", 0.0, 4.0),
-    ("level", 0.1, 0.75),
-    ("smallest", 0.0, 1.0),
-    ("target_level", 0.1, 0.75),
-    ("pacing", 1.5, 64.0),
-    ("shared", 1.2, 1000.0),
-    ("shared_steady", 0.0, 10.0),
-    ("shared_wait", 0.0, 1.0),
-    ("claim", 0.0, 0.5),
-    ("claim_overdue", 0.0, 10.0),
-    ("latest", 0.06, 0.5),
+/// How many numbers a rule has.
+const COUNT: usize = 12;
+
+const fn field(name: &'static str, about: &'static str, unit: &'static str, least: f64, most: f64) -> Constant {
+    // The default is the model's.
+    Constant { name, about, unit, default: f64::NAN, least, most, is_whole: false, lab: "docs/learning.md, The rule" }
+}
+
+/// The numbers of a rule.
+const FIELDS: [Constant; COUNT] = [
+    field(
+        "deadline",
+        "Time from its decision until a frame is to be delivered, beside the frame intervals.",
+        "s",
+        0.0,
+        0.5,
+    ),
+    field("intervals", "Frame intervals of the deadline.", "frame intervals", 0.0, 4.0),
+    field("level", "Share of frames that may be late: the quantile of the forecast.", "", 0.1, 0.75),
+    field(
+        "smallest",
+        "A frame below this share of the bytes that the forecast delivers in a frame interval is skipped.",
+        "",
+        0.0,
+        1.0,
+    ),
+    field("target_level", "Quantile of the rate for a codec that follows a rate.", "", 0.1, 0.75),
+    field("pacing", "Pacing rate of a frame over the mean rate.", "", 1.5, 64.0),
+    field(
+        "shared",
+        "Bursts this many times as fast as the mean rate show that others share the path.",
+        "",
+        1.2,
+        1000.0,
+    ),
+    field(
+        "shared_steady",
+        "Such bursts count while the logarithm of the rate changes by no more than this in a second.",
+        "1/s",
+        0.0,
+        10.0,
+    ),
+    field(
+        "shared_wait",
+        "Such bursts count while packets are queued for at least this, in the mean of 1.6 s.",
+        "s",
+        0.0,
+        1.0,
+    ),
+    field("claim", "Share of the path's rate that is claimed beside cross traffic.", "", 0.0, 0.5),
+    field(
+        "claim_overdue",
+        "A share is claimed while the last delivery is overdue by no more than this.",
+        "s",
+        0.0,
+        10.0,
+    ),
+    field("latest", "Time by which nine in ten frames are to be delivered.", "s", 0.06, 0.5),
 ];
 
 /// How a forecast becomes what a frame may have.
@@ -77,6 +124,13 @@ impl Rule {
         }
     }
 
+    /// The rule of the shipped model.
+    fn shipped(latency: Latency) -> Self {
+        let text =
+            Shipped::Lockstep.model().ok().and_then(|model| model.metadata(&Self::key(latency)).map(str::to_owned));
+        text.and_then(|text| Self::read(latency, &text).ok()).unwrap_or_else(|| Self::of(latency))
+    }
+
     /// The name under which a model has its rule for `latency`.
     #[must_use]
     pub fn key(latency: Latency) -> String {
@@ -92,9 +146,9 @@ impl Rule {
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
             let (name, text) =
                 part.split_once('=').ok_or_else(|| format!("`{}` of a rule has no `=`", excerpt(part)))?;
-            let place = FIELDS.iter().position(|(known, ..)| *known == name.trim());
+            let place = FIELDS.iter().position(|known| known.name == name.trim());
             let place = place.ok_or_else(|| format!("a rule has no `{}`", excerpt(name)))?;
-            let (name, least, most) = FIELDS[place];
+            let Constant { name, least, most, .. } = FIELDS[place];
             let text = text.trim();
             let number: f64 = text.parse().map_err(|_| format!("`{}` of a rule is no number", excerpt(text)))?;
             if !(least..=most).contains(&number) {
@@ -127,11 +181,50 @@ impl Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rule = *self;
-        for (place, (name, ..)) in FIELDS.iter().enumerate() {
+        for (place, Constant { name, .. }) in FIELDS.iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
             write!(formatter, "{comma}{name}={}", rule.field(place))?;
         }
         Ok(())
+    }
+}
+
+/// Numbers of the rule that are overridden. All others come with the model.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RuleTuning {
+    given: [Option<f64>; COUNT],
+}
+
+impl RuleTuning {
+    /// `rule` with what is overridden.
+    #[must_use]
+    pub fn apply(&self, mut rule: Rule) -> Rule {
+        for (place, &given) in self.given.iter().enumerate() {
+            if let Some(given) = given {
+                *rule.field(place) = given;
+            }
+        }
+        rule
+    }
+}
+
+impl Tunable for RuleTuning {
+    /// The defaults are those of the shipped model and balanced latency.
+    fn each(&self, report: &mut dyn FnMut(Tuned)) {
+        let mut rule = Rule::shipped(Latency::Balanced);
+        for (place, &constant) in FIELDS.iter().enumerate() {
+            let default = *rule.field(place);
+            let constant = Constant { default, ..constant };
+            report(Tuned { group: "rule", constant, value: self.given[place].unwrap_or(default) });
+        }
+    }
+
+    fn put(&mut self, group: &str, name: &str, value: f64) -> bool {
+        let place = FIELDS.iter().position(|field| field.name == name).filter(|_| group == "rule");
+        place.is_some_and(|place| {
+            self.given[place] = Some(value);
+            true
+        })
     }
 }
 

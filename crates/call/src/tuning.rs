@@ -1,0 +1,39 @@
+//! The tuned constants of a call, overridable for research.
+
+use crate::frame_dropper::FrameDropperConfig;
+use crate::functional::FunctionalConfig;
+use crate::narrow::NarrowWayConfig;
+use crate::sending::{DecodeLagConfig, EncodingConfig};
+use crate::size_curve::SizeCurveConfig;
+
+lockstep_units::tuning! {
+    /// The tuned constants of a sending end, one configuration an algorithm. A receiving end has none.
+    pub struct Tuning {
+        /// Path observer, limits and controller.
+        control: lockstep_control::Tuning,
+        /// Loss detection and acknowledgements.
+        transport: lockstep_transport::Tuning,
+        /// Sound and pictures on a narrow path.
+        narrow_way: NarrowWayConfig,
+        /// Jobs of the encoder.
+        encoding: EncodingConfig,
+        /// Frames that are made to fit their budget.
+        functional: FunctionalConfig,
+        /// Frame size over the quantizer.
+        size_curve: SizeCurveConfig,
+        /// Pictures that are skipped on slow paths.
+        frame_dropper: FrameDropperConfig,
+        /// Receivers that decode slowly.
+        decode_lag: DecodeLagConfig,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declared_constants_have_ranges_and_meanings() {
+        lockstep_units::tuning::assert_well_declared(&Tuning::default());
+    }
+}

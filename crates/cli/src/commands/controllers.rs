@@ -1,0 +1,88 @@
+//! `lockstep controllers`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use lockstep_call::Tuning;
+use lockstep_control::Algorithm;
+use lockstep_units::tuning::{Constant, Tuned, constants};
+
+use crate::output_file;
+
+/// Arguments of `lockstep controllers`.
+#[derive(Debug, Clone, Args)]
+pub struct ControllersArguments {
+    /// List the tuned constants of a call with the default controller: value, unit, range, meaning, experiment. `--tuning`
+    /// of `lockstep simulate` and `lockstep sweep` overrides them.
+    #[arg(long)]
+    constants: bool,
+    /// Where the list goes as JSON; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A controller in the JSON document.
+#[derive(Serialize)]
+struct ControllerRow {
+    name: &'static str,
+    about: &'static str,
+}
+
+/// A tuned constant in the JSON document.
+#[derive(Serialize)]
+struct ConstantRow {
+    name: String,
+    value: f64,
+    unit: &'static str,
+    least: f64,
+    most: f64,
+    whole: bool,
+    about: &'static str,
+    lab: &'static str,
+}
+
+impl ConstantRow {
+    fn of(tuned: &Tuned) -> Self {
+        let Constant { about, unit, least, most, is_whole, lab, .. } = tuned.constant;
+        Self { name: tuned.name(), value: tuned.value, unit, least, most, whole: is_whole, about, lab }
+    }
+}
+
+/// Prints rows of columns, each as wide as its widest cell, with `last` after them.
+fn print(rows: &[([String; 3], String)]) {
+    let width = |column: usize| rows.iter().map(|(cells, _)| cells[column].len()).max().unwrap_or(0);
+    let (first, second, third) = (width(0), width(1), width(2));
+    for ([name, value, range], last) in rows {
+        say!("{name:first$}   {value:second$}   {range:third$}   {last}");
+    }
+}
+
+/// `lockstep controllers`.
+pub fn run(arguments: &ControllersArguments) -> Result<()> {
+    let tuned = constants(&Tuning::default());
+    if let Some(path) = &arguments.json {
+        return if arguments.constants {
+            output_file::write_json(path, &tuned.iter().map(ConstantRow::of).collect::<Vec<_>>())
+        } else {
+            output_file::write_json(path, &Algorithm::NAMES.map(|(name, about)| ControllerRow { name, about }))
+        };
+    }
+    if !arguments.constants {
+        let widest = Algorithm::NAMES.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, meaning) in Algorithm::NAMES {
+            say!("{name:widest$}   {meaning}");
+        }
+        return Ok(());
+    }
+    let row = |tuned: &Tuned| {
+        let Constant { about, unit, least, most, lab, .. } = tuned.constant;
+        let value = format!("{} {unit}", tuned.value).trim_end().to_owned();
+        ([tuned.name(), value, format!("{least} to {most}")], format!("{about} (lab: {lab})"))
+    };
+    print(&tuned.iter().map(row).collect::<Vec<_>>());
+    say!("\n{} tuned constants", tuned.len());
+    Ok(())
+}

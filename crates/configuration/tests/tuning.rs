@@ -1,0 +1,74 @@
+//! Tuned constants that a call overrides.
+
+use lockstep_call::{Scores, Tuning};
+use lockstep_configuration::{CallOptions, Observers, Overrides, simulate_with};
+use lockstep_units::tuning::constants;
+
+/// A link with an outage, loss, a short queue and little capacity; then the options of a test.
+fn call(options: &[(&str, &str)], overridden: Option<(&str, f64)>) -> Scores {
+    let usual = [("modelled", "true"), ("clip", "generated:640x360@30"), ("seconds", "8"), ("audio", "tone")];
+    let mut all = CallOptions::default();
+    for (name, word) in usual.iter().chain(options) {
+        all.set_words(name, &[(*word).to_owned()]).unwrap();
+    }
+    all.tuning = overridden.map(|(name, value)| {
+        let mut overrides = Overrides::default();
+        overrides.set(name, value).unwrap();
+        overrides
+    });
+    simulate_with(&all.settings().unwrap(), None, Observers::default(), |_| Ok(())).unwrap().report.scores
+}
+
+const LOSSY: &[(&str, &str)] = &[("trace", "cellular:mean=1mbps,seed=3"), ("loss", "3%"), ("jitter_ms", "5")];
+const OUTAGE: &[(&str, &str)] = &[("trace", "constant:1mbps,outage=3s+2s")];
+const NARROW: &[(&str, &str)] = &[("trace", "constant:50kbps")];
+const SHORT_QUEUE: &[(&str, &str)] = &[("trace", "constant:2mbps"), ("queue_packets", "5")];
+const SLOW_FEEDBACK: &[(&str, &str)] = &[("trace", "constant:1mbps"), ("reverse", "constant:48kbps")];
+const SLOW_DECODER: &[(&str, &str)] = &[("trace", "constant:3mbps"), ("decode_ms", "40")];
+const FAST: &[(&str, &str)] = &[("trace", "constant:20mbps")];
+
+/// A constant of each group with another value, and a call that depends on it.
+const CASES: [(&str, f64, &[(&str, &str)]); 19] = [
+    ("path_delay.least_step", 0.001, LOSSY),
+    ("silence.margin", 3.0, OUTAGE),
+    ("probing.rate_share", 1.0, OUTAGE),
+    ("loss.worth", 0.0, LOSSY),
+    ("short_queue.used", 0.1, SHORT_QUEUE),
+    ("narrow_path.rate", 10_000.0, NARROW),
+    ("delivered.first_flight", 2_000.0, LOSSY),
+    ("ceiling.bits_per_pixel", 0.1, FAST),
+    ("token_bucket.saved_intervals", 16.0, FAST),
+    ("rule.level", 0.2, LOSSY),
+    ("loss_detection.tail_margin", 0.5, LOSSY),
+    ("reverse_path.queue", 1.0, SLOW_FEEDBACK),
+    ("waiting_sound.longest_held", 0.02, NARROW),
+    ("narrow_way.picture", 0.02, NARROW),
+    ("encoding.time_weight", 1.0, LOSSY),
+    ("functional.aim", 0.4, LOSSY),
+    ("size_curve.common_share", 0.05, LOSSY),
+    ("frame_dropper.coarse", 0.0, LOSSY),
+    ("decode_lag.longest_pause", 0.05, SLOW_DECODER),
+];
+
+#[test]
+fn an_overridden_constant_of_each_group_changes_the_call() {
+    for (name, value, options) in CASES {
+        assert_ne!(call(options, Some((name, value))), call(options, None), "{name}");
+    }
+    for tuned in constants(&Tuning::default()) {
+        assert!(CASES.iter().any(|(name, ..)| name.starts_with(&format!("{}.", tuned.group))), "{}", tuned.group);
+    }
+}
+
+#[test]
+fn constants_that_are_set_to_their_defaults_change_nothing() {
+    let usual = call(LOSSY, None);
+    let defaults = constants(&Tuning::default());
+    for tuned in defaults.iter().filter(|tuned| tuned.group != "rule") {
+        let mut overrides = Overrides::default();
+        overrides.set(&tuned.name(), tuned.value).unwrap();
+        assert_eq!(overrides.tuning(), Tuning::default(), "{tuned}");
+    }
+    let level = defaults.iter().find(|tuned| tuned.name() == "rule.level").unwrap();
+    assert_eq!(call(LOSSY, Some(("rule.level", level.value))), usual);
+}
