@@ -279,7 +279,7 @@ mod tests {
             // In silence a picture has the way, beside somebody who talks what words leave of it.
             assert!(silence >= fragment.mul_f64(0.8) && talk > silence, "{kbps} kb/s: {silence:?}, {talk:?}, {plan:?}");
             let queue = OnTheWay { fragments: 4, bytes: rate.bytes_in(300 * MILLISECOND) };
-            assert_eq!(way.least_pause(payload, true, queue), LONGEST_PAUSE, "{kbps} kb/s");
+            assert_eq!(way.least_pause(payload, true, queue), NarrowWayConfig::default().longest_pause, "{kbps} kb/s");
         }
     }
 
@@ -301,6 +301,6 @@ mod tests {
         assert!(!way.thins_feedback(round_trip) && way.plan(round_trip, target).frames == 1);
         let later = Timestamp::from_millis(300);
         let plan = way.plan(later, target);
-        assert!(way.thins_feedback(later) && plan.carried() < ASSUMED, "{plan:?}");
+        assert!(way.thins_feedback(later) && plan.carried() < NarrowWayConfig::default().assumed, "{plan:?}");
     }
 }
