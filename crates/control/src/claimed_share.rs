@@ -17,23 +17,27 @@ use lockstep_units::{Bitrate, ByteCount};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 use crate::{InFlight, PathView};
 
-/// What is claimed and not sent is kept for so long, seconds; a picture may be larger than its part.
-const KEPT: f64 = 0.25;
-/// What is claimed waits no longer than so for others, as far as is taken into account, seconds.
-const LONGEST_HELD_UP: f64 = 5.0;
-/// What is claimed is no more than so many times what arrives.
-const GROWTH: f64 = 1.5;
-/// Pacing rate over mean rate.
-const PACING: f64 = 32.0;
-/// Packets that a frame may have that is to be two at least: a codec fills three quarters of a budget, and parity takes a part
-/// of it.
-const ASKED: f64 = 3.0;
-/// Time between two such frames where others are suspected: so many seconds, and so many times as long as one is on the link;
-/// and how long it may be there to go whenever nothing else is. Chosen by the calls that [`ClaimRule`]'s numbers were, among
-/// pauses of 0.5, 1 and 2 s and lengths of 0.05 and 0.1 s.
-const PAIR_PAUSE: f64 = 1.0;
-const PAIR_REST: f64 = 30.0;
-const LONGEST_PAIR: f64 = 0.1;
+lockstep_units::config! {
+    /// The share claimed beside cross traffic.
+    pub struct ClaimConfig = "claim" {
+        /// An unused claim is kept for this long; a picture may be larger than its part.
+        kept: f64 = 0.25, "s", 0.0..=10.0, "2026-11-control-ablation";
+        /// Bytes in flight wait no longer than this behind cross traffic, as far as budgets count it.
+        longest_held_up: f64 = 5.0, "s", 0.0..=60.0, "2026-11-control-ablation";
+        /// The claim is at most this many times the rate of arrivals: a path that was taken for a faster one is not filled.
+        growth: f64 = 1.5, "", 1.0..=100.0, "2026-11-control-ablation";
+        /// Pacing rate over the mean rate: right behind each other, so that bursts show the path's rate.
+        pacing: f64 = 32.0, "", 1.0..=1000.0, "2026-11-control-ablation";
+        /// Packets that a frame may have that should be two at least: a codec fills three quarters of a budget.
+        pair: f64 = 3.0, "packets", 1.0..=64.0, "2026-11-control-ablation";
+        /// While cross traffic is suspected, time between two such frames.
+        pair_pause: f64 = 1.0, "s", 0.01..=60.0, "2026-11-control-ablation";
+        /// That time, as a multiple of the time that such a frame takes on the link.
+        pair_rest: f64 = 30.0, "", 0.0..=1000.0, "2026-11-control-ablation";
+        /// Such a frame is sent whenever nothing is in flight if it takes no longer than this on the link.
+        longest_pair: f64 = 0.1, "s", 0.0..=10.0, "2026-11-control-ablation";
+    }
+}
 
 /// What is claimed, and beside whom. The numbers of [`Default`] were chosen among some ten settings by what a call has beside
 /// CUBIC (`lockstep scenario run` of `long-tcp-cubic` with links of 1 to 20 Mb/s, round trips of 20 to 100 ms and queues of 64
@@ -55,6 +59,7 @@ impl Default for ClaimRule {
 /// The sender's side of it. Times are the sender's, seconds; bytes are those that the link carries.
 #[derive(Debug)]
 pub(crate) struct ClaimedShare {
+    config: ClaimConfig,
     rule: ClaimRule,
     /// Bytes of a frame that tells the path's rate.
     pair: f64,
@@ -78,10 +83,11 @@ fn bytes_per_second(rate: Bitrate) -> f64 {
 
 impl ClaimedShare {
     /// Of a path that nothing is known of, for frames every `frame_interval` seconds in packets of `packet` bytes.
-    pub fn new(packet: f64, frame_interval: f64) -> Self {
+    pub fn new(packet: f64, frame_interval: f64, config: ClaimConfig) -> Self {
         Self {
+            config,
             rule: ClaimRule::default(),
-            pair: ASKED * packet,
+            pair: config.pair * packet,
             frame_interval,
             now: 0.0,
             delay: 0.0,
@@ -111,11 +117,11 @@ impl ClaimedShare {
         }
         self.picture_at = self.now;
         let rate = self.rate(path).unwrap_or(0.0);
-        let most = (rate * KEPT).max(if rate > 0.0 { self.pair } else { 0.0 });
+        let most = (rate * self.config.kept).max(if rate > 0.0 { self.pair } else { 0.0 });
         self.unspent = (self.unspent.max(-most) + rate * self.frame_interval).min(most);
         self.pictures += u64::from(rate > 0.0);
         if path.cross_traffic.is_suspected
-            && self.now - self.pair_at >= PAIR_PAUSE.max(PAIR_REST * self.pair_lasts(path))
+            && self.now - self.pair_at >= self.config.pair_pause.max(self.config.pair_rest * self.pair_lasts(path))
         {
             self.pair_at = self.now;
         }
@@ -129,13 +135,13 @@ impl ClaimedShare {
     /// The rate that is claimed beside those who keep the queue filled, bytes a second.
     pub fn rate(&self, path: &PathView<'_>) -> Option<f64> {
         let rate = bytes_per_second(path.cross_traffic.path_rate?);
-        let rate = (self.rule.share * rate).min(GROWTH * bytes_per_second(path.cross_traffic.arrival_rate));
+        let rate = (self.rule.share * rate).min(self.config.growth * bytes_per_second(path.cross_traffic.arrival_rate));
         (self.overdue <= self.rule.overdue).then_some(rate)
     }
 
     /// What a frame may have of the link because of it, bytes.
     pub fn budget(&self, path: &PathView<'_>, in_flight: InFlight) -> f64 {
-        let alone = in_flight.bytes == ByteCount::ZERO && self.pair_lasts(path) <= LONGEST_PAIR;
+        let alone = in_flight.bytes == ByteCount::ZERO && self.pair_lasts(path) <= self.config.longest_pair;
         let asks = path.cross_traffic.is_suspected && (alone || self.pair_at == self.picture_at);
         let budget = if asks { self.unspent.max(self.pair) } else { self.unspent - in_flight.queued.as_f64() };
         if budget >= self.pair { budget } else { 0.0 }
@@ -144,13 +150,13 @@ impl ClaimedShare {
     /// Right behind each other, so that a frame's burst shows the path's rate, for a sender whose packets carry `payload`
     /// bytes and which has `mean_rate` of the path.
     pub fn pacing_interval(&self, path: &PathView<'_>, payload: f64, mean_rate: f64) -> Option<Duration> {
-        let interval = (payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE);
+        let interval = (payload / (self.config.pacing * mean_rate).max(1.0)).min(LONGEST_PACE);
         self.rate(path).map(|_| Duration::from_secs_f64(interval))
     }
 
     /// Bytes on the way that only wait because others' packets are before them.
     pub fn held_up(&self, path: &PathView<'_>) -> ByteCount {
-        ByteCount::new((self.rate(path).unwrap_or(0.0) * self.delay.min(LONGEST_HELD_UP)) as u64)
+        ByteCount::new((self.rate(path).unwrap_or(0.0) * self.delay.min(self.config.longest_held_up)) as u64)
     }
 
     /// Pictures beside such, and the name of their count in reports.

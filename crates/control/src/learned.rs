@@ -25,7 +25,7 @@ pub use concerto::{Concerto, ConcertoObservation};
 pub use gemini::{GeminiObservation, gemini};
 pub use hrcc::{HrccObservation, hrcc};
 pub use lockstep::{
-    Fallback, HORIZONS, LEVELS, Lesson, Lockstep, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule, RuleTuning,
+    Fallback, HORIZONS, LEVELS, Lesson, Lockstep, LockstepConfig, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule, RuleTuning,
 };
 pub use mmsys24::mmsys24;
 pub use model::{MOST_BYTES as MOST_MODEL_BYTES, Model, ModelError, Port};

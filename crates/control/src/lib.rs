@@ -44,7 +44,7 @@ use lockstep_units::Timestamp;
 
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
-pub use claimed_share::ClaimRule;
+pub use claimed_share::{ClaimConfig, ClaimRule};
 pub use controller::{Allowance, Controller, InFlight, Input, Traits};
 pub use copa::Copa;
 pub use estimator_kind::EstimatorKind;
@@ -61,13 +61,15 @@ pub use loss_rate::{LossConfig, LossRate, Protection};
 pub use nada::Nada;
 pub use narrow_path::{NarrowPath, NarrowPathConfig};
 pub use oracle::{Oracle, QOE_D_DELAY};
-pub use path::{Burst, CrossTraffic, PathObserver, PathView, ProbingConfig, SilenceConfig, Wait};
+pub use path::{
+    Burst, CrossTraffic, CrossTrafficConfig, PathConfig, PathObserver, PathView, ProbingConfig, SilenceConfig, Wait,
+};
 pub use path_delay::PathDelayConfig;
 pub use receiver_estimate::ReceiverEstimate;
 pub use salsify::SalsifyWindow;
 pub use scream::Scream;
 pub use short_queue::{BottleneckQueue, ShortQueueConfig};
-pub use sprout::Sprout;
+pub use sprout::{CompetitorsConfig, JitterConfig, RateFilterConfig, Sprout, SproutConfig};
 pub use token_bucket::{TokenBucket, TokenBucketConfig};
 pub use tuning::Tuning;
 

@@ -22,8 +22,8 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use self::bursts::Burst;
 use self::bursts::Bursts;
-pub use self::cross_traffic::CrossTraffic;
 use self::cross_traffic::CrossTrafficDetector;
+pub use self::cross_traffic::{CrossTraffic, CrossTrafficConfig};
 use self::deliveries::Deliveries;
 use self::probing::Probing;
 pub use self::probing::ProbingConfig;
@@ -34,20 +34,36 @@ pub use crate::path_delay::Wait;
 use crate::short_queue::{BottleneckQueue, ShortQueue};
 use crate::{InFlight, Input, LossRate, Tuning};
 
-/// Deliveries are counted in sliding windows of this length: a frame that is larger arrives half a second late in any case.
-pub(crate) const WINDOW: Duration = Duration::from_millis(500);
-/// How long deliveries are remembered: a second or two of quiet must not forget the path.
-const MEMORY: Duration = Duration::from_secs(5);
-/// How long the base round trip and the base delay of feedback are remembered.
-const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(60);
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 pub(crate) const GROWTH: u64 = 2;
+
+lockstep_units::config! {
+    /// What the observer measures of the path.
+    pub struct PathConfig = "path" {
+        /// Deliveries are counted in sliding windows of this length: a larger frame arrives half a second late in any case.
+        window: Duration = 0.5, "s", 0.05..=5.0, "2026-11-control-ablation";
+        /// How long the most delivered in a window is remembered: a second or two of quiet must not forget the path.
+        memory: Duration = 5.0, "s", 0.5..=60.0, "2026-11-control-ablation";
+        /// How long base delays and base round trips are remembered. Cross traffic hides them for as long; clocks drift by 3 ms meanwhile.
+        base_memory: Duration = 60.0, "s", 1.0..=600.0, "2026-11-control-ablation";
+        /// Time constant of the average rate inside bursts.
+        burst_fade: f64 = 0.3, "s", 0.01..=10.0, "2026-11-control-ablation";
+        /// That rate is valid for this long after a burst.
+        burst_memory: Duration = 2.0, "s", 0.1..=60.0, "2026-11-control-ablation";
+        /// A burst limits nothing if its first fragment was queued for longer: behind a pause of the link it shows the rate of the last hop.
+        idle_wait: Duration = 0.01, "s", 0.0..=1.0, "2026-11-control-ablation";
+        /// Weight of feedback that waited longer than the mean; a tenth of it if it waited less.
+        feedback_weight: f64 = 0.2, "", 0.0..=1.0, "2026-11-control-ablation";
+    }
+}
 
 /// The path at one moment. The default is a path that nothing is known of.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PathView<'a> {
     /// When the view was taken.
     pub now: Timestamp,
+    /// Length of the window of `delivered` and `burst`.
+    pub window: Duration,
     /// Smoothed round-trip time; none before the first feedback.
     pub round_trip: Option<Duration>,
     /// The last sample of the round-trip time; none before the first feedback.
@@ -62,9 +78,9 @@ pub struct PathView<'a> {
     pub queueing_delays: &'a [Wait],
     /// Whether the last feedback shows that the path became longer.
     pub path_changed: bool,
-    /// Most bytes delivered in any half second of the last 5 s, headers included.
+    /// Most bytes delivered in any window of the last 5 s, headers included.
     pub delivered: ByteCount,
-    /// Most bytes in half a second that the spacing of fragments inside a burst shows, over 5 s.
+    /// Most bytes in a window that the spacing of fragments inside a burst shows, over 5 s.
     pub burst: ByteCount,
     /// The last burst of fragments.
     pub last_burst: Option<Burst>,
@@ -85,6 +101,7 @@ pub struct PathView<'a> {
 /// Observes the path from packets and feedback.
 #[derive(Debug)]
 pub struct PathObserver {
+    config: PathConfig,
     queueing: Queueing,
     bursts: Bursts,
     deliveries: Deliveries,
@@ -100,11 +117,12 @@ impl PathObserver {
     #[must_use]
     pub fn new(payload: ByteCount, tuning: &Tuning) -> Self {
         Self {
-            queueing: Queueing::new(tuning.path_delay),
-            bursts: Bursts::default(),
-            deliveries: Deliveries::new(),
-            cross_traffic: CrossTrafficDetector::new(),
-            silence: Silence::new(tuning.silence),
+            config: tuning.path,
+            queueing: Queueing::new(tuning.path, tuning.path_delay),
+            bursts: Bursts::new(tuning.path),
+            deliveries: Deliveries::new(tuning.path),
+            cross_traffic: CrossTrafficDetector::new(tuning.path, tuning.cross_traffic),
+            silence: Silence::new(tuning.path, tuning.silence),
             loss: LossRate::new(tuning.loss),
             short_queue: ShortQueue::new(payload, tuning.short_queue),
             probing: Probing::new(payload, tuning.probing),
@@ -116,6 +134,7 @@ impl PathObserver {
     pub fn view(&self, now: Timestamp) -> PathView<'_> {
         PathView {
             now,
+            window: self.config.window,
             round_trip: self.silence.round_trip(),
             last_round_trip: self.silence.last_round_trip(),
             base_round_trip: self.silence.base_round_trip(),

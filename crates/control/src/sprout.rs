@@ -41,39 +41,58 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::claimed_share::{ClaimRule, ClaimedShare};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
-use crate::{Allowance, Controller, InFlight, Input, Latency, PathView, Setting, Traits};
+use crate::{Allowance, Controller, InFlight, Input, Latency, PathView, Setting, Traits, Tuning};
 use busy_time::BusyTime;
 use competitors::Competitors;
+pub use competitors::CompetitorsConfig;
 use jitter::Jitter;
+pub use jitter::JitterConfig;
 use rate_filter::RateFilter;
+pub use rate_filter::RateFilterConfig;
 
-/// Bytes a second that are expected at first, and how wrong that may be (natural logarithm).
-const FIRST_RATE: (f64, f64) = (150_000.0, 0.5);
-/// How much a rate drifts in a second, natural logarithm.
-const VOLATILITY: f64 = 0.55;
-/// Probability that a forecast is missed.
-const RISK: f64 = 0.35;
+/// How wrong the first rate may be (natural logarithm).
+const FIRST_RATE_SPREAD: f64 = 0.5;
 /// The round trip that is assumed before one was measured, seconds.
 const FIRST_ROUND_TRIP: f64 = 0.5;
-/// How much later than the shortest round trip an acknowledgement may be until it is missed, seconds.
-const LATENESS: f64 = 0.005;
-/// Of what packets wait that is not for the sender's own, the lower part is kept: weights of less and of more.
-const OUTSIDE_WEIGHTS: (f64, f64) = (0.2, 0.02);
 /// What a link carries with a fragment, bytes.
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 /// Packets remembered. More are never on the way, whatever the feedback does.
 const MOST_ON_THE_WAY: usize = 16_384;
-/// Rate of bursts over one's own, at most, that a frame's share goes by.
-const MOST_SHARERS: f64 = 8.0;
-/// Where there is no room, a frame may still have this share of what the cautious rate carries in a frame interval, as
-/// long as the wait is no longer than so many tolerated delays: a coarse picture is seen, one that is skipped is not.
-const LEAST_SHARE: f64 = 0.2;
-const LEAST_WITHIN: f64 = 1.5;
-/// However much deliveries scatter, no longer delay in the queue is tolerated, seconds: on a link that carries a packet in
-/// half a second all of them do.
-const MOST_TOLERATED: f64 = 0.15;
-/// Pacing rate over mean rate.
-const PACING: f64 = 4.0;
+lockstep_units::config! {
+    /// Sprout.
+    pub struct SproutConfig = "sprout" {
+        /// Rate that is expected at first: ten packets in 100 ms, TCP's initial window (RFC 6928).
+        first_rate: f64 = 150_000.0, "bytes/s", 1000.0..=100_000_000.0, "2026-11-control-ablation";
+        /// How much a rate drifts in a second, natural logarithm.
+        volatility: f64 = 0.55, "", 0.01..=5.0, "2026-11-control-ablation";
+        /// Probability that a forecast is missed.
+        risk: f64 = 0.35, "", 0.001..=0.5, "2026-11-control-ablation";
+        /// An acknowledgement that is later than the shortest round trip by this is missed.
+        lateness: f64 = 0.005, "s", 0.0..=1.0, "2026-11-control-ablation";
+        /// Weight of a packet whose wait for other flows is shorter than the mean; a tenth of it if it is longer: the lower part counts.
+        outside_weight: f64 = 0.2, "", 0.0..=1.0, "2026-11-control-ablation";
+        /// A frame's share goes by the rate of bursts, up to this many times the own rate.
+        most_sharers: f64 = 8.0, "", 1.0..=100.0, "2026-11-control-ablation";
+        /// Without room, a frame may still have this share of what the cautious rate carries in a frame interval: a coarse picture is seen.
+        least_share: f64 = 0.2, "", 0.0..=1.0, "2026-11-control-ablation";
+        /// That holds while the wait is no longer than this many tolerated delays.
+        least_within: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
+        /// However much deliveries scatter, no longer delay in the queue is tolerated.
+        most_tolerated: f64 = 0.15, "s", 0.0..=5.0, "2026-11-control-ablation";
+        /// Pacing rate over the mean rate.
+        pacing: f64 = 4.0, "", 1.0..=64.0, "2026-11-control-ablation";
+        /// Tolerated delay in the queue.
+        tolerated: f64 = 0.01, "s", 0.0..=1.0, "2026-11-control-ablation";
+        /// That delay, as a share of a frame interval, if that is longer.
+        interval_share: f64 = 0.85, "", 0.0..=5.0, "2026-11-control-ablation";
+        /// The tolerated delay grows by this many times the time over which deliveries scatter.
+        scatter: f64 = 2.2, "", 0.0..=10.0, "2026-11-control-ablation";
+        /// Most that a frame may have, as a share of what the own rate carries in a frame interval.
+        own_share: f64 = 1.3, "", 0.0..=10.0, "2026-11-control-ablation";
+        /// It may have this share of what the rate of bursts carries, too.
+        path_share: f64 = 0.45, "", 0.0..=10.0, "2026-11-control-ablation";
+    }
+}
 
 /// What a frame may have of so many bytes of the link, where each of its fragments, of up to `payload` bytes, has headers:
 /// of what a slow link carries in a frame interval they can be all.
@@ -102,8 +121,10 @@ struct Mode {
 }
 
 impl Mode {
-    fn of(latency: Latency) -> Self {
-        let balanced = Self { tolerated: 0.01, interval_share: 0.85, scatter: 2.2, own_share: 1.3, path_share: 0.45 };
+    /// The constants are those of [`Latency::Balanced`].
+    fn of(latency: Latency, config: &SproutConfig) -> Self {
+        let &SproutConfig { tolerated, interval_share, scatter, own_share, path_share, .. } = config;
+        let balanced = Self { tolerated, interval_share, scatter, own_share, path_share };
         match latency {
             Latency::Low => Self { tolerated: 0.0, scatter: 1.0, own_share: 0.55, path_share: 0.3, ..balanced },
             Latency::Balanced => balanced,
@@ -153,6 +174,7 @@ struct Sent {
 /// Sprout's sender. Times within are seconds of the sender's clock.
 #[derive(Debug)]
 pub struct Sprout {
+    config: SproutConfig,
     mode: Mode,
     payload: f64,
     frame_interval: f64,
@@ -178,19 +200,26 @@ impl Sprout {
     #[must_use]
     pub fn new(setting: &Setting) -> Self {
         let payload = setting.payload.as_f64().max(1.0);
+        let Tuning { sprout: config, rate_filter, .. } = setting.tuning;
+        let filter = RateFilter::new(config.first_rate, FIRST_RATE_SPREAD, config.volatility, rate_filter);
         Self {
-            mode: Mode::of(setting.latency),
+            config,
+            mode: Mode::of(setting.latency, &config),
             payload,
             frame_interval: setting.frame_interval.as_secs_f64(),
             least_target: setting.bounds.least,
-            busy: BusyTime::new(RateFilter::new(FIRST_RATE.0, FIRST_RATE.1, VOLATILITY)),
+            busy: BusyTime::new(filter),
             on_the_way: VecDeque::new(),
             first_sequence: 0,
             own_left: 0.0,
             outside: 0.0,
-            jitter: Jitter::default(),
-            competitors: Competitors::new(payload + HEADERS),
-            claimed_share: ClaimedShare::new(payload + HEADERS, setting.frame_interval.as_secs_f64()),
+            jitter: Jitter::new(setting.tuning.jitter),
+            competitors: Competitors::new(payload + HEADERS, setting.tuning.competitors),
+            claimed_share: ClaimedShare::new(
+                payload + HEADERS,
+                setting.frame_interval.as_secs_f64(),
+                setting.tuning.claim,
+            ),
             left_at: 0.0,
             cautious_rate: Cell::new(None),
         }
@@ -226,8 +255,9 @@ impl Sprout {
 
     fn pacing_interval_at(&self, path: &PathView<'_>, mean_rate: f64) -> Duration {
         let claimed = self.claimed_share.pacing_interval(path, self.payload, mean_rate);
-        claimed
-            .unwrap_or_else(|| duration_from_seconds((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE)))
+        claimed.unwrap_or_else(|| {
+            duration_from_seconds((self.payload / (self.config.pacing * mean_rate).max(1.0)).min(LONGEST_PACE))
+        })
     }
 
     /// The path's rate: that of bursts, where there were any; no less than one's own.
@@ -239,14 +269,14 @@ impl Sprout {
     fn tolerated(&self) -> f64 {
         let least = self.mode.tolerated.max(self.mode.interval_share * self.frame_interval);
         let scatter = self.mode.scatter * self.busy.filter().scatter_time();
-        (least + scatter).min(MOST_TOLERATED.max(least)) + self.jitter.tolerated()
+        (least + scatter).min(self.config.most_tolerated.max(least)) + self.jitter.tolerated()
     }
 
     /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
     fn cautious_rate(&self, path: &PathView<'_>) -> f64 {
         self.cautious_rate.get().unwrap_or_else(|| {
             let horizon = Self::round_trip(path) + self.tolerated();
-            let rate = self.busy.filter().cautious_rate(horizon, RISK).max(1.0);
+            let rate = self.busy.filter().cautious_rate(horizon, self.config.risk).max(1.0);
             self.cautious_rate.set(Some(rate));
             rate
         })
@@ -264,8 +294,8 @@ impl Sprout {
         self.own_left = self.own_left.max(sent) + takes;
         let start = if idle {
             let outside = (waited - (self.own_left - sent)).max(0.0);
-            let (less, more) = OUTSIDE_WEIGHTS;
-            self.outside += if outside < self.outside { less } else { more } * (outside - self.outside);
+            let less = self.config.outside_weight;
+            self.outside += if outside < self.outside { less } else { 0.1 * less } * (outside - self.outside);
             self.jitter.waited(outside);
             // What it always waits, and jitter, is no time that it took to be delivered.
             let idly = self.outside + self.jitter.of(outside - self.outside);
@@ -299,15 +329,15 @@ impl Sprout {
     }
 
     /// Of what left before that, something would have been heard.
-    fn heard_of(path: &PathView<'_>) -> f64 {
-        path.now.as_secs_f64() - Self::round_trip(path) - LATENESS - path.feedback_delay.as_secs_f64()
+    fn heard_of(&self, path: &PathView<'_>) -> f64 {
+        path.now.as_secs_f64() - Self::round_trip(path) - self.config.lateness - path.feedback_delay.as_secs_f64()
     }
 
     /// When the link was free, or nothing more had left, as far as is known.
     fn heard_until(&self, path: &PathView<'_>) -> f64 {
         let free = self.busy.free_at();
         // What has left since would have been heard of.
-        if self.on_the_way.is_empty() { free } else { free.max(Self::heard_of(path)) }
+        if self.on_the_way.is_empty() { free } else { free.max(self.heard_of(path)) }
     }
 
     /// Until when it is known what the link has delivered of what it was given; `path.now` where nothing is on the way.
@@ -360,7 +390,7 @@ impl Sprout {
         let delay = Self::last_round_trip(path).max(now - oldest_at);
         self.claimed_share.on_time(path, delay, now - Self::round_trip(path) - self.left_at);
         if let Some(oldest) = self.on_the_way.front() {
-            self.busy.silent(oldest.at + self.outside, Self::heard_of(path));
+            self.busy.silent(oldest.at + self.outside, self.heard_of(path));
             self.cautious_rate.set(None);
         }
     }
@@ -390,7 +420,7 @@ impl Controller for Sprout {
         let wait = self.backlog(path).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate(path);
         let room = (tolerated - wait).max(0.0);
         let mean_rate = self.mean_rate();
-        let path_rate = self.path_rate(path).min(MOST_SHARERS * mean_rate);
+        let path_rate = self.path_rate(path).min(self.config.most_sharers * mean_rate);
         let by_path = self.mode.path_share * path_rate * self.frame_interval;
         let most = self.mode.own_share * mean_rate * self.frame_interval + by_path;
         let mut bytes = (self.cautious_rate(path) * room + by_path * room / tolerated).min(most);
@@ -398,8 +428,8 @@ impl Controller for Sprout {
             bytes = bytes.max(window - in_flight_bytes);
         }
         bytes = bytes.max(self.claimed_share.budget(path, in_flight));
-        if wait < LEAST_WITHIN * tolerated {
-            bytes = bytes.max(LEAST_SHARE * self.cautious_rate(path) * self.frame_interval);
+        if wait < self.config.least_within * tolerated {
+            bytes = bytes.max(self.config.least_share * self.cautious_rate(path) * self.frame_interval);
         }
         if in_flight.bytes == ByteCount::ZERO {
             // A packet that is alone delays nothing.

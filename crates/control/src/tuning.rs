@@ -1,14 +1,19 @@
 //! The tuned constants of control, overridable for research.
 
-use crate::learned::RuleTuning;
+use crate::learned::{LockstepConfig, RuleTuning};
 use crate::{
-    CeilingConfig, DeliveredConfig, LossConfig, NarrowPathConfig, PathDelayConfig, ProbingConfig, ShortQueueConfig,
-    SilenceConfig, TokenBucketConfig,
+    CeilingConfig, ClaimConfig, CompetitorsConfig, CrossTrafficConfig, DeliveredConfig, JitterConfig, LossConfig,
+    NarrowPathConfig, PathConfig, PathDelayConfig, ProbingConfig, RateFilterConfig, ShortQueueConfig, SilenceConfig,
+    SproutConfig, TokenBucketConfig,
 };
 
 lockstep_units::tuning! {
     /// The tuned constants of the path observer, the limits and the default controller, one configuration an algorithm.
     pub struct Tuning {
+        /// What the observer measures of the path.
+        path: PathConfig,
+        /// Cross traffic that keeps the queue filled.
+        cross_traffic: CrossTrafficConfig,
         /// Paths that become longer.
         path_delay: PathDelayConfig,
         /// Silence of the path.
@@ -27,6 +32,18 @@ lockstep_units::tuning! {
         ceiling: CeilingConfig,
         /// The ceiling's token bucket.
         token_bucket: TokenBucketConfig,
+        /// Sprout, on which the default controller builds.
+        sprout: SproutConfig,
+        /// Its filter over the rate.
+        rate_filter: RateFilterConfig,
+        /// Its view of jitter.
+        jitter: JitterConfig,
+        /// Its window beside flows that fill the queue until it overflows.
+        competitors: CompetitorsConfig,
+        /// The share that it claims beside flows that keep the queue filled.
+        claim: ClaimConfig,
+        /// When Sprout decides in the default controller.
+        lockstep: LockstepConfig,
         /// The rule of the default controller.
         rule: RuleTuning,
     }

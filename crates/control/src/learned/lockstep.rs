@@ -15,9 +15,9 @@
 //! | constant | value | why |
 //! |---|---|---|
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
-//! | others share the path | bursts come through [`Rule::shared`] times as fast as the mean rate, averaged over [`AVERAGED`] pictures in which that rate was steady | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
-//! | feedback is late | acknowledgements wait [`LATE`], as where the other end's pictures are before them, averaged likewise | it has learned where they came at once: of two calls in opposite directions over links of 0.2 to 10 Mb/s, those with the faster links had a p95 of 183 ms and have 121, and a QoE_d of 4.27 and have 4.34 |
-//! | the path is long | [`FAR`], there and back, averaged likewise | it has learned on paths of up to 120 ms, and holds back on longer ones: of 22 calls of 0.5 to 5 Mb/s at 600 ms QoE_d was 3.652, and is 3.727, as Sprout's |
+//! | others share the path | bursts come through [`Rule::shared`] times as fast as the mean rate, averaged over `averaged` pictures in which that rate was steady | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
+//! | feedback is late | acknowledgements wait `late`, as where the other end's pictures are before them, averaged likewise | it has learned where they came at once: of two calls in opposite directions over links of 0.2 to 10 Mb/s, those with the faster links had a p95 of 183 ms and have 121, and a QoE_d of 4.27 and have 4.34 |
+//! | the path is long | `far`, there and back, averaged likewise | it has learned on paths of up to 120 ms, and holds back on longer ones: of 22 calls of 0.5 to 5 Mb/s at 600 ms QoE_d was 3.652, and is 3.727, as Sprout's |
 //! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
 
 mod forecast;
@@ -51,29 +51,32 @@ pub const MODEL_STATE: usize = 48;
 
 /// What a link carries with a fragment, bytes.
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
-/// Bursts that come through less than so many times as fast as the mean rate say that no others share the path.
-const NOT_SHARED: f64 = 1.3;
-/// By so many frame intervals a frame may come later behind a picture that was left out. Of 0, 0.5 and 1: over all recorded traces
-/// (modelled) QoE_d is 4.137, 4.140 and 4.143, and with pixels (six clips over 45 to 200 kb/s) 3.827, 3.830 and 3.816.
-const LEFT_OUT: f64 = 0.5;
-/// Where packets take longer than this, seconds, it is no queue that others fill, but a path that pauses: to claim a share of
-/// it would only make the queue longer.
-const MOST_SHARED_DELAY: f64 = 0.6;
-/// By how much of their range inputs are beyond those of training until they are unlike those; and are like those again.
-const UNLIKE: (f64, f64) = (0.25, 0.1);
-/// Acknowledgements wait so long, seconds, as they did in no lesson, until less. Chosen among 0.015, 0.03 and 0.06 as
-/// [`Sprout`]'s `FEEDBACK_WEIGHTS` were.
-const LATE: (f64, f64) = (0.05, 0.025);
-/// A path takes so long there and back, seconds, as none did in the lessons (up to 120 ms), until less. At 300 ms the model
-/// is still ahead of [`Sprout`], at 400 no more: chosen by `lockstep simulate --modelled --delay-ms` 20 to 500 over constant and
-/// generated links of 0.5 to 5 Mb/s.
-const FAR: (f64, f64) = (0.35, 0.32);
-/// Pictures over which these are averaged.
-const AVERAGED: f64 = 30.0;
-/// Over what time the rate is taken for codecs that follow one, seconds.
-const TARGET_TIME: f64 = 0.5;
-/// The least of the target, as a share of the mean rate.
-const LEAST_TARGET: f64 = 0.1;
+lockstep_units::config! {
+    /// When Sprout decides in place of the model, and what the rule leaves open.
+    pub struct LockstepConfig = "lockstep" {
+        /// Bursts that come through less than this many times as fast as the mean rate show that no others share the path.
+        not_shared: f64 = 1.3, "", 1.0..=100.0, "2026-11-control-ablation";
+        /// A frame may be later by this many frame intervals behind a picture that was skipped.
+        skipped: f64 = 0.5, "frame intervals", 0.0..=4.0, "2026-11-control-ablation";
+        /// Where packets take longer there and back, the path pauses, and no queue is shared.
+        most_shared_delay: f64 = 0.6, "s", 0.0..=60.0, "2026-11-control-ablation";
+        /// Inputs beyond those of training by this share of their range are unlike those; two fifths of it end that.
+        unlike: f64 = 0.25, "", 0.0..=100.0, "2026-11-control-ablation";
+        /// Feedback is late if it waits this long; half of it ends that.
+        late: f64 = 0.05, "s", 0.0..=10.0, "2026-11-control-ablation";
+        /// A path that takes this long there and back is longer than the lessons' paths.
+        far: f64 = 0.35, "s", 0.0..=60.0, "2026-11-control-ablation";
+        /// Pictures over which these are averaged.
+        averaged: f64 = 30.0, "pictures", 1.0..=1000.0, "2026-11-control-ablation";
+        /// Time over which the rate is taken for a codec that follows one.
+        target_time: f64 = 0.5, "s", 0.025..=0.5, "2026-11-control-ablation";
+        /// Least of that rate, as a share of the mean rate.
+        least_target: f64 = 0.1, "", 0.0..=1.0, "2026-11-control-ablation";
+    }
+}
+
+/// A path is no longer far at this share of `far`.
+const FAR_NO_MORE: f64 = 0.32 / 0.35;
 
 /// Where a model's metadata has the range of what it has seen.
 const SEEN_LEAST: &str = "lockstep.seen_least";
@@ -178,8 +181,8 @@ struct Alarm {
 }
 
 impl Alarm {
-    fn put(&mut self, value: f64, (high, low): (f64, f64)) {
-        self.mean += (value - self.mean) / AVERAGED;
+    fn put(&mut self, value: f64, (high, low): (f64, f64), averaged: f64) {
+        self.mean += (value - self.mean) / averaged;
         self.rings = self.mean > if self.rings { low } else { high };
     }
 }
@@ -227,6 +230,7 @@ impl Fallback {
 
 /// The sender's end of it.
 pub struct Lockstep {
+    config: LockstepConfig,
     sprout: Sprout,
     net: Option<Net>,
     rule: Rule,
@@ -259,6 +263,7 @@ impl Lockstep {
     pub fn without_model(setting: &Setting) -> Self {
         let frame_interval = setting.frame_interval.as_secs_f64();
         Self {
+            config: setting.tuning.lockstep,
             sprout: Sprout::new(setting),
             net: None,
             rule: Rule::of(setting.latency),
@@ -327,7 +332,7 @@ impl Lockstep {
         if self.present.is_none() {
             return Some(Fallback::NoForecast);
         }
-        if self.delay < MOST_SHARED_DELAY {
+        if self.delay < self.config.most_shared_delay {
             if self.sprout.competes() && path.cross_traffic.is_suspected {
                 return Some(Fallback::Competitors);
             }
@@ -360,7 +365,7 @@ impl Lockstep {
     }
 
     fn deadline(&self) -> f64 {
-        let left_out = if self.left_out { LEFT_OUT } else { 0.0 };
+        let left_out = if self.left_out { self.config.skipped } else { 0.0 };
         self.rule.deadline + (self.rule.intervals + left_out) * self.frame_interval
     }
 
@@ -425,13 +430,14 @@ impl Lockstep {
         }
         let Some(net) = &mut self.net else { return };
         if begins {
-            self.late.put(outlook.feedback_wait, LATE);
-            self.far.put(outlook.round_trip, FAR);
-            self.unlike.put(net.unlike(&seen), UNLIKE);
+            let LockstepConfig { not_shared, unlike, late, far, averaged, .. } = self.config;
+            self.late.put(outlook.feedback_wait, (late, 0.5 * late), averaged);
+            self.far.put(outlook.round_trip, (far, FAR_NO_MORE * far), averaged);
+            self.unlike.put(net.unlike(&seen), (unlike, 0.4 * unlike), averaged);
             let steady = self.history.change(outlook.mean_rate) <= self.rule.shared_steady;
             let waits = self.history.mean_wait() >= self.rule.shared_wait;
             let ratio = if steady && waits { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
-            self.shared.put(ratio, (log(self.rule.shared), log(NOT_SHARED)));
+            self.shared.put(ratio, (log(self.rule.shared), log(not_shared)), averaged);
         }
         self.present = net.forecast(&seen, basis).map(|forecast| Present {
             forecast,
@@ -481,7 +487,8 @@ impl Controller for Lockstep {
         let claimed = self.sprout.claimed_share().budget(path, in_flight);
         // A codec that follows a rate and is given next to none for a second stands still for many.
         let payload_share = self.payload / (self.payload + HEADERS);
-        let least = Bitrate::from_bps((8.0 * payload_share * LEAST_TARGET * self.sprout.mean_rate()) as u64);
+        let least =
+            Bitrate::from_bps((8.0 * payload_share * self.config.least_target * self.sprout.mean_rate()) as u64);
         let beside = self.sprout.claimed_share().rate(path).unwrap_or(0.0);
         let least = least.max(self.least_target).max(Bitrate::from_bps((8.0 * payload_share * beside) as u64));
         let Some(present) = self.present.as_ref().filter(|_| self.falls_back(path).is_none()) else {
@@ -490,7 +497,7 @@ impl Controller for Lockstep {
         // Of a path of which nothing was heard a low quantile is that of all paths, and the first picture would be as coarse as
         // the slowest of them take.
         let level = if self.history.has_heard() { self.rule.target_level } else { self.rule.level };
-        let rate = (present.room(TARGET_TIME, level) / TARGET_TIME).max(0.0);
+        let rate = (present.room(self.config.target_time, level) / self.config.target_time).max(0.0);
         Allowance {
             budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
             target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),

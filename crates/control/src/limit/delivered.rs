@@ -4,7 +4,7 @@ use lockstep_units::{Bitrate, ByteCount};
 
 use super::{Budget, Limit, LimitedBy};
 use crate::PathView;
-use crate::path::{GROWTH, WINDOW};
+use crate::path::GROWTH;
 
 /// Bytes that a frame may have whatever was observed: ten packets, TCP's initial window (RFC 6928).
 const LEAST_FRAME: ByteCount = ByteCount::new(15_000);
@@ -36,7 +36,7 @@ impl Limit for Delivered {
         // Before the first feedback there is nothing to grow from.
         let flight = if path.round_trip.is_none() { self.0.first_flight } else { grown };
         let room = flight.saturating_sub(budget.in_flight.bytes);
-        let target = budget.target.min(Bitrate::mean(grown, WINDOW));
+        let target = budget.target.min(Bitrate::mean(grown, path.window));
         Budget { target, ..budget }.capped(shown.min(room))
     }
 }

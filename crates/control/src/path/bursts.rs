@@ -7,12 +7,9 @@ use libm::exp;
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use super::PathConfig;
 use crate::fragments::DATAGRAM_CARRIAGE;
 
-/// Time constant of the average of bursts, seconds.
-const FADE: f64 = 0.3;
-/// A rate of bursts is valid for this long.
-const MEMORY: Duration = Duration::from_secs(2);
 /// Shorter bursts are taken to last this long, seconds: a guard against a division by zero.
 const RESOLUTION: f64 = 1e-4;
 
@@ -38,8 +35,9 @@ pub struct Burst {
 }
 
 /// The last burst, and an average over bursts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Bursts {
+    config: PathConfig,
     last: Option<Burst>,
     /// Bytes behind the first fragments of bursts and the seconds that they took, faded.
     behind: (f64, f64),
@@ -49,6 +47,10 @@ pub(super) struct Bursts {
 }
 
 impl Bursts {
+    pub(super) fn new(config: PathConfig) -> Self {
+        Self { config, last: None, behind: (0.0, 0.0), arrived_at: None, acknowledged_at: None }
+    }
+
     /// The burst that is acknowledged at present.
     pub(super) fn last(&self) -> Option<&Burst> {
         self.last.as_ref()
@@ -62,7 +64,7 @@ impl Bursts {
 
     /// The rate inside bursts at `now`.
     pub(super) fn recent_rate(&self, now: Timestamp) -> Option<Bitrate> {
-        let is_recent = self.acknowledged_at.is_some_and(|at| !now.is_later_by(MEMORY, at));
+        let is_recent = self.acknowledged_at.is_some_and(|at| !now.is_later_by(self.config.burst_memory, at));
         self.rate().filter(|_| is_recent).map(|rate| Bitrate::from_bps((8.0 * rate) as u64))
     }
 
@@ -83,7 +85,7 @@ impl Bursts {
         match &mut self.last {
             Some(burst) if burst.frame == arrival.frame => {
                 let since = self.arrived_at.map_or(Duration::ZERO, |before| at.saturating_since(before));
-                let fade = exp(-since.as_secs_f64() / FADE);
+                let fade = exp(-since.as_secs_f64() / self.config.burst_fade);
                 let took = at.saturating_since(burst.arrived_at.1).as_secs_f64();
                 self.behind = (fade * self.behind.0 + carried.as_f64(), fade * self.behind.1 + took);
                 self.arrived_at = Some(self.arrived_at.map_or(at, |before| before.max(at)));

@@ -10,7 +10,7 @@
 //!
 //! Not all cross traffic gives way: beside a constant rate that leaves little of the path, sending more only makes the queue
 //! longer. So cross traffic counts only once the flow's own arrivals were next to nothing of the path's rate for
-//! [`SHOWN_AFTER`] and the wait did not fall meanwhile. That is valid for [`SHOWN_FOR`].
+//! `shown_after` and the wait did not fall meanwhile. That is valid as long as base delays are.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,39 +19,37 @@ use libm::exp;
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, Timestamp, duration_from_seconds};
 
+use super::PathConfig;
 use super::bursts::Bursts;
 use crate::fragments::DATAGRAM_CARRIAGE;
 use crate::recent_least::RecentLeast;
 
-/// Cross traffic keeps the queue filled if every packet of [`SPAN`] waited this long for it, seconds.
-const WAIT: f64 = 0.02;
-/// The span.
-const SPAN: Duration = Duration::from_millis(700);
-/// Less than this share of the path's rate is next to nothing.
-const NEXT_TO_NOTHING: f64 = 0.15;
-/// Next to nothing arrives for this long while the wait does not fall by [`FALLEN`]: the queue is the cross traffic's. Chosen by
-/// `lockstep scenario run` with a constant rate of 70 to 92 % of 2 Mb/s beside a call, and of 40 to 85 % of 0.8, 2 and 8 Mb/s:
-/// after 1 s one of four calls with 85 % took it for TCP and lost 3 %, after 1.5 and 2 s none; where the wait might fall by
-/// 20 ms or more, more did.
-const SHOWN_AFTER: Duration = Duration::from_millis(1500);
-/// A wait that is shorter by this has fallen, seconds.
-const FALLEN: f64 = 0.005;
-/// How long that is valid.
-const SHOWN_FOR: Duration = Duration::from_secs(60);
-/// The rate of a burst describes packets of this long afterwards, at least [`ROUND_TRIPS`] round trips.
-const FRESH: Duration = Duration::from_millis(500);
-/// Longest gap without such packets in [`SPAN`], at least [`ROUND_TRIPS`] round trips.
-const LONGEST_GAP: Duration = Duration::from_secs(2);
-/// What is sent because of an acknowledgement is acknowledged a round trip later: behind a queue of 3 s, half a second of sending
-/// follows each half second of acknowledgements.
-const ROUND_TRIPS: f64 = 1.5;
-/// Time constant of the average rate of arrivals, seconds.
-const ARRIVALS_FADE: f64 = 1.0;
-/// How long the shortest round trip is remembered with which the present one is compared.
-const DELAY_MEMORY: Duration = Duration::from_secs(5);
-/// A round trip of more than this many times that, and seconds, is a queue that grows and may be the flow's own. TCP halves
-/// its window at most.
-const GROWN: (f64, f64) = (2.0, 0.05);
+lockstep_units::config! {
+    /// Cross traffic that keeps the queue filled.
+    pub struct CrossTrafficConfig = "cross_traffic" {
+        /// Cross traffic keeps the queue filled if every packet of the span waited this long for it.
+        wait: f64 = 0.02, "s", 0.001..=10.0, "2026-11-control-ablation";
+        /// The span.
+        span: Duration = 0.7, "s", 0.05..=10.0, "2026-11-control-ablation";
+        /// Less than this share of the path's rate is next to nothing.
+        next_to_nothing: f64 = 0.15, "", 0.0..=1.0, "2026-11-control-ablation";
+        /// The queue is the cross traffic's if next to nothing of the flow's own arrives for this long while the wait does not fall.
+        shown_after: Duration = 1.5, "s", 0.1..=60.0, "2026-11-control-ablation";
+        /// A wait that is shorter by this has fallen.
+        fallen: f64 = 0.005, "s", 0.0..=1.0, "2026-11-control-ablation";
+        /// The rate of a burst describes packets of this long afterwards, or of `round_trips`.
+        fresh: Duration = 0.5, "s", 0.01..=10.0, "2026-11-control-ablation";
+        /// Round trips that such a description lasts at least: the effect of an acknowledgement shows a round trip later.
+        round_trips: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
+        /// Time constant of the average rate of arrivals.
+        arrivals_fade: f64 = 1.0, "s", 0.01..=60.0, "2026-11-control-ablation";
+        /// A round trip of more than this many times the shortest one lately is a queue that grows: TCP halves its window at most.
+        grown: f64 = 2.0, "", 1.0..=100.0, "2026-11-control-ablation";
+    }
+}
+
+/// A queue grows if the round trip is longer by this, too, seconds: a guard for short round trips.
+const GROWN_BY: f64 = 0.05;
 /// Packets remembered: a bound on memory.
 const MOST_PACKETS: usize = 16_384;
 
@@ -69,6 +67,8 @@ pub struct CrossTraffic {
 /// Finds cross traffic. Seconds are on the sender's clock, timestamps on the receiver's if not stated otherwise.
 #[derive(Debug)]
 pub(super) struct CrossTrafficDetector {
+    path: PathConfig,
+    config: CrossTrafficConfig,
     /// Own packets that left the bottleneck: when, and with how many bytes.
     left: VecDeque<(f64, f64)>,
     /// The sum of their bytes.
@@ -90,8 +90,10 @@ pub(super) struct CrossTrafficDetector {
 }
 
 impl CrossTrafficDetector {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(path: PathConfig, config: CrossTrafficConfig) -> Self {
         Self {
+            path,
+            config,
             left: VecDeque::new(),
             left_bytes: 0.0,
             least: RecentLeast::new(),
@@ -110,8 +112,9 @@ impl CrossTrafficDetector {
     /// Cross traffic at `now`, sender's clock; the last packet took `round_trip`, or the oldest in flight takes as long.
     pub(super) fn at(&self, now: Timestamp, bursts: &Bursts, round_trip: Duration) -> CrossTraffic {
         let shortest = self.shortest_round_trip.get().unwrap_or(0.0);
-        let grows = round_trip.as_secs_f64() > GROWN.0 * shortest + GROWN.1;
-        let is_fresh = bursts.acknowledged_at().is_some_and(|at| !now.is_later_by(FRESH.max(self.round_trips()), at));
+        let grows = round_trip.as_secs_f64() > self.config.grown * shortest + GROWN_BY;
+        let is_fresh =
+            bursts.acknowledged_at().is_some_and(|at| !now.is_later_by(self.config.fresh.max(self.round_trips()), at));
         let rate = |bytes: f64| Bitrate::from_bps((8.0 * bytes) as u64);
         CrossTraffic {
             is_suspected: self.suspected,
@@ -122,48 +125,49 @@ impl CrossTrafficDetector {
 
     /// The time in which a change of what is sent shows.
     fn round_trips(&self) -> Duration {
-        duration_from_seconds(ROUND_TRIPS * self.shortest_round_trip.get().unwrap_or(0.0))
+        duration_from_seconds(self.config.round_trips * self.shortest_round_trip.get().unwrap_or(0.0))
     }
 
     /// Feedback arrived at `now`, sender's clock, after a round trip of this length.
     pub(super) fn on_round_trip(&mut self, now: Timestamp, round_trip: Duration) {
-        self.shortest_round_trip.put(now, round_trip.as_secs_f64(), DELAY_MEMORY);
+        self.shortest_round_trip.put(now, round_trip.as_secs_f64(), self.path.memory);
     }
 
     /// A packet was acknowledged that had been `queued` beyond the least delay; `bursts` include it. A full queue of cross traffic
     /// is as steady as a longer path, so a path that seems longer is no base here.
     pub(super) fn on_arrival(&mut self, arrival: &AcknowledgedFragment, queued: Duration, bursts: &Bursts) {
+        let CrossTrafficConfig { wait, span, fresh, arrivals_fade, .. } = self.config;
         let (foreign, at) = (self.foreign_wait(arrival, queued, bursts), arrival.arrived_at);
         let since_last = (at.as_secs_f64() - self.arrived_at).max(0.0);
         self.arrived_at += since_last;
-        self.arrivals *= exp(-since_last / ARRIVALS_FADE);
-        self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / ARRIVALS_FADE;
-        let least = self.least.put(at, foreign, SPAN);
-        self.suspected = least > WAIT;
+        self.arrivals *= exp(-since_last / arrivals_fade);
+        self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / arrivals_fade;
+        let least = self.least.put(at, foreign, span);
+        self.suspected = least > wait;
         self.show(at, least, bursts);
-        if bursts.arrived_at().is_none_or(|burst_at| at.is_later_by(FRESH, burst_at)) {
+        if bursts.arrived_at().is_none_or(|burst_at| at.is_later_by(fresh, burst_at)) {
             // It arrived alone, and the rate is an old one.
             return;
         }
-        let longest_gap = LONGEST_GAP.max(self.round_trips());
+        let longest_gap = self.path.burst_memory.max(self.round_trips());
         let continued = self.fresh.filter(|(_, last)| !at.is_later_by(longest_gap, *last));
         let since = continued.map_or(at, |(since, _)| since);
         self.fresh = Some((since, at));
-        let least = self.least_fresh.put(at, foreign, SPAN);
-        let found = if self.found { least > 0.5 * WAIT } else { at.is_later_by(SPAN, since) && least > WAIT };
-        self.found = found && self.shown_at.is_some_and(|shown_at| !at.is_later_by(SHOWN_FOR, shown_at));
+        let least = self.least_fresh.put(at, foreign, span);
+        let found = if self.found { least > 0.5 * wait } else { at.is_later_by(span, since) && least > wait };
+        self.found = found && self.shown_at.is_some_and(|shown_at| !at.is_later_by(self.path.base_memory, shown_at));
     }
 
     /// A packet arrived at `at`, and the foreign wait was `least` or more lately: whether the queue is cross traffic's.
     fn show(&mut self, at: Timestamp, least: f64, bursts: &Bursts) {
-        if !self.suspected || bursts.rate().is_none_or(|rate| self.arrivals >= NEXT_TO_NOTHING * rate) {
+        if !self.suspected || bursts.rate().is_none_or(|rate| self.arrivals >= self.config.next_to_nothing * rate) {
             self.little = None;
             return;
         }
         let (since, first) = *self.little.get_or_insert((at, least));
-        if least < first - FALLEN {
+        if least < first - self.config.fallen {
             self.little = Some((at, least));
-        } else if at.is_later_by(SHOWN_AFTER, since) {
+        } else if at.is_later_by(self.config.shown_after, since) {
             self.shown_at = Some(at);
         }
     }
@@ -201,9 +205,9 @@ mod tests {
     impl Path {
         fn new() -> Self {
             Self {
-                queueing: Queueing::new(crate::PathDelayConfig::default()),
-                bursts: Bursts::default(),
-                detector: CrossTrafficDetector::new(),
+                queueing: Queueing::new(PathConfig::default(), crate::PathDelayConfig::default()),
+                bursts: Bursts::new(PathConfig::default()),
+                detector: CrossTrafficDetector::new(PathConfig::default(), CrossTrafficConfig::default()),
                 round_trip: Duration::ZERO,
                 frame: 0,
                 frame_rate: 30.0,

@@ -8,12 +8,9 @@ use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::bursts::Burst;
-use super::{GROWTH, MEMORY, WINDOW};
+use super::{GROWTH, PathConfig};
 use crate::recent_least::RecentLeast;
 
-/// A burst counts as evidence only if its first fragment was queued no longer than this: a tick of most schedulers.
-/// A burst that queued behind a pause of the link shows the rate of the last hop, not of the path.
-const IDLE_WAIT: Duration = Duration::from_millis(10);
 /// Bursts shorter than this are taken to have lasted this long, since clocks and timers are no finer.
 const SHORTEST_BURST: Duration = Duration::from_millis(1);
 /// Arrivals remembered at most, whatever their times: half a second of a gigabit.
@@ -22,7 +19,8 @@ const MOST_ARRIVALS: usize = 65_536;
 /// Bytes delivered in sliding windows, on the receiver's clock.
 #[derive(Debug)]
 pub(super) struct Deliveries {
-    /// Arrivals of the last [`WINDOW`], and their bytes.
+    config: PathConfig,
+    /// Arrivals of the last window, and their bytes.
     arrivals: VecDeque<(Timestamp, u64)>,
     in_window: u64,
     /// Sliding-window maximum of the bytes of a window.
@@ -37,8 +35,9 @@ fn most(recent: &RecentLeast<Reverse<u64>>) -> ByteCount {
 }
 
 impl Deliveries {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: PathConfig) -> Self {
         Self {
+            config,
             arrivals: VecDeque::new(),
             in_window: 0,
             most_in_window: RecentLeast::new(),
@@ -46,38 +45,45 @@ impl Deliveries {
         }
     }
 
-    /// Bytes that arrived in the last [`WINDOW`].
+    /// Length of a window.
+    pub(super) fn window(&self) -> Duration {
+        self.config.window
+    }
+
+    /// Bytes that arrived in the last window.
     pub(super) fn in_window(&self) -> ByteCount {
         ByteCount::new(self.in_window)
     }
 
-    /// Most bytes that arrived in any [`WINDOW`] of the last [`MEMORY`].
+    /// Most bytes that arrived in any window remembered.
     pub(super) fn most_in_window(&self) -> ByteCount {
         most(&self.most_in_window)
     }
 
-    /// Most bytes a [`WINDOW`] that the spacing of a burst's fragments shows, up to [`GROWTH`] times the burst's own.
+    /// Most bytes a window that the spacing of a burst's fragments shows, up to [`GROWTH`] times the burst's own.
     pub(super) fn most_by_bursts(&self) -> ByteCount {
         most(&self.most_by_bursts)
     }
 
     /// A packet was acknowledged at `now`, the last of `burst`.
     pub(super) fn on_arrival(&mut self, now: Timestamp, arrival: &AcknowledgedFragment, burst: Option<&Burst>) {
+        let PathConfig { window, memory, idle_wait, .. } = self.config;
         let (at, size) = (arrival.arrived_at, arrival.size.get());
         self.arrivals.push_back((at, size));
         self.in_window += size;
         while let Some(&(first, size)) = self.arrivals.front()
-            && (at.is_later_by(WINDOW, first) || self.arrivals.len() > MOST_ARRIVALS)
+            && (at.is_later_by(window, first) || self.arrivals.len() > MOST_ARRIVALS)
         {
             self.in_window -= size;
             self.arrivals.pop_front();
         }
-        self.most_in_window.put(now, Reverse(self.in_window), MEMORY);
-        let Some(burst) = burst.filter(|burst| burst.is_whole && burst.queued <= IDLE_WAIT) else { return };
+        self.most_in_window.put(now, Reverse(self.in_window), memory);
+        let Some(burst) = burst.filter(|burst| burst.is_whole && burst.queued <= idle_wait) else { return };
         let ((first_at, last_at), (all, later)) = (burst.arrived_at, burst.bytes);
         if later > ByteCount::ZERO {
-            let window = Bitrate::mean(later, last_at.saturating_since(first_at).max(SHORTEST_BURST)).bytes_in(WINDOW);
-            self.most_by_bursts.put(now, Reverse(window.get().min(GROWTH * all.get())), MEMORY);
+            let rate = Bitrate::mean(later, last_at.saturating_since(first_at).max(SHORTEST_BURST));
+            let bytes = rate.bytes_in(window);
+            self.most_by_bursts.put(now, Reverse(bytes.get().min(GROWTH * all.get())), memory);
         }
     }
 }

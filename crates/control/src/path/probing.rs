@@ -5,7 +5,6 @@ use std::time::Duration;
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use super::WINDOW;
 use super::deliveries::Deliveries;
 use super::silence::Silence;
 use crate::InFlight;
@@ -117,13 +116,13 @@ impl Probing {
         let ProbingConfig { hello_pause, longest_pause, hello_share, hello_fade, .. } = self.config;
         let silent_for = now.saturating_since(silence.feedback_at());
         let bytes = (hello_share * deliveries.most_in_window().as_f64()) as u64;
-        let rate = Bitrate::mean(ByteCount::new(bytes), WINDOW);
+        let rate = Bitrate::mean(ByteCount::new(bytes), deliveries.window());
         rate.time_for(HELLO).max(silent_for / hello_fade).clamp(hello_pause, longest_pause)
     }
 
     /// Whether `size` and the unanswered bytes stay below what does no harm and the share of the delivery rate.
     fn can_carry(&self, now: Timestamp, size: ByteCount, silence: &Silence, deliveries: &Deliveries) -> bool {
-        let rate = Bitrate::mean(deliveries.most_in_window(), WINDOW).mul_f64(self.config.rate_share);
+        let rate = Bitrate::mean(deliveries.most_in_window(), deliveries.window()).mul_f64(self.config.rate_share);
         let lasting = rate.bytes_in(now.saturating_since(silence.feedback_at()));
         silence.unanswered() + size.get() <= self.harmless(deliveries) + lasting.get()
     }
@@ -138,5 +137,5 @@ impl Probing {
 fn through_soon(silence: &Silence, deliveries: &Deliveries) -> u64 {
     let config = silence.config();
     let time = silence.base_round_trip().unwrap_or(config.first_round_trip) + config.margin;
-    ((deliveries.in_window().as_f64() * time.div_duration_f64(WINDOW)) as u64).max(LEAST_HARMLESS)
+    ((deliveries.in_window().as_f64() * time.div_duration_f64(deliveries.window())) as u64).max(LEAST_HARMLESS)
 }

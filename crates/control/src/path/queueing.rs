@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use lockstep_transport::AcknowledgedFragment;
 
+use super::PathConfig;
 use crate::path_delay::{PathDelay, PathDelayConfig, Wait};
-
-/// How long the base delay is remembered. A queue that cross traffic keeps filled hides it for as long; clocks drift by 3 ms
-/// meanwhile. A path that becomes longer is noticed at once ([`PathDelay`]).
-const BASE_DELAY_MEMORY: Duration = Duration::from_secs(60);
 
 /// Queueing delays.
 #[derive(Debug)]
@@ -21,8 +18,8 @@ pub(super) struct Queueing {
 }
 
 impl Queueing {
-    pub(super) fn new(config: PathDelayConfig) -> Self {
-        Self { path_delay: PathDelay::new(BASE_DELAY_MEMORY, config), last: Vec::new(), path_changed: false }
+    pub(super) fn new(path: PathConfig, config: PathDelayConfig) -> Self {
+        Self { path_delay: PathDelay::new(path.base_memory, config), last: Vec::new(), path_changed: false }
     }
 
     /// Feedback arrived: of each of these packets, how long it was queued.

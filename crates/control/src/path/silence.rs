@@ -6,18 +6,12 @@ use std::time::Duration;
 use lockstep_transport::{AcknowledgedFragment, Feedback, SOUND};
 use lockstep_units::{ByteCount, Timestamp, moving_average};
 
-use super::{MEMORY, ROUND_TRIP_MEMORY};
+use super::PathConfig;
 use crate::base_delay::BaseDelay;
 use crate::recent_least::RecentLeast;
 
 /// Weight of a new sample in the smoothed round trip (RFC 6298).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
-/// Weights in the mean delay of feedback of one that waited longer, and shorter, than the mean. Chosen among (1, 0.01 to 0.3),
-/// (0.3, 0.03 and 0.1), (0.2, 0.02 and 0.03) and (0.1, 0.01 to 0.1) by `lockstep simulate --modelled --two-way` at 1280x720 over
-/// nine pairs of links whose ways carry 0.2 to 10 Mb/s, seeds 1 to 4, and one-way with `--reverse constant:48kbps` to `80kbps`
-/// and `--jitter-ms 10` and `30`.
-const FEEDBACK_WEIGHTS: (f64, f64) = (0.2, 0.02);
-
 lockstep_units::config! {
     /// Silence of a path: packets were sent, and no feedback came.
     pub struct SilenceConfig = "silence" {
@@ -38,6 +32,7 @@ lockstep_units::config! {
 /// Times of transmissions and of feedback.
 #[derive(Debug)]
 pub(super) struct Silence {
+    path: PathConfig,
     config: SilenceConfig,
     round_trip: Option<Duration>,
     last_round_trip: Option<Duration>,
@@ -65,13 +60,14 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    pub(super) fn new(config: SilenceConfig) -> Self {
+    pub(super) fn new(path: PathConfig, config: SilenceConfig) -> Self {
         Self {
+            path,
             config,
             round_trip: None,
             last_round_trip: None,
             base_round_trip: RecentLeast::new(),
-            feedback_delay: BaseDelay::new(ROUND_TRIP_MEMORY),
+            feedback_delay: BaseDelay::new(path.base_memory),
             late: RecentLeast::new(),
             mean_feedback_delay: Duration::ZERO,
             feedback_at: Timestamp::ZERO,
@@ -178,16 +174,16 @@ impl Silence {
         }
         let arrivals = || feedback.acknowledged.iter().map(|arrival| arrival.arrived_at);
         if let (Some(oldest), Some(newest)) = (arrivals().min(), arrivals().max()) {
-            self.late.put(now, Reverse(self.feedback_delay.queueing_delay(newest, now)), MEMORY);
+            self.late.put(now, Reverse(self.feedback_delay.queueing_delay(newest, now)), self.path.memory);
             let delay = self.feedback_delay.queueing_delay(oldest, now);
-            let (more, less) = FEEDBACK_WEIGHTS;
-            let weight = if delay > self.mean_feedback_delay { more } else { less };
+            let more = self.path.feedback_weight;
+            let weight = if delay > self.mean_feedback_delay { more } else { 0.1 * more };
             self.mean_feedback_delay = moving_average(self.mean_feedback_delay, delay, weight);
         }
         (self.feedback_at, self.waiting_since, self.unanswered) = (now, None, 0);
         if let Some(sample) = feedback.round_trip_time {
             self.last_round_trip = Some(sample);
-            self.base_round_trip.put(now, sample, ROUND_TRIP_MEMORY);
+            self.base_round_trip.put(now, sample, self.path.base_memory);
             let known = self.round_trip.unwrap_or(sample);
             self.round_trip = Some(moving_average(known, sample, ROUND_TRIP_WEIGHT));
         }

@@ -105,7 +105,7 @@ mod tests {
 
     /// A path of 125,000 bytes a second that is kept busy, and what is believed of it; heard of until 4 s.
     fn busy() -> BusyTime {
-        let mut busy = BusyTime::new(RateFilter::new(125_000.0, 0.5, 0.55));
+        let mut busy = BusyTime::new(RateFilter::new(125_000.0, 0.5, 0.55, Default::default()));
         for packet in 0..400 {
             let left = f64::from(packet + 1) * 0.01;
             busy.departed(1_250.0, left - 0.01, left, false);

@@ -15,10 +15,10 @@
 //!
 //! | constant | chosen among, and what it brings |
 //! |---|---|
-//! | [`WEIGHT`] | 0.01, 0.02, 0.04: the same within 0.001 |
-//! | [`INDEPENDENT`] | from 1, 1.1: 4.262, 4.254; whether most waits are as long as half of the mean, asked beside or instead: less, or longer queues on recorded links |
-//! | [`FORGIVEN`] | 0, 0.5, 1, 1.5: 4.241, 4.254, 4.243, 4.243 (with 1 and 1.1 of the others) |
-//! | [`TOLERATED`] | 1, 1.5, 2: 4.247, 4.254, 4.253 |
+//! | `weight` | 0.01, 0.02, 0.04: the same within 0.001 |
+//! | `independent` | 1.2, 1.1: 4.262, 4.254; whether most waits are as long as half of the mean, asked beside or instead: less, or longer queues on recorded links |
+//! | `forgiven` | 0, 0.5, 1, 1.5: 4.241, 4.254, 4.243, 4.243 (with 1 and 1.1 of the others) |
+//! | `tolerated` | 1, 1.5, 2: 4.247, 4.254, 4.253 |
 //!
 //! by the mean QoE_d of `lockstep simulate --modelled --clip generated:1280x720@30 --seconds 30 --jitter-ms J`, J from 3 to 30, over
 //! eight links of 0.6 to 20 Mb/s, seeds 1, 2, 4 and 5, without any of this 4.213; and such that over all recorded links, which have no
@@ -26,19 +26,26 @@
 
 use libm::fabs;
 
-/// Weight of each wait in their averages: some two seconds of frames.
-const WEIGHT: f64 = 0.02;
-/// Waits before which nothing is said.
-const LEAST_WAITS: f64 = 30.0;
-/// By how many times as much successive waits differ as each does from the mean, where none of it is jitter and where all is.
-const INDEPENDENT: (f64, f64) = (1.0, 1.2);
-/// What is forgiven a frame's later packets, and what is tolerated, over the mean wait.
-const FORGIVEN: f64 = 0.5;
-const TOLERATED: f64 = 1.5;
+lockstep_units::config! {
+    /// Jitter: waits that no queue makes.
+    pub struct JitterConfig = "jitter" {
+        /// Weight of each wait in the averages: some two seconds of frames.
+        weight: f64 = 0.02, "", 0.001..=1.0, "2026-11-control-ablation";
+        /// Waits before which nothing counts as jitter.
+        least_waits: f64 = 30.0, "waits", 0.0..=1000.0, "2026-11-control-ablation";
+        /// Successive waits differ this many times as much as each does from the mean if all of it is jitter; as much if none is.
+        independent: f64 = 1.2, "", 1.001..=2.0, "2026-11-control-ablation";
+        /// What is forgiven a frame's later packets, over the mean wait.
+        forgiven: f64 = 0.5, "", 0.0..=10.0, "2026-11-control-ablation";
+        /// What is tolerated, over the mean wait.
+        tolerated: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
+    }
+}
 
 /// Times are in seconds.
 #[derive(Debug, Default)]
 pub(super) struct Jitter {
+    config: JitterConfig,
     waits: f64,
     last: f64,
     /// The mean of the waits, of what they differ from it, and of what each differs from the one before.
@@ -51,10 +58,14 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
+    pub(super) fn new(config: JitterConfig) -> Self {
+        Self { config, ..Self::default() }
+    }
+
     /// A packet with nothing of one's own before it waited for `wait` beyond what it takes itself.
     pub(super) fn waited(&mut self, wait: f64) {
         self.waits += 1.0;
-        let weight = WEIGHT.max(1.0 / self.waits);
+        let weight = self.config.weight.max(1.0 / self.waits);
         self.mean += weight * (wait - self.mean);
         self.deviation += weight * (fabs(wait - self.mean) - self.deviation);
         self.change += weight * (fabs(wait - self.last) - self.change);
@@ -63,11 +74,10 @@ impl Jitter {
 
     /// Which part of the waits is jitter.
     fn share(&self) -> f64 {
-        if self.waits < LEAST_WAITS || self.deviation <= 0.0 {
+        if self.waits < self.config.least_waits || self.deviation <= 0.0 {
             return 0.0;
         }
-        let (none, all) = INDEPENDENT;
-        ((self.change / self.deviation - none) / (all - none)).clamp(0.0, 1.0)
+        ((self.change / self.deviation - 1.0) / (self.config.independent - 1.0)).clamp(0.0, 1.0)
     }
 
     /// Of a `wait` that is jitter in part, that part.
@@ -78,7 +88,7 @@ impl Jitter {
     /// Of what a later packet of `frame` waited beyond what it takes itself, what is forgiven.
     pub(super) fn of_later(&mut self, frame: u32, wait: f64) -> f64 {
         if frame != self.frame {
-            (self.frame, self.forgivable) = (frame, FORGIVEN * self.mean);
+            (self.frame, self.forgivable) = (frame, self.config.forgiven * self.mean);
         }
         let forgiven = self.of(wait).min(self.forgivable);
         self.forgivable -= forgiven;
@@ -87,7 +97,7 @@ impl Jitter {
 
     /// By how much longer a delay is tolerated.
     pub(super) fn tolerated(&self) -> f64 {
-        TOLERATED * self.of(self.mean)
+        self.config.tolerated * self.of(self.mean)
     }
 }
 
@@ -143,7 +153,7 @@ mod tests {
     fn a_frame_is_forgiven_no_more_than_a_share_of_the_mean_however_many_packets_it_has() {
         let mut jitter = after(drawn().map(|x| 0.05 * x).take(300));
         let forgiven: f64 = (0..50).map(|_| jitter.of_later(1, 0.02)).sum();
-        assert!((forgiven - FORGIVEN * jitter.mean).abs() < 1e-9, "{forgiven} {jitter:?}");
+        assert!((forgiven - jitter.config.forgiven * jitter.mean).abs() < 1e-9, "{forgiven} {jitter:?}");
         assert!(jitter.of_later(2, 0.001) > 0.0, "the next frame has its own");
     }
 }

@@ -16,37 +16,40 @@ const RATES: usize = 123;
 pub(super) const TICK: f64 = 0.020;
 /// How many steps a rate may move in a tick, either way.
 const REACH: usize = 6;
-/// Probability in a tick that the rate becomes any other, as after an outage.
-const JUMP: f64 = 1e-4;
 /// Rates less likely than this are left out of sums.
 const NEGLIGIBLE: f64 = 1e-5;
 /// What a delivery opportunity carries, bytes.
 const OPPORTUNITY: f64 = 1_500.0;
 /// Bounds of the dispersion: variance over mean of the deliveries, in opportunities.
 const DISPERSION: (f64, f64) = (0.05, 8.0);
-/// Deliveries are compared with what was expected when so many opportunities were: fewer show how packets are cut, not
-/// how they scatter.
-const COMPARED: f64 = 4.0;
-/// The dispersion that is believed at first, how many comparisons that counts for, and the least weight of one: a slow link
-/// gives one a second, so that there the first belief decides for a minute. Of 0.1 to 1 and 20 to 500, 0.6 and 50 were best
-/// over mahimahi's links, generated ones of 150 kb/s to 2 Mb/s and constant ones from 15 kb/s on (`lockstep simulate
-/// --modelled --trace ... --seconds 60`, 1280x720) that leave 0.75 of a megabit used with small frames; with 0.3 slow links are
-/// quicker still, but steady ones of half a megabit slower. Those of 100 to 250 kb/s, fitted ones and Norway's chose nothing.
-const FIRST_DISPERSION: f64 = 0.6;
-const FIRST_DISPERSION_WEIGHS: f64 = 50.0;
-const DISPERSION_WEIGHT: f64 = 1.0 / 500.0;
 /// No comparison counts for more: a jump of the rate is no scatter.
 const MOST_SURPRISE: f64 = 30.0;
-/// No scatter is taken to last longer, seconds.
-const LONGEST_SCATTER: f64 = 0.3;
-/// Variance of the packets in a tick of a perfectly even link, where a tick has more of them than this; where it has
-/// fewer, they are as a Poisson process.
-const GRANULARITY: f64 = 0.25;
 /// Halvings in the search for a quantile.
 const HALVINGS: usize = 10;
 
+lockstep_units::config! {
+    /// The filter over the rate.
+    pub struct RateFilterConfig = "rate_filter" {
+        /// Probability in a tick that the rate becomes any other, as after an outage.
+        jump: f64 = 1e-4, "", 0.0..=0.1, "2026-11-control-ablation";
+        /// Deliveries are compared with the expectation when this many packets were expected: fewer show how packets are cut.
+        compared: f64 = 4.0, "packets", 1.0..=100.0, "2026-11-control-ablation";
+        /// Dispersion of deliveries at first: variance over mean.
+        first_dispersion: f64 = 0.6, "", 0.05..=8.0, "2026-11-control-ablation";
+        /// Comparisons that it counts for. A slow link gives one a second, so that the first belief decides for a minute there.
+        first_weight: f64 = 50.0, "", 1.0..=10_000.0, "2026-11-control-ablation";
+        /// Least weight of a comparison.
+        dispersion_weight: f64 = 0.002, "", 0.0..=1.0, "2026-11-control-ablation";
+        /// No scatter of deliveries lasts longer.
+        longest_scatter: f64 = 0.3, "s", 0.0..=5.0, "2026-11-control-ablation";
+        /// Variance of the packets in a tick of a perfectly even link that carries more than this in a tick.
+        granularity: f64 = 0.25, "packets", 0.01..=10.0, "2026-11-control-ablation";
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct RateFilter {
+    config: RateFilterConfig,
     rates: [f64; RATES],
     logarithms: [f64; RATES],
     belief: [f64; RATES],
@@ -65,7 +68,7 @@ pub(super) struct RateFilter {
 impl RateFilter {
     /// A filter that expects about `rate` bytes a second, give or take `deviation` (natural logarithm), of a link whose
     /// rate drifts by `volatility` (natural logarithm) in a second.
-    pub(super) fn new(rate: f64, deviation: f64, volatility: f64) -> Self {
+    pub(super) fn new(rate: f64, deviation: f64, volatility: f64, config: RateFilterConfig) -> Self {
         let rates: [f64; RATES] = std::array::from_fn(|index| LEAST_RATE * exp(STEP * index as f64));
         let logarithms = rates.map(log);
         let density = |away: f64| exp(-away * away / 2.0);
@@ -73,14 +76,15 @@ impl RateFilter {
         let kernel: [f64; 2 * REACH + 1] = std::array::from_fn(|index| density((index as f64 - REACH as f64) / steps));
         let sum: f64 = kernel.iter().sum();
         let mut filter = Self {
+            config,
             belief: logarithms.map(|logarithm| density((logarithm - log(rate)) / deviation)),
             rates,
             logarithms,
             kernel: kernel.map(|weight| weight / sum),
             volatility,
-            dispersion: FIRST_DISPERSION,
+            dispersion: config.first_dispersion,
             compared: (0.0, 0.0),
-            comparisons: FIRST_DISPERSION_WEIGHS,
+            comparisons: config.first_weight,
             mean_rate: rate,
         };
         filter.normalise();
@@ -99,11 +103,12 @@ impl RateFilter {
 
     /// A tick passes, in which the rate may have moved (Sprout, section 3.2, "evolve").
     pub(super) fn evolve(&mut self) {
-        let mut moved = [JUMP / RATES as f64; RATES];
-        for (index, &belief) in self.belief.iter().enumerate().filter(|(_, belief)| **belief > NEGLIGIBLE * JUMP) {
+        let jump = self.config.jump;
+        let mut moved = [jump / RATES as f64; RATES];
+        for (index, &belief) in self.belief.iter().enumerate().filter(|(_, belief)| **belief > NEGLIGIBLE * jump) {
             for (offset, &weight) in self.kernel.iter().enumerate() {
                 let to = (index + offset).saturating_sub(REACH).min(RATES - 1);
-                moved[to] += (1.0 - JUMP) * belief * weight;
+                moved[to] += (1.0 - jump) * belief * weight;
             }
         }
         self.belief = moved;
@@ -117,8 +122,9 @@ impl RateFilter {
         }
         self.compare(bytes, self.mean_rate * seconds);
         // However even the deliveries, in a tick there is a whole packet or none.
+        let granularity = self.config.granularity;
         let packets = self.mean_rate * TICK / OPPORTUNITY;
-        let scale = 1.0 / (OPPORTUNITY * (self.dispersion + GRANULARITY / packets.max(GRANULARITY)));
+        let scale = 1.0 / (OPPORTUNITY * (self.dispersion + granularity / packets.max(granularity)));
         let likelihoods: [f64; RATES] =
             std::array::from_fn(|index| scale * (bytes * self.logarithms[index] - self.rates[index] * seconds));
         let best = likelihoods.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -131,13 +137,13 @@ impl RateFilter {
     fn compare(&mut self, bytes: f64, expected: f64) {
         let (delivered, expected) = (self.compared.0 + bytes, self.compared.1 + expected);
         self.compared = (delivered, expected);
-        if expected < COMPARED * OPPORTUNITY {
+        if expected < self.config.compared * OPPORTUNITY {
             return;
         }
         self.compared = (0.0, 0.0);
         let surprise = (delivered - expected) * (delivered - expected) / (expected * OPPORTUNITY);
         self.comparisons += 1.0;
-        let weight = (1.0 / self.comparisons).max(DISPERSION_WEIGHT);
+        let weight = (1.0 / self.comparisons).max(self.config.dispersion_weight);
         self.dispersion += weight * (surprise.min(MOST_SURPRISE) - self.dispersion);
         self.dispersion = self.dispersion.clamp(DISPERSION.0, DISPERSION.1);
     }
@@ -158,7 +164,7 @@ impl RateFilter {
 
     /// Over what time the deliveries of about one opportunity scatter, seconds.
     pub(super) fn scatter_time(&self) -> f64 {
-        (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(LONGEST_SCATTER)
+        (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(self.config.longest_scatter)
     }
 
     /// The rate that will be kept at least in the mean of the next `seconds`, but for a share `risk`; bytes a second
@@ -195,7 +201,7 @@ mod tests {
 
     /// After so many seconds of `bytes` a tick.
     fn after(seconds: f64, bytes: impl Fn(usize) -> f64) -> RateFilter {
-        let mut filter = RateFilter::new(150_000.0, 0.5, 0.55);
+        let mut filter = RateFilter::new(150_000.0, 0.5, 0.55, RateFilterConfig::default());
         for tick in 0..(seconds / TICK) as usize {
             filter.observe(bytes(tick), TICK);
             filter.evolve();
@@ -238,7 +244,7 @@ mod tests {
 
     #[test]
     fn no_observation_breaks_it() {
-        let mut filter = RateFilter::new(150_000.0, 0.5, 0.55);
+        let mut filter = RateFilter::new(150_000.0, 0.5, 0.55, RateFilterConfig::default());
         for (bytes, seconds) in [(0.0, 0.0), (1e12, 0.0), (0.0, 1e6), (1e12, 1e6), (1.0, 1e-9)] {
             filter.observe(bytes, seconds);
             filter.evolve();
