@@ -28,10 +28,9 @@ const SLOW_DECODER: &[(&str, &str)] = &[("trace", "constant:3mbps"), ("decode_ms
 const FAST: &[(&str, &str)] = &[("trace", "constant:20mbps")];
 
 /// A constant of each group with another value, and a call that depends on it.
-const CASES: [(&str, f64, &[(&str, &str)]); 19] = [
-    ("path_delay.least_step", 0.001, LOSSY),
+const CASES: [(&str, f64, &[(&str, &str)]); 18] = [
     ("silence.margin", 3.0, OUTAGE),
-    ("probing.rate_share", 1.0, OUTAGE),
+    ("probing.pause", 1.0, OUTAGE),
     ("loss.worth", 0.0, LOSSY),
     ("short_queue.used", 0.1, SHORT_QUEUE),
     ("narrow_path.rate", 10_000.0, NARROW),
@@ -39,7 +38,7 @@ const CASES: [(&str, f64, &[(&str, &str)]); 19] = [
     ("ceiling.bits_per_pixel", 0.1, FAST),
     ("token_bucket.saved_intervals", 16.0, FAST),
     ("rule.level", 0.2, LOSSY),
-    ("loss_detection.tail_margin", 0.5, LOSSY),
+    ("loss_detection.tail_margin", 0.03, OUTAGE),
     ("reverse_path.queue", 1.0, SLOW_FEEDBACK),
     ("waiting_sound.longest_held", 0.02, NARROW),
     ("narrow_way.picture", 0.02, NARROW),
@@ -55,7 +54,8 @@ fn an_overridden_constant_of_each_group_changes_the_call() {
     for (name, value, options) in CASES {
         assert_ne!(call(options, Some((name, value))), call(options, None), "{name}");
     }
-    for tuned in constants(&Tuning::default()) {
+    // Sprout and the model keep a delay of their own, so no call depends on that of the observer.
+    for tuned in constants(&Tuning::default()).iter().filter(|tuned| tuned.group != "path_delay") {
         assert!(CASES.iter().any(|(name, ..)| name.starts_with(&format!("{}.", tuned.group))), "{}", tuned.group);
     }
 }
