@@ -141,7 +141,7 @@ pub struct FrameRequest<'a, C: Codec = Vp8> {
     /// The state that the transport would have the frame coded from: the last one sent, while it may arrive, else one
     /// that the receiver holds, else [`StateId::EMPTY`].
     pub source: StateId,
-    /// Bytes that the frame may be expected to have when it is decided on.
+    /// Bytes that the frame may have.
     pub budget: ByteCount,
     /// Bit rate that frames may have in the long run: the controller's target less what headers and retransmissions
     /// take.
@@ -190,13 +190,12 @@ pub trait FrameEncoder<C: Codec = Vp8>: Send {
     /// the budget holds none, as small as there is.
     fn choose(&self, menu: &Menu<C>, budget: ByteCount, anyway: bool) -> Option<usize>;
     /// A job that adds to the menu what serves the call better than what is in it, where there is such a thing: now
-    /// `budget` bytes are free, and `expected` of them will be when the job is done. Most encoders offer all that they
-    /// have at once.
+    /// `budget` bytes are free. Most encoders offer all that they have at once.
     ///
     /// # Errors
     /// The menu, if it is complete.
-    fn refine(&mut self, menu: Menu<C>, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
-        let _ = (budget, expected);
+    fn refine(&mut self, menu: Menu<C>, budget: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
+        let _ = budget;
         Err(menu)
     }
     /// Takes the finished menu back; `choice` is the candidate that is sent, if any. Gives that candidate and the name

@@ -259,20 +259,20 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         menu.largest_within(budget).or_else(nearly).or_else(|| anyway.then(|| menu.smallest()).flatten())
     }
 
-    fn refine(&mut self, mut menu: Menu<C>, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
+    fn refine(&mut self, mut menu: Menu<C>, budget: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
         let MenuMode::Fit { passes } = self.mode else { return Err(menu) };
         let good = menu.candidates.iter().any(|candidate| {
             let filling = candidate.size().as_f64() >= self.tuning.functional.enough_fill * budget.as_f64();
             candidate.size() <= budget && (filling || candidate.quantizer <= FINEST_USEFUL_QUANTIZER)
         });
-        if good || menu.candidates.len() >= passes || expected == ByteCount::ZERO {
+        if good || menu.candidates.len() >= passes || budget == ByteCount::ZERO {
             return Err(menu);
         }
         match menu.fitting.take() {
-            Some(fitting) if !C::is_filled(&fitting, expected) => {
+            Some(fitting) if !C::is_filled(&fitting, budget) => {
                 let Menu { candidates, estimate, .. } = menu;
-                let pass = move || another_pass(fitting, candidates, expected);
-                let job = move |_: &dyn MenuRunner<C>| Menu { estimate, ..pass() }.ready_for(expected);
+                let pass = move || another_pass(fitting, candidates, budget);
+                let job = move |_: &dyn MenuRunner<C>| Menu { estimate, ..pass() }.ready_for(budget);
                 Ok(EncodeJob::new(EncodeWork::LaterPass, job))
             }
             _ => Err(menu),

@@ -68,7 +68,7 @@ pub use scores::{
     DelayScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
     TotalScores, VMAF_NOT_ASKED_FOR, VideoDelayFloor, mean, qoe_d, quantile, video_delays,
 };
-pub use sending::{Committed, DecodeLagConfig, EncodingConfig, SendingEnd, SendingStatus};
+pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
 pub use session::{
     ReceivedCounts, SECOND_COLUMNS, SecondColumn, SentCounts, SessionMeter, SessionSecond, SessionTotals,

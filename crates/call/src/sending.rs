@@ -16,7 +16,7 @@ use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
 };
-use lockstep_units::{Bitrate, ByteCount, Timestamp, moving_average};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 use crate::codec::Codec;
@@ -37,14 +37,6 @@ pub use decode_lag::DecodeLagConfig;
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 /// Most fragments that leave together: what most hosts' sockets and drivers take without loss, 90 kB.
 const MOST_BURST: u32 = 64;
-
-lockstep_units::config! {
-    /// Jobs of the encoder.
-    pub struct EncodingConfig = "encoding" {
-        /// Weight of a job in the smoothed coding time.
-        time_weight: f64 = 0.2, "", 0.01..=1.0, "2026-11-control-ablation";
-    }
-}
 
 /// How many fragments may leave at once where one is due every `interval`: those of a millisecond, one at least.
 fn pacing_burst(interval: Duration) -> u32 {
@@ -84,10 +76,8 @@ struct Encoding<P> {
     capture: u64,
     picture: P,
     source: StateId,
-    /// When the job that is being done was handed out.
-    job_started_at: Timestamp,
-    /// Whether that job adds to a menu.
-    refines: bool,
+    /// When coding began.
+    started_at: Timestamp,
     /// Whether the path has moved since it began, so that what was sent before may have gone nowhere.
     misdirected: bool,
 }
@@ -127,9 +117,6 @@ pub struct SendingEnd<C: Codec = Vp8> {
     waiting: Option<(u64, C::Picture)>,
     encoding: Option<Encoding<C::Picture>>,
     refinement: Option<EncodeJob<C>>,
-    /// Smoothed times of first jobs, and of those that add to a menu.
-    encode_time: Duration,
-    refine_time: Duration,
     path: PathObserver,
     /// The most that is sent in the long run.
     ceiling: Option<Ceiling>,
@@ -183,8 +170,6 @@ impl<C: Codec> SendingEnd<C> {
             waiting: None,
             encoding: None,
             refinement: None,
-            encode_time: Duration::ZERO,
-            refine_time: Duration::ZERO,
             path: PathObserver::new(payload, control),
             ceiling,
             silent: false,
@@ -276,7 +261,7 @@ impl<C: Codec> SendingEnd<C> {
             now,
             picture: &picture,
             source,
-            budget: self.coding_budget(now, &budget, self.encode_time),
+            budget: budget.frame.0,
             target: self.overhead.less(self.left_by_sound(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
@@ -298,8 +283,7 @@ impl<C: Codec> SendingEnd<C> {
             return None;
         };
         self.record(capture, |record| record.encode_started_at = Some(now));
-        self.encoding =
-            Some(Encoding { capture, picture, source, job_started_at: now, refines: false, misdirected: false });
+        self.encoding = Some(Encoding { capture, picture, source, started_at: now, misdirected: false });
         Some(job)
     }
 
@@ -307,10 +291,6 @@ impl<C: Codec> SendingEnd<C> {
     /// picture waits, has the encoder add to the menu what that feedback calls for.
     pub fn encoded(&mut self, now: Timestamp, menu: Menu<C>) {
         let Some(encoding) = self.encoding.take() else { return };
-        let spent = now.saturating_since(encoding.job_started_at);
-        let smoothed = if encoding.refines { &mut self.refine_time } else { &mut self.encode_time };
-        *smoothed = moving_average(*smoothed, spent, self.tuning.encoding.time_weight);
-
         self.controller.handle(&self.path.view(now), Input::Time);
         self.fit_payload();
         let frame_budget = self.budget(now);
@@ -331,11 +311,10 @@ impl<C: Codec> SendingEnd<C> {
         let menu = if still_good && may_refine {
             // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
             let probe = if probes { self.payload } else { ByteCount::ZERO };
-            let expected = self.coding_budget(now, &frame_budget, self.refine_time).max(probe);
-            match self.encoder.refine(menu, budget.max(probe), expected) {
+            match self.encoder.refine(menu, budget.max(probe)) {
                 Ok(job) => {
                     self.refinement = Some(job);
-                    self.encoding = Some(Encoding { job_started_at: now, refines: true, ..encoding });
+                    self.encoding = Some(encoding);
                     return;
                 }
                 Err(menu) => menu,
@@ -347,7 +326,7 @@ impl<C: Codec> SendingEnd<C> {
         let limited_by = self.limited_by(now, &frame_budget);
         let protection = self.protection();
         // A driver that asks for no records still gets its frames sent.
-        let mut unasked = FrameRecord::captured(encoding.capture, encoding.job_started_at);
+        let mut unasked = FrameRecord::captured(encoding.capture, encoding.started_at);
         let record = self.records.get_mut(encoding.capture).unwrap_or(&mut unasked);
         (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();

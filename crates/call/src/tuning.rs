@@ -3,7 +3,7 @@
 use crate::frame_dropper::FrameDropperConfig;
 use crate::functional::FunctionalConfig;
 use crate::narrow::NarrowWayConfig;
-use crate::sending::{DecodeLagConfig, EncodingConfig};
+use crate::sending::DecodeLagConfig;
 use crate::size_curve::SizeCurveConfig;
 
 lockstep_units::tuning! {
@@ -15,8 +15,6 @@ lockstep_units::tuning! {
         transport: lockstep_transport::Tuning,
         /// Sound and pictures on a narrow path.
         narrow_way: NarrowWayConfig,
-        /// Jobs of the encoder.
-        encoding: EncodingConfig,
         /// Frames that are made to fit their budget.
         functional: FunctionalConfig,
         /// Frame size over the quantizer.

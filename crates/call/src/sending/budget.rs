@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit,
-    is_binding, narrow,
+    Budget, Ceiling, Delivered, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit, is_binding,
+    narrow,
 };
 use lockstep_transport::Recovery;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -23,8 +23,6 @@ pub(super) struct FrameBudget {
     pub frame: Net,
     /// Bytes that it may have if it came out larger: without the ceiling.
     pub affordable: Net,
-    /// Those bytes with their parity.
-    pub affordable_gross: Gross,
     /// Bit rate for a codec that follows one.
     pub target: Bitrate,
     /// The controller's pacing interval.
@@ -85,7 +83,6 @@ impl<C: Codec> SendingEnd<C> {
             allowed: allowance.budget,
             frame,
             affordable: protection.frame_within(budget.affordable),
-            affordable_gross: budget.affordable,
             target: budget.target,
             pacing_interval: allowance.pacing_interval,
             capacity: allowance.capacity,
@@ -116,53 +113,98 @@ impl<C: Codec> SendingEnd<C> {
         let at_stake = if self.chained { self.round_trip_frames() } else { 1.0 };
         Protection { loss_rate: *self.path.loss(), at_stake, payload: self.payload }
     }
-
-    /// Bytes to code a frame for in a job of `time`: what is affordable now and what drains until the job is done, at most what the
-    /// ceiling allows by then.
-    pub(super) fn coding_budget(&self, now: Timestamp, budget: &FrameBudget, time: Duration) -> ByteCount {
-        let capacity = budget.capacity.unwrap_or(budget.target);
-        let is_silent = self.controller.traits().is_bounded && self.path.is_silent(now);
-        // Nothing is known to drain from a silent path.
-        let capacity = if is_silent { Bitrate::ZERO } else { capacity };
-        let in_flight = self.in_flight();
-        let expected = Gross(budget.affordable_gross.0 + capacity.bytes_in(time).min(in_flight.bytes));
-        let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling.most(now + time, in_flight));
-        self.protection().frame_within(ceiling.map_or(expected, |most| most.min(expected))).0
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use lockstep_control::{Algorithm, Setting};
     use lockstep_media::{FrameRate, VideoFormat};
-    use lockstep_transport::{LostFragment, SenderConfig};
+    use lockstep_transport::{LostFragment, SenderConfig, StateId};
 
     use super::*;
-    use crate::{ClipCurves, CodecModel, FunctionalEncoder, MenuMode, Modelled, Tuning, announced};
+    use crate::{
+        Candidate, ClipCurves, CodecModel, EncodeJob, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu,
+        MenuMode, Modelled, ModelledClip, SerialMenu, Tuning, announced,
+    };
 
-    /// A sending end that has sent nothing, over a path that loses a tenth of the fragments.
-    fn end_on_a_lossy_path(now: Timestamp) -> SendingEnd<Modelled> {
+    /// An encoder that keeps the budgets it is asked for, of first passes and of later ones.
+    struct Asked {
+        encoder: FunctionalEncoder<Modelled>,
+        budgets: Arc<Mutex<Vec<ByteCount>>>,
+    }
+
+    impl FrameEncoder<Modelled> for Asked {
+        fn recovery(&self) -> Recovery {
+            self.encoder.recovery()
+        }
+
+        fn begin(&mut self, request: &FrameRequest<'_, Modelled>) -> Option<FrameStart<Modelled>> {
+            self.budgets.lock().expect("no thread panicked").push(request.budget);
+            self.encoder.begin(request)
+        }
+
+        fn choose(&self, menu: &Menu<Modelled>, budget: ByteCount, anyway: bool) -> Option<usize> {
+            self.encoder.choose(menu, budget, anyway)
+        }
+
+        fn refine(&mut self, menu: Menu<Modelled>, budget: ByteCount) -> Result<EncodeJob<Modelled>, Menu<Modelled>> {
+            self.encoder.refine(menu, budget)
+        }
+
+        fn commit(&mut self, menu: Menu<Modelled>, choice: Option<usize>) -> Option<(StateId, Candidate<Modelled>)> {
+            self.encoder.commit(menu, choice)
+        }
+
+        fn forget(&mut self, state: StateId) {
+            self.encoder.forget(state);
+        }
+
+        fn held_states(&self) -> usize {
+            self.encoder.held_states()
+        }
+    }
+
+    fn curves() -> Arc<ClipCurves> {
+        Arc::new(ClipCurves::new(CodecModel::built_in().expect("it is built in").drawn(1), 640, 360))
+    }
+
+    /// A sending end that has sent nothing, over a path that loses a tenth of the fragments, and the budgets it codes for.
+    fn end_on_a_lossy_path(now: Timestamp) -> (SendingEnd<Modelled>, Arc<Mutex<Vec<ByteCount>>>) {
         let (payload, interval, tuning) = (ByteCount::new(1_200), Duration::from_millis(33), Tuning::default());
-        let curves = Arc::new(ClipCurves::new(CodecModel::built_in().expect("it is built in").drawn(1), 640, 360));
+        let curves = curves();
         let format = VideoFormat { width: 640, height: 360, frame_rate: FrameRate::new(30, 1).expect("it is one") };
-        let encoder = Box::new(FunctionalEncoder::<Modelled>::new(curves, MenuMode::default(), &tuning));
+        let encoder = FunctionalEncoder::new(curves, MenuMode::default(), &tuning);
+        let budgets = Arc::<Mutex<_>>::default();
+        let encoder = Box::new(Asked { encoder, budgets: Arc::clone(&budgets) });
         let controller = Algorithm::Sprout.controller(&Setting::new(payload, interval)).expect("it needs no path");
         let mut end = SendingEnd::new(SenderConfig::new(1, announced(&format)), controller, encoder, &tuning);
         let lost = LostFragment { frame: 0, fragment: 0, size: payload, sent_at: now };
         end.path.on_loss(now, &[lost; 42]);
         assert!((0.09..0.11).contains(&end.path.loss().share()));
-        end
+        (end, budgets)
     }
 
     #[test]
-    fn parity_is_subtracted_from_a_coding_budget_once() {
-        let now = Timestamp::from_millis(100);
-        let end = end_on_a_lossy_path(now);
-        let budget = end.budget(now);
-        assert!(budget.affordable.0 < budget.affordable_gross.0, "frames have parity: {budget:?}");
-        assert_eq!(end.coding_budget(now, &budget, Duration::ZERO), budget.affordable.0);
+    fn frames_are_coded_for_their_budget_behind_others_in_flight() {
+        let (mut end, asked) = end_on_a_lossy_path(Timestamp::from_millis(100));
+        let mut clip = ModelledClip::new(curves(), Duration::from_millis(33), 1);
+        let mut budgets = Vec::new();
+        for number in 0..4 {
+            let now = Timestamp::from_millis(100 + 33 * number);
+            end.capture(now, clip.next_picture());
+            let mut job = end.poll_encode(now);
+            let budget = end.budget(now);
+            budgets.push(budget.frame.0);
+            while let Some(next) = job {
+                end.encoded(now + Duration::from_millis(20), next.run(&SerialMenu));
+                job = end.poll_encode(now + Duration::from_millis(20));
+            }
+            while end.poll_transmit(now + Duration::from_millis(32)).is_some() {}
+        }
+        assert!(end.in_flight().bytes > ByteCount::ZERO);
+        assert_eq!(*asked.lock().expect("no thread panicked"), budgets);
     }
 
     #[test]

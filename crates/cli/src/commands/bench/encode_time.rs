@@ -88,7 +88,7 @@ fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> V
         }
         let size = menu.candidates.first().map_or(ByteCount::ZERO, |candidate| candidate.size());
         let smaller = ByteCount::new((REFINED * size.as_f64()) as u64);
-        let menu = match encoder.refine(menu, smaller, smaller) {
+        let menu = match encoder.refine(menu, smaller) {
             Ok(job) => timed(job, key_frame, &mut works),
             Err(menu) => menu,
         };
