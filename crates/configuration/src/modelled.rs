@@ -62,6 +62,8 @@ impl CallSettings {
             encode_time: job_times.of(codec.first_work()),
             decode_time: self.decode_time.get(),
             finest: codec.finest_quantizer(),
+            // With sound, a picture that waits for it may give way to a newer one.
+            shows_all: self.audio.is_none(),
         };
         Ok(call.bound())
     }

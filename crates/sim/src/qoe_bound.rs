@@ -50,6 +50,8 @@ const RESOLUTION_DB: f64 = 0.1;
 const MOST_PRICES: usize = 6;
 /// Sizes are told apart by so many bits after the first one: by 1.6 %.
 const SIZE_BITS: u32 = 6;
+/// Ages of references that are distinguished, in pictures: a reference is at least that old.
+const AGES: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// A modelled call over a link of its own.
 #[derive(Debug, Clone)]
@@ -70,6 +72,8 @@ pub struct BoundedCall {
     pub decode_time: Duration,
     /// The finest quantizer that the encoder uses.
     pub finest: u8,
+    /// Whether every decoded frame is shown that is newer than those shown before.
+    pub shows_all: bool,
 }
 
 /// An upper bound on QoE_d.
@@ -127,8 +131,16 @@ struct Item {
     /// The first cell that can serve it, and bytes that have passed before it can be served.
     first: usize,
     passed: f64,
-    /// The least bytes of a frame on the link, as [`size_class`] has it, and the best SSIM of each class from there on.
+    /// Its best frames by [`AGES`].
+    frames: [SizeTable; AGES.len()],
+}
+
+/// The best SSIM of a picture by the bytes that its frame takes on the link.
+#[derive(Debug, Default)]
+struct SizeTable {
+    /// The least bytes, as [`size_class`] has it.
     least: usize,
+    /// The best SSIM of each class from there on.
     ssim: Vec<f64>,
 }
 
@@ -137,10 +149,49 @@ fn size_class(bytes: f64) -> usize {
     (bytes.max(1.0).to_bits() >> (52 - SIZE_BITS)) as usize
 }
 
-impl Item {
-    /// The best SSIM of a frame of up to `bytes` on the link; none if no frame is as small.
-    fn best_ssim(&self, bytes: f64) -> Option<f64> {
-        let class = size_class(bytes).checked_sub(self.least)?;
+/// The place in [`AGES`] of the least age of a reference, by the pictures skipped since the last one shown.
+const AGE_CLASS: [usize; PENDING + 1] = {
+    let (mut classes, mut pending) = ([0; PENDING + 1], 0);
+    while pending <= PENDING {
+        while classes[pending] + 1 < AGES.len() && AGES[classes[pending] + 1] as usize <= pending + 1 {
+            classes[pending] += 1;
+        }
+        pending += 1;
+    }
+    classes
+};
+
+/// A way of showing a picture.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    delay: f64,
+    /// What the picture and those after it are worth but for the delay, by the skipped pictures before it.
+    worth: [f64; PENDING + 1],
+    /// Its SSIM by [`AGES`].
+    ssim: [f64; AGES.len()],
+    /// The best schedule after it.
+    after: Value,
+}
+
+impl SizeTable {
+    /// The table of `frames`, whose bytes on the link `wire` gives.
+    fn new(frames: &[BestFrame], wire: impl Fn(ByteCount) -> u64) -> Option<Self> {
+        let least = size_class(wire(frames.first()?.size) as f64);
+        let mut ssim = Vec::new();
+        for &BestFrame { size, ssim: best } in frames {
+            let class = size_class(wire(size) as f64) - least;
+            // Until this size the frame before it is the best one.
+            let known = ssim.last().copied().unwrap_or(best);
+            ssim.resize(ssim.len().max(class), known);
+            ssim.truncate(class);
+            ssim.push(best);
+        }
+        Some(Self { least, ssim })
+    }
+
+    /// The best SSIM of a frame of class `size`; none if no frame is as small.
+    fn best_ssim(&self, size: usize) -> Option<f64> {
+        let class = size.checked_sub(self.least)?;
         self.ssim.get(class).or(self.ssim.last()).copied()
     }
 }
@@ -223,19 +274,15 @@ impl Problem {
         for picture in 0..pictures as u64 {
             let captured = call.captured_at(picture);
             let ready = captured + call.encode_time;
-            let frames = curves.best_frames(&clip.next_picture(), call.finest);
-            let (first_frame, last_frame) = (frames.first()?, frames.last()?);
-            let smallest = call.wire(first_frame.size);
-            most_ssim = most_ssim.max(last_frame.ssim);
-            let least = size_class(smallest as f64);
-            let mut ssim = Vec::new();
-            for &BestFrame { size, ssim: best } in &frames {
-                let class = size_class(call.wire(size) as f64) - least;
-                // Until this size the frame before it is the best one.
-                let known = ssim.last().copied().unwrap_or(best);
-                ssim.resize(ssim.len().max(class), known);
-                ssim.truncate(class);
-                ssim.push(best);
+            let source = clip.next_picture();
+            let best = |age| curves.best_frames(&source, call.finest, age);
+            let frames = best(AGES[0]);
+            let smallest = call.wire(frames.first()?.size);
+            most_ssim = most_ssim.max(frames.last()?.ssim);
+            let mut tables: [SizeTable; AGES.len()] = Default::default();
+            tables[0] = SizeTable::new(&frames, |size| call.wire(size))?;
+            for (table, age) in tables.iter_mut().zip(AGES).skip(1) {
+                *table = SizeTable::new(&best(if call.shows_all { age } else { 1 }), |size| call.wire(size))?;
             }
             let passed_at = call.link.trace.time_to_pass(on_trace(ready), ByteCount::new(smallest));
             let wait = passed_at.map(|at| at.saturating_since(on_trace(ready)));
@@ -244,7 +291,7 @@ impl Problem {
             let first = cells.partition_point(|cell| cell.end <= ready);
             let passed = call.link.trace.bytes_between(on_trace(Timestamp::ZERO), on_trace(ready)).as_f64();
             let captured_at = captured.as_secs_f64();
-            items.push(Item { captured_at, followed_at: shown_at.min(end), shown_at, first, passed, least, ssim });
+            items.push(Item { captured_at, followed_at: shown_at.min(end), shown_at, first, passed, frames: tables });
         }
         let mut earliest = end;
         for item in items.iter_mut().rev() {
@@ -336,17 +383,18 @@ impl Problem {
                 self.find_ways(index, item, served, mean, price, &next, &mut ways);
                 let mut worths = values.map(|value| value.worth);
                 let mut chosen = [usize::MAX; PENDING + 1];
-                for (number, &(delay, way)) in ways.iter().enumerate() {
+                for (number, way) in ways.iter().enumerate() {
                     for pending in 0..=PENDING {
-                        let worth = way.worth - (pending + 1) as f64 * delay;
+                        let worth = way.worth[pending] - (pending + 1) as f64 * way.delay;
                         let is_better = worth > worths[pending];
                         worths[pending] = if is_better { worth } else { worths[pending] };
                         chosen[pending] = if is_better { number } else { chosen[pending] };
                     }
                 }
                 for (pending, value) in values.iter_mut().enumerate() {
-                    if let Some(&(_, way)) = ways.get(chosen[pending]) {
-                        *value = Value { worth: worths[pending], ..way };
+                    if let Some(way) = ways.get(chosen[pending]) {
+                        let gained = way.after.gained + way.ssim[AGE_CLASS[pending]] - mean;
+                        *value = Value { worth: worths[pending], gained, shown: way.after.shown + 1.0 };
                     }
                 }
             }
@@ -355,8 +403,8 @@ impl Problem {
         next[0][0]
     }
 
-    /// Collects the ways of showing `item` when all before it is served until the cell `served`: its delay, and what it and
-    /// the pictures after it are worth without that. Ways that are later and worth no more are left out.
+    /// Collects the ways of showing `item` when all before it is served until the cell `served`. Ways that are later and
+    /// no better are left out.
     #[allow(clippy::too_many_arguments)] // the inner loop of the program
     fn find_ways(
         &self,
@@ -366,25 +414,36 @@ impl Problem {
         mean: f64,
         price: f64,
         next: &[[Value; PENDING + 1]],
-        ways: &mut Vec<(f64, Value)>,
+        ways: &mut Vec<Way>,
     ) {
         ways.clear();
         let Some(start) = self.cells.get(served) else { return };
         let before = if served > item.first { start.before.max(item.passed) } else { item.passed };
-        let best = item.ssim.last().copied().unwrap_or_default();
-        let (mut cell, mut known, mut worth_most) = (served, 0.0, f64::NEG_INFINITY);
-        while cell < self.cells.len() && known < best {
+        let best = item.frames.each_ref().map(|table| table.ssim.last().copied().unwrap_or_default());
+        let (mut cell, mut size_before) = (served, 0);
+        let mut worth_most = [f64::NEG_INFINITY; AGES.len()];
+        while cell < self.cells.len() {
             let stride = if cell - served < EXACT_CELLS { 1 } else { (cell - served) / 16 };
             let last = (cell + stride - 1).min(self.cells.len() - 1);
-            if let Some(ssim) = item.best_ssim(self.cells[last].after - before).filter(|&ssim| ssim > known) {
-                known = ssim;
-                let gained = ssim - mean;
+            let size = size_class(self.cells[last].after - before);
+            if size > size_before {
+                size_before = size;
+                let ssim = item.frames.each_ref().map(|table| table.best_ssim(size).unwrap_or(f64::NEG_INFINITY));
                 let after = next[self.place(index + 1, cell)][0];
-                let worth = after.worth + price * gained;
-                if worth > worth_most {
-                    worth_most = worth;
+                let mut is_better = false;
+                let mut worths = [0.0; AGES.len()];
+                for age in 0..AGES.len() {
+                    worths[age] = after.worth + price * (ssim[age] - mean);
+                    is_better |= worths[age] > worth_most[age];
+                    worth_most[age] = worth_most[age].max(worths[age]);
+                }
+                if is_better {
                     let delay = self.cells[cell].shown_at.max(item.shown_at) - item.captured_at;
-                    ways.push((delay, Value { worth, gained: after.gained + gained, shown: after.shown + 1.0 }));
+                    let worth = std::array::from_fn(|pending| worths[AGE_CLASS[pending]]);
+                    ways.push(Way { delay, worth, ssim, after });
+                }
+                if ssim == best {
+                    break;
                 }
             }
             cell += stride;
@@ -439,6 +498,7 @@ mod tests {
             encode_time: Duration::from_millis(5),
             decode_time: Duration::from_millis(3),
             finest: 4,
+            shows_all: true,
         }
     }
 
@@ -454,7 +514,7 @@ mod tests {
         let pictures = (0..).take_while(|&picture| call.captured_at(picture) < Timestamp::ZERO + call.length).count();
         let (mut qualities, mut delivered) = (Vec::new(), Vec::new());
         for picture in 0..pictures as u64 {
-            let best = curves.best_frames(&clip.next_picture(), call.finest);
+            let best = curves.best_frames(&clip.next_picture(), call.finest, 1);
             let ready = call.captured_at(picture) + call.encode_time;
             delivered.extend(iter::from_fn(|| link.poll(ready)));
             let size = bytes(picture, link.queued().bytes).map(|bytes| bytes.max(best[0].size.get()));

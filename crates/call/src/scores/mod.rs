@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_control::{LimitedBy, QOE_D_DELAY};
+use lockstep_control::LimitedBy;
 use lockstep_media::ssim_db;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -52,7 +52,7 @@ struct QualityOfExperience {
 /// Concerto's model for applications that weigh quality, QoE_p.
 const QOE_P: QualityOfExperience = QualityOfExperience { delay: -6.39e-4, quality: 6.22e-2, constant: 3.30 };
 /// Concerto's model for applications that weigh delay, QoE_d.
-const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1e-3 * QOE_D_DELAY, quality: 1.01e-1, constant: 2.67 };
+const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1e-3 * 1.92, quality: 1.01e-1, constant: 2.67 };
 
 impl QualityOfExperience {
     fn score(&self, delay_ms: f64, ssim_db: f64) -> f64 {
