@@ -26,15 +26,20 @@
 //! | a backlog may be long | one beyond [`BACKLOG_CELLS`] cells with capacity counts as that long for the frames after it |
 //! | skipped pictures wait for the next shown one | beyond [`PENDING`] of them, each waits for the earliest moment at which a later picture can be shown |
 
+mod program;
+mod schedule;
+
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use lockstep_call::{BestFrame, DRAIN, ModelledClip, qoe_d};
+use lockstep_call::{ClipCurves, ModelledClip, ModelledPicture, qoe_d};
 use lockstep_link::LinkConfig;
 use lockstep_media::{FrameRate, ssim_db};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{ByteCount, Timestamp};
+
+use program::{Problem, Value};
 
 /// Resolution of time.
 pub const CELL: Duration = Duration::from_millis(2);
@@ -47,11 +52,11 @@ pub const PENDING: usize = 15;
 /// Resolution of the mean SSIM, dB: the bound is at most 0.101 times this above the dual optimum.
 const RESOLUTION_DB: f64 = 0.1;
 /// Prices that are tried for one mean SSIM.
-const MOST_PRICES: usize = 6;
-/// Sizes are told apart by so many bits after the first one: by 1.6 %.
-const SIZE_BITS: u32 = 6;
-/// Ages of references that are distinguished, in pictures: a reference is at least that old.
-const AGES: [u32; 5] = [1, 2, 4, 8, 16];
+const MOST_PRICES: usize = 8;
+/// Prices that are nearer to each other are not distinguished.
+const PRICE_RESOLUTION: f64 = 1.2;
+/// Nor is another price tried that gains less QoE_d.
+const PRICE_GAIN: f64 = 0.005;
 
 /// A modelled call over a link of its own.
 #[derive(Debug, Clone)]
@@ -85,6 +90,9 @@ pub struct QoeBound {
     pub delay_ms: f64,
     /// dB of the mean SSIM where it is reached.
     pub ssim_db: f64,
+    /// QoE_d of a schedule that the link carries, found with the whole call known. The best possible lies between it and the
+    /// bound. None where luck decides: the link loses, reorders or delays packets at random.
+    pub schedule: Option<f64>,
 }
 
 impl BoundedCall {
@@ -94,7 +102,12 @@ impl BoundedCall {
         if self.link.medium.is_some() {
             return None;
         }
-        Problem::new(self)?.bound()
+        let best = |curves: &ClipCurves, picture: &ModelledPicture, age| {
+            curves.best_frames(picture, self.finest, if self.shows_all { age } else { 1 })
+        };
+        let Branch { qoe_d, to, delay, .. } = Problem::new(self, &best)?.search()?;
+        let schedule = self.schedule(to);
+        Some(QoeBound { qoe_d, delay_ms: 1e3 * delay, ssim_db: to, schedule })
     }
 
     fn captured_at(&self, picture: u64) -> Timestamp {
@@ -106,112 +119,6 @@ impl BoundedCall {
         let fragments = size.get().div_ceil(self.payload.get().max(1)).max(1);
         size.get() + fragments * (DATA_HEADER as u64 + CARRIAGE)
     }
-}
-
-/// A [`CELL`] of time in which the bottleneck has capacity.
-#[derive(Debug, Clone, Copy)]
-struct Cell {
-    /// Its end.
-    end: Timestamp,
-    /// Bytes that have passed before it, rounded down, and until its end, rounded up.
-    before: f64,
-    after: f64,
-    /// The earliest moment, seconds, at which a frame is shown whose last byte passes in it or later.
-    shown_at: f64,
-}
-
-/// A picture as the program sees it. Times are in seconds.
-#[derive(Debug)]
-struct Item {
-    captured_at: f64,
-    /// The earliest moment at which it, or a later one, can be shown, or the end of the call.
-    followed_at: f64,
-    /// The earliest moment at which it can be shown.
-    shown_at: f64,
-    /// The first cell that can serve it, and bytes that have passed before it can be served.
-    first: usize,
-    passed: f64,
-    /// Its best frames by [`AGES`].
-    frames: [SizeTable; AGES.len()],
-}
-
-/// The best SSIM of a picture by the bytes that its frame takes on the link.
-#[derive(Debug, Default)]
-struct SizeTable {
-    /// The least bytes, as [`size_class`] has it.
-    least: usize,
-    /// The best SSIM of each class from there on.
-    ssim: Vec<f64>,
-}
-
-/// Bytes, at least 1, on a logarithmic scale of [`SIZE_BITS`].
-fn size_class(bytes: f64) -> usize {
-    (bytes.max(1.0).to_bits() >> (52 - SIZE_BITS)) as usize
-}
-
-/// The place in [`AGES`] of the least age of a reference, by the pictures skipped since the last one shown.
-const AGE_CLASS: [usize; PENDING + 1] = {
-    let (mut classes, mut pending) = ([0; PENDING + 1], 0);
-    while pending <= PENDING {
-        while classes[pending] + 1 < AGES.len() && AGES[classes[pending] + 1] as usize <= pending + 1 {
-            classes[pending] += 1;
-        }
-        pending += 1;
-    }
-    classes
-};
-
-/// A way of showing a picture.
-#[derive(Debug, Clone, Copy)]
-struct Way {
-    delay: f64,
-    /// What the picture and those after it are worth but for the delay, by the skipped pictures before it.
-    worth: [f64; PENDING + 1],
-    /// Its SSIM by [`AGES`].
-    ssim: [f64; AGES.len()],
-    /// The best schedule after it.
-    after: Value,
-}
-
-impl SizeTable {
-    /// The table of `frames`, whose bytes on the link `wire` gives.
-    fn new(frames: &[BestFrame], wire: impl Fn(ByteCount) -> u64) -> Option<Self> {
-        let least = size_class(wire(frames.first()?.size) as f64);
-        let mut ssim = Vec::new();
-        for &BestFrame { size, ssim: best } in frames {
-            let class = size_class(wire(size) as f64) - least;
-            // Until this size the frame before it is the best one.
-            let known = ssim.last().copied().unwrap_or(best);
-            ssim.resize(ssim.len().max(class), known);
-            ssim.truncate(class);
-            ssim.push(best);
-        }
-        Some(Self { least, ssim })
-    }
-
-    /// The best SSIM of a frame of class `size`; none if no frame is as small.
-    fn best_ssim(&self, size: usize) -> Option<f64> {
-        let class = size.checked_sub(self.least)?;
-        self.ssim.get(class).or(self.ssim.last()).copied()
-    }
-}
-
-#[derive(Debug)]
-struct Problem {
-    cells: Vec<Cell>,
-    items: Vec<Item>,
-    end: f64,
-    most_ssim: f64,
-}
-
-/// A schedule of the pictures from one on.
-#[derive(Debug, Clone, Copy, Default)]
-struct Value {
-    /// `price * sum(ssim - m) - sum(delay)`.
-    worth: f64,
-    /// `sum(ssim - m)` and how many are shown.
-    gained: f64,
-    shown: f64,
 }
 
 /// What is known of schedules with a mean SSIM in an interval.
@@ -251,8 +158,18 @@ impl Ord for Branch {
 struct Search {
     /// The share of pictures that good schedules show.
     shown: f64,
+    /// The best price of the last branch, as a share of the stationary one.
+    share: f64,
     /// The bound is at least this.
     reached: f64,
+}
+
+/// The price of SSIM, seconds of summed delay for each unit of summed SSIM, at which QoE_d is stationary if the mean SSIM is
+/// `mean` and a share of `shown` pictures is shown.
+fn stationary_price(mean: f64, shown: f64) -> f64 {
+    let (per_second, per_db) = (qoe_d(0.0, 0.0) - qoe_d(1e3, 0.0), qoe_d(0.0, 1.0) - qoe_d(0.0, 0.0));
+    let slope = 10.0 / std::f64::consts::LN_10 / (1.0 - mean);
+    per_db * slope / per_second / shown
 }
 
 /// SSIM of decibels.
@@ -261,58 +178,17 @@ fn ssim_of(decibels: f64) -> f64 {
 }
 
 impl Problem {
-    fn new(call: &BoundedCall) -> Option<Self> {
-        let mut clip = call.clip.clone();
-        let pictures = (0..).take_while(|&picture| call.captured_at(picture) < Timestamp::ZERO + call.length).count();
-        let horizon = Timestamp::ZERO + call.length + DRAIN;
-        let end = call.length.as_secs_f64();
-        let cells = cells(call, horizon);
-        let on_trace = |at: Timestamp| at + call.link.trace_offset;
-        let mut most_ssim = 0.0_f64;
-        let curves = clip.curves().clone();
-        let mut items = Vec::with_capacity(pictures);
-        for picture in 0..pictures as u64 {
-            let captured = call.captured_at(picture);
-            let ready = captured + call.encode_time;
-            let source = clip.next_picture();
-            let best = |age| curves.best_frames(&source, call.finest, age);
-            let frames = best(AGES[0]);
-            let smallest = call.wire(frames.first()?.size);
-            most_ssim = most_ssim.max(frames.last()?.ssim);
-            let mut tables: [SizeTable; AGES.len()] = Default::default();
-            tables[0] = SizeTable::new(&frames, |size| call.wire(size))?;
-            for (table, age) in tables.iter_mut().zip(AGES).skip(1) {
-                *table = SizeTable::new(&best(if call.shows_all { age } else { 1 }), |size| call.wire(size))?;
-            }
-            let passed_at = call.link.trace.time_to_pass(on_trace(ready), ByteCount::new(smallest));
-            let wait = passed_at.map(|at| at.saturating_since(on_trace(ready)));
-            let on_the_way = call.link.delay + call.decode_time;
-            let shown_at = wait.map_or(f64::INFINITY, |wait| (ready + wait + on_the_way).as_secs_f64());
-            let first = cells.partition_point(|cell| cell.end <= ready);
-            let passed = call.link.trace.bytes_between(on_trace(Timestamp::ZERO), on_trace(ready)).as_f64();
-            let captured_at = captured.as_secs_f64();
-            items.push(Item { captured_at, followed_at: shown_at.min(end), shown_at, first, passed, frames: tables });
-        }
-        let mut earliest = end;
-        for item in items.iter_mut().rev() {
-            earliest = earliest.min(item.followed_at);
-            item.followed_at = earliest;
-        }
-        (!items.is_empty()).then_some(Self { cells, items, end, most_ssim })
-    }
-
     /// Branch and bound over the mean SSIM.
-    fn bound(&self) -> Option<QoeBound> {
+    fn search(&self) -> Option<Branch> {
         let most = ssim_db(self.most_ssim);
         let mut branches = BinaryHeap::new();
-        let mut search = Search { shown: 1.0, reached: f64::NEG_INFINITY };
+        let mut search = Search { shown: 1.0, share: 1.0, reached: f64::NEG_INFINITY };
         branches.push(self.branch(0.0, most, &mut search));
         loop {
             let best = branches.pop()?;
             let width = best.to - best.from;
             if width <= RESOLUTION_DB {
-                let Branch { qoe_d, to, delay, .. } = best;
-                return Some(QoeBound { qoe_d, delay_ms: 1e3 * delay, ssim_db: to });
+                return Some(best);
             }
             let middle = best.from + 0.5 * width;
             branches.push(Branch { qoe_d: qoe_d(1e3 * best.delay, middle), to: middle, ..best });
@@ -323,153 +199,46 @@ impl Problem {
     /// Bounds the schedules with a mean SSIM between two.
     fn branch(&self, from: f64, to: f64, search: &mut Search) -> Branch {
         let mean = ssim_of(from);
-        let (per_second, per_db) = (qoe_d(0.0, 0.0) - qoe_d(1e3, 0.0), qoe_d(0.0, 1.0) - qoe_d(0.0, 0.0));
-        // The price at which QoE_d is stationary.
-        let slope = 10.0 / std::f64::consts::LN_10 / (1.0 - mean);
-        let mut price = per_db * slope / per_second / search.shown;
-        let mut delay = 0.0_f64;
+        let mut price = search.share * stationary_price(mean, search.shown);
+        let pictures = self.pictures() as f64;
+        let (mut delay, mut best_price) = (0.0_f64, price);
         let (mut low, mut high) = (None::<f64>, None::<f64>);
         for _ in 0..MOST_PRICES {
-            let Value { worth, gained, shown: count } = self.best_schedule(mean, price);
-            let pictures = self.items.len() as f64;
-            delay = delay.max(-worth / pictures);
+            let Value { worth, gained, shown: count } = self.best_schedule(&self.coarse, mean, price, None);
+            if -worth / pictures > delay {
+                (delay, best_price) = (-worth / pictures, price);
+            }
             search.shown = (count / pictures).max(0.1);
             if qoe_d(1e3 * delay, to) <= search.reached {
+                return Branch { qoe_d: qoe_d(1e3 * delay, to), from, to, delay };
+            }
+            // The dual is concave in the price, and what is gained is its slope: it bounds what another price gains.
+            let gain = qoe_d(0.0, 0.0) - qoe_d(1e3 * (PRICE_RESOLUTION - 1.0) * price * gained.abs() / pictures, 0.0);
+            if gain < PRICE_GAIN {
+                search.share = price / stationary_price(mean, search.shown);
                 break;
             }
-            // The dual is concave in the price, and what is gained is its slope.
             if gained > 0.0 {
                 high = Some(price);
             } else {
                 low = Some(price);
             }
             price = match (low, high) {
-                (Some(low), Some(high)) if high / low < 1.05 => break,
+                (Some(low), Some(high)) if high / low < PRICE_RESOLUTION => break,
                 (Some(low), Some(high)) => (low * high).sqrt(),
                 (Some(low), None) => 1.5 * low,
                 (None, Some(high)) => high / 1.5,
                 (None, None) => break,
             };
         }
+        let Value { worth, .. } = self.best_schedule(&self.fine, mean, best_price, None);
+        delay = delay.max(-worth / pictures);
+        if low.is_some() && high.is_some() {
+            search.share = best_price / stationary_price(mean, search.shown);
+        }
         search.reached = search.reached.max(qoe_d(1e3 * delay, from));
         Branch { qoe_d: qoe_d(1e3 * delay, to), from, to, delay }
     }
-
-    /// Where in the window of the picture `index` a schedule is that has been served until `cell`.
-    fn place(&self, index: usize, cell: usize) -> usize {
-        let first = self.items.get(index).map_or(cell, |item| item.first);
-        cell.saturating_sub(first).min(BACKLOG_CELLS - 1)
-    }
-
-    /// An upper bound on `price * sum(ssim - mean) - sum(delay)` over all schedules.
-    fn best_schedule(&self, mean: f64, price: f64) -> Value {
-        let mut next = vec![[Value::default(); PENDING + 1]; BACKLOG_CELLS];
-        let mut now = next.clone();
-        let mut ways = Vec::new();
-        for (index, item) in self.items.iter().enumerate().rev() {
-            let next_item = self.items.get(index + 1);
-            let (due, followed_at) =
-                next_item.map_or((self.end, self.end), |next| (next.captured_at, next.followed_at));
-            let interval = due - item.captured_at;
-            for (place, values) in now.iter_mut().enumerate() {
-                let served = item.first + place;
-                let skipped = &next[self.place(index + 1, served)];
-                for (pending, value) in values.iter_mut().enumerate() {
-                    let after = skipped[(pending + 1).min(PENDING)];
-                    // Those that are not told apart wait for what can be shown first.
-                    let settled = if pending == PENDING { followed_at - due } else { 0.0 };
-                    *value = Value { worth: after.worth - (pending + 1) as f64 * interval - settled, ..after };
-                }
-                self.find_ways(index, item, served, mean, price, &next, &mut ways);
-                let mut worths = values.map(|value| value.worth);
-                let mut chosen = [usize::MAX; PENDING + 1];
-                for (number, way) in ways.iter().enumerate() {
-                    for pending in 0..=PENDING {
-                        let worth = way.worth[pending] - (pending + 1) as f64 * way.delay;
-                        let is_better = worth > worths[pending];
-                        worths[pending] = if is_better { worth } else { worths[pending] };
-                        chosen[pending] = if is_better { number } else { chosen[pending] };
-                    }
-                }
-                for (pending, value) in values.iter_mut().enumerate() {
-                    if let Some(way) = ways.get(chosen[pending]) {
-                        let gained = way.after.gained + way.ssim[AGE_CLASS[pending]] - mean;
-                        *value = Value { worth: worths[pending], gained, shown: way.after.shown + 1.0 };
-                    }
-                }
-            }
-            std::mem::swap(&mut now, &mut next);
-        }
-        next[0][0]
-    }
-
-    /// Collects the ways of showing `item` when all before it is served until the cell `served`. Ways that are later and
-    /// no better are left out.
-    #[allow(clippy::too_many_arguments)] // the inner loop of the program
-    fn find_ways(
-        &self,
-        index: usize,
-        item: &Item,
-        served: usize,
-        mean: f64,
-        price: f64,
-        next: &[[Value; PENDING + 1]],
-        ways: &mut Vec<Way>,
-    ) {
-        ways.clear();
-        let Some(start) = self.cells.get(served) else { return };
-        let before = if served > item.first { start.before.max(item.passed) } else { item.passed };
-        let best = item.frames.each_ref().map(|table| table.ssim.last().copied().unwrap_or_default());
-        let (mut cell, mut size_before) = (served, 0);
-        let mut worth_most = [f64::NEG_INFINITY; AGES.len()];
-        while cell < self.cells.len() {
-            let stride = if cell - served < EXACT_CELLS { 1 } else { (cell - served) / 16 };
-            let last = (cell + stride - 1).min(self.cells.len() - 1);
-            let size = size_class(self.cells[last].after - before);
-            if size > size_before {
-                size_before = size;
-                let ssim = item.frames.each_ref().map(|table| table.best_ssim(size).unwrap_or(f64::NEG_INFINITY));
-                let after = next[self.place(index + 1, cell)][0];
-                let mut is_better = false;
-                let mut worths = [0.0; AGES.len()];
-                for age in 0..AGES.len() {
-                    worths[age] = after.worth + price * (ssim[age] - mean);
-                    is_better |= worths[age] > worth_most[age];
-                    worth_most[age] = worth_most[age].max(worths[age]);
-                }
-                if is_better {
-                    let delay = self.cells[cell].shown_at.max(item.shown_at) - item.captured_at;
-                    let worth = std::array::from_fn(|pending| worths[AGE_CLASS[pending]]);
-                    ways.push(Way { delay, worth, ssim, after });
-                }
-                if ssim == best {
-                    break;
-                }
-            }
-            cell += stride;
-        }
-    }
-}
-
-/// The cells with capacity until `horizon`.
-fn cells(call: &BoundedCall, horizon: Timestamp) -> Vec<Cell> {
-    let LinkConfig { trace, trace_offset, delay, .. } = &call.link;
-    let on_trace = |at: Timestamp| at + *trace_offset;
-    let passed = |at: Timestamp| trace.bytes_between(on_trace(Timestamp::ZERO), on_trace(at)).as_f64();
-    let on_the_way = *delay + call.decode_time;
-    let (mut cells, mut start, mut before) = (Vec::new(), Timestamp::ZERO, 0.0);
-    while start < horizon {
-        let end = start + CELL;
-        let after = passed(end);
-        if after > before {
-            let first = trace.time_to_pass(on_trace(start), ByteCount::new(1));
-            let wait = first.map_or(Duration::ZERO, |first| first.saturating_since(on_trace(start)));
-            let shown_at = (start + wait.min(CELL) + on_the_way).as_secs_f64();
-            cells.push(Cell { end, before, after: after + 1.0, shown_at });
-        }
-        (start, before) = (end, after);
-    }
-    cells
 }
 
 #[cfg(test)]

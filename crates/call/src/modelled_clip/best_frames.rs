@@ -22,7 +22,32 @@ fn extremes(values: &[f64; REFERENCE_POINTS.len()], least: f64, most: f64) -> (f
     at.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
+/// The frames that are better than all smaller ones, by rising size.
+fn by_size(mut frames: Vec<BestFrame>) -> Vec<BestFrame> {
+    frames.sort_unstable_by(|one, other| one.size.cmp(&other.size).then(other.ssim.total_cmp(&one.ssim)));
+    let mut best = f64::NEG_INFINITY;
+    frames.retain(|frame| {
+        let is_better = frame.ssim > best;
+        best = best.max(frame.ssim);
+        is_better
+    });
+    frames
+}
+
 impl ClipCurves {
+    /// The frames of `picture` by rising size and SSIM if its reference was coded at its own quantizer and shows a picture
+    /// `age` pictures older: what it costs where quality does not change.
+    #[must_use]
+    pub fn usual_frames(&self, picture: &ModelledPicture, finest: u8, age: u32) -> Vec<BestFrame> {
+        let alone = ModelledPicture { reference: None, ..*picture };
+        let gap = if picture.scene_cut { 0.0 } else { libm::log(f64::from(age).clamp(1.0, GAPS.1)) };
+        let key_frame = picture.begins_anew();
+        let usual = |quantizer: usize| (self.logarithm(&alone, quantizer, key_frame, gap), 0.0);
+        let mut frames = Vec::new();
+        self.add_best(picture, usize::from(finest.min(MAXIMUM_QUANTIZER)), usual, &mut frames);
+        by_size(frames)
+    }
+
     /// The best frames of `picture` by rising size and SSIM: no frame is smaller than the first, and none of fewer bytes
     /// than an entry is better than the entry before it. That holds for key frames and for frames coded from any reference
     /// that shows a picture at least `age` pictures older and was coded no finer than `finest`, if `picture` is coded no
@@ -39,14 +64,7 @@ impl ClipCurves {
         } else {
             self.add_best(picture, finest, |quantizer| self.best_inter(picture, quantizer, finest, age), &mut frames);
         }
-        frames.sort_unstable_by(|one, other| one.size.cmp(&other.size).then(other.ssim.total_cmp(&one.ssim)));
-        let mut best = f64::NEG_INFINITY;
-        frames.retain(|frame| {
-            let is_better = frame.ssim > best;
-            best = best.max(frame.ssim);
-            is_better
-        });
-        frames
+        by_size(frames)
     }
 
     /// Bounds on ln(size), below, and on what the reference adds to SSIM in dB, above, of an inter frame at `quantizer`.
