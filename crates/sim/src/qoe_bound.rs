@@ -22,7 +22,7 @@
 //! | a frame is decoded after the frame before it | each is decoded at once, in the decoding time |
 //! | controllers see feedback, late | everything is known in advance |
 //! | sizes are whole bytes | they are told apart by 1.6 % |
-//! | time is continuous | a frame that ends within a cell of [`CELL`] ends at its start, with all bytes that pass until its end; of frames that take longer than [`EXACT_CELLS`], within a 16th of their time |
+//! | time is continuous | a frame that ends within a cell of [`CELL`] ends at its start, with all bytes that pass until its end; of frames that take longer than [`EXACT_CELLS`], within an 8th of their time |
 //! | a backlog may be long | one beyond [`BACKLOG_CELLS`] cells with capacity counts as that long for the frames after it |
 //! | skipped pictures wait for the next shown one | beyond [`PENDING`] of them, each waits for the earliest moment at which a later picture can be shown |
 
@@ -42,11 +42,11 @@ use lockstep_units::{ByteCount, Timestamp};
 use program::{Problem, Value};
 
 /// Resolution of time.
-pub const CELL: Duration = Duration::from_millis(2);
+pub const CELL: Duration = Duration::from_millis(4);
 /// The longest backlog that is told apart, in cells in which the link has capacity.
-pub const BACKLOG_CELLS: usize = 64;
+pub const BACKLOG_CELLS: usize = 32;
 /// Frames that take more cells end at moments that are further apart.
-pub const EXACT_CELLS: usize = 32;
+pub const EXACT_CELLS: usize = 16;
 /// Skipped pictures whose wait is exact.
 pub const PENDING: usize = 15;
 /// Resolution of the mean SSIM, dB: the bound is at most 0.101 times this above the dual optimum.
@@ -213,9 +213,10 @@ impl Problem {
                 return Branch { qoe_d: qoe_d(1e3 * delay, to), from, to, delay };
             }
             // The dual is concave in the price, and what is gained is its slope: it bounds what another price gains.
-            let gain = qoe_d(0.0, 0.0) - qoe_d(1e3 * (PRICE_RESOLUTION - 1.0) * price * gained.abs() / pictures, 0.0);
-            if gain < PRICE_GAIN {
-                search.share = price / stationary_price(mean, search.shown);
+            let reach =
+                if gained > 0.0 { price - low.unwrap_or(0.0) } else { high.map_or(f64::INFINITY, |high| high - price) };
+            let gain = qoe_d(0.0, 0.0) - qoe_d(1e3 * reach * gained.abs() / pictures, 0.0);
+            if gained == 0.0 || gain < PRICE_GAIN {
                 break;
             }
             if gained > 0.0 {
@@ -233,7 +234,7 @@ impl Problem {
         }
         let Value { worth, .. } = self.best_schedule(&self.fine, mean, best_price, None);
         delay = delay.max(-worth / pictures);
-        if low.is_some() && high.is_some() {
+        if low.is_some() {
             search.share = best_price / stationary_price(mean, search.shown);
         }
         search.reached = search.reached.max(qoe_d(1e3 * delay, from));
@@ -246,7 +247,7 @@ mod tests {
     use std::iter;
     use std::sync::Arc;
 
-    use lockstep_call::{ClipCurves, CodecModel};
+    use lockstep_call::{ClipCurves, CodecModel, DRAIN};
     use lockstep_link::{Delivered, Link, Trace};
     use lockstep_units::Bitrate;
     use rand::{Rng, SeedableRng};
@@ -354,6 +355,22 @@ mod tests {
             BoundedCall { link: LinkConfig { delay: Duration::from_millis(120), ..near.link.clone() }, ..near.clone() };
         let difference = bound(&near) - bound(&far);
         assert!((difference - 0.192).abs() < 0.021, "{difference}");
+    }
+
+    #[test]
+    fn schedule_over_a_link_stays_below_the_bound() {
+        for (number, trace) in traces().into_iter().enumerate() {
+            let QoeBound { qoe_d, schedule, .. } = call(trace, number as u64 + 1).bound().unwrap();
+            let schedule = schedule.unwrap();
+            assert!(schedule <= qoe_d && schedule > qoe_d - 1.5, "{schedule} of {qoe_d}");
+        }
+    }
+
+    #[test]
+    fn older_references_make_fewer_pictures_dearer() {
+        let aged = call(Trace::constant(Bitrate::from_kbps(60)), 5);
+        let fresh = BoundedCall { shows_all: false, ..aged.clone() };
+        assert!(bound(&aged) < bound(&fresh) - 0.01, "{} and {}", bound(&aged), bound(&fresh));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const SIZE_BITS: u32 = 6;
 /// Ages of references that are distinguished, in pictures: a reference is at least that old.
 const AGES: [u32; 5] = [1, 2, 4, 8, 16];
 /// How much coarser the coarse grid is than the fine one.
-const COARSENESS: usize = 4;
+const COARSENESS: usize = 2;
 
 /// A [`CELL`] of time in which the bottleneck has capacity.
 #[derive(Debug, Clone, Copy)]

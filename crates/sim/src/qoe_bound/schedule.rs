@@ -19,9 +19,9 @@ use super::program::{Problem, Worths};
 use super::{BoundedCall, PENDING, ssim_of, stationary_price};
 
 /// How often QoE_d is made linear around the schedule found last.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 5;
 /// What every frame of a simple schedule may wait for the link at most, in frame intervals.
-const WAITS: [f64; 10] = [0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0];
+const WAITS: [f64; 7] = [0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0];
 /// The most pictures whose worths are kept, for memory's sake: 20 minutes at 30 a second.
 const MOST_PICTURES: usize = 36_000;
 
