@@ -1,6 +1,7 @@
 //! An upper bound on QoE_d of a modelled call over a known link, which no schedule of frames can exceed.
 //!
-//! [`BoundedCall::bound`] gives it; nothing in it is tuned, and nothing is simulated. QoE_d falls with the mean video
+//! [`BoundedCall::bound`] gives it, and the QoE_d of a schedule that the link carries ([`QoeBound::schedule`]): the best
+//! possible lies between them. Nothing in the bound is tuned, and nothing is simulated. QoE_d falls with the mean video
 //! delay of all captured pictures and rises with dB of the mean SSIM of the shown ones ([`lockstep_call::qoe_d`]). The
 //! bound is found in two steps:
 //!
@@ -8,6 +9,16 @@
 //!    `sum(delay) - price * sum(ssim - m)` over all schedules, whatever the price (seconds for each unit of SSIM). The
 //!    minimum is computed by dynamic programming over the pictures, from the last one to the first.
 //! 2. Branch and bound over `m`, in dB, takes the best trade of SSIM for delay.
+//!
+//! Proof of 1: let a schedule have `sum(ssim) >= m * shown`. For each price of zero or more, its sum of delays is at least
+//! `sum(delay) - price * sum(ssim - m)`, which is at least the minimum of that over all schedules. Of 2: QoE_d rises with
+//! the mean SSIM and falls with the mean delay; a schedule whose mean SSIM lies in an interval has at most the QoE_d of the
+//! interval's upper end and the least delay of its lower end.
+//!
+//! Age of references: a shown frame refers to a decoded frame, or to none. If that frame was shown, it is no newer than the
+//! last one shown before. If not, a newer frame was shown before it was decoded ([`ReceivingEnd`](lockstep_call::ReceivingEnd)).
+//! Either way the reference's picture is at least as old as the last shown one, so skipping pictures costs bits. Where pictures
+//! wait for sound this does not hold ([`BoundedCall::shows_all`]).
 //!
 //! The program's state is the moment until which the bottleneck serves what was sent before, and how many pictures wait to
 //! be followed by a shown one. A picture is skipped, or sent with a number of bytes: these follow from the moment at which
@@ -17,9 +28,10 @@
 //! |---|---|
 //! | packets queue, are dropped by the queue, lost, reordered, late by jitter | every byte passes as soon as capacity and order allow |
 //! | feedback, sound, parity, retransmissions and probes share the link | only shown frames use it, with one header a fragment |
-//! | a frame is coded from one reference, which had to be sent | each frame has the reference that is best for it ([`ClipCurves::best_frames`](lockstep_call::ClipCurves::best_frames)) |
+//! | a frame is coded from one reference, which had to be sent | each frame has, of the references as old as the last shown picture, the one that is best for it ([`ClipCurves::best_frames`](lockstep_call::ClipCurves::best_frames)) |
 //! | the encoder makes several passes over pictures, one picture at a time | the first bytes leave after the shortest encoding time |
 //! | a frame is decoded after the frame before it | each is decoded at once, in the decoding time |
+//! | the age of a reference is exact, in pictures | it is rounded down to a power of two, 16 at most |
 //! | controllers see feedback, late | everything is known in advance |
 //! | sizes are whole bytes | they are told apart by 1.6 % |
 //! | time is continuous | a frame that ends within a cell of [`CELL`] ends at its start, with all bytes that pass until its end; of frames that take longer than [`EXACT_CELLS`], within an 8th of their time |
