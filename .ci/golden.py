@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 CONTROLLERS = (
-    "lockstep sprout salsify copa gcc nada scream bob-heuristic fixed:500kbps concerto rlv bob hrcc gemini oracle hindsight"
+    "lockstep sprout salsify copa gcc nada scream bob-heuristic fixed:500kbps concerto rlv bob hrcc gemini hindsight"
 ).split()
 RATE_CONTROLLERS = ("lockstep", "sprout", "salsify", "gcc", "nada", "scream")
 

@@ -164,6 +164,7 @@ class CallReport(msgspec.Struct, frozen=True):
     qoe_p: float | None = None
     qoe_d: float | None = None
     qoe_d_bound: float | None = None
+    qoe_d_schedule: float | None = None
     one_way_delay_ms: DelayScores | None = None
     queueing_delay_ms: DelayScores | None = None
     packet_loss: float | None = None

@@ -49,11 +49,11 @@ def test_a_page_names_every_controller_and_loads_nothing(sweep: Path, tmp_path: 
 def test_several_sweeps_are_one_plot(sweep: Path, tmp_path: Path) -> None:
     other, page = tmp_path / "other.parquet", tmp_path / "both.html"
     calls = polars.DataFrame(ROWS)
-    calls.with_columns(polars.lit("oracle").alias("controller")).write_parquet(other)
+    calls.with_columns(polars.lit("hindsight").alias("controller")).write_parquet(other)
     assert sweep_plot.main([str(sweep), str(other), "--output", str(page)]) == 0
     text = page.read_text()
     assert "salsify" in text
-    assert "oracle" in text
+    assert "hindsight" in text
 
 
 def test_controllers_are_called_by_their_names(sweep: Path, tmp_path: Path) -> None:

@@ -463,7 +463,7 @@ def test_what_is_wrong_is_told_before_anything_runs(tmp_path: Path, capsys: pyte
     folder = tmp_path / "out"
     for words, said in (
         (["compare", "lockstep:controller=nosuch", "lockstep"], "no controller is called `nosuch`"),
-        (["compare", "lockstep:controller=oracle", "lockstep"], "knows the link"),
+        (["compare", "lockstep:controller=hindsight", "lockstep"], "knows the link"),
         (["compare", "lockstep:grace=long", "lockstep"], "grace"),
         (["compare", "lockstep", "lockstep", "--trace", "nosuch.up"], "nosuch.up"),
         (["compare", "lockstep", "lockstep", "--trace", "constant:1mbps", "--loss", "3"], "out of range"),

@@ -216,7 +216,9 @@ pub fn print_scores(scores: &Scores) {
         scores.freezes.longest_seconds,
         scores.stall_minutes_per_hour
     );
-    let bound = scores.qoe_d_bound.map_or_else(String::new, |bound| format!(" (at most {bound:.2})"));
+    let schedule =
+        scores.qoe_d_schedule.map_or_else(String::new, |schedule| format!(", a schedule reaches {schedule:.2}"));
+    let bound = scores.qoe_d_bound.map_or_else(String::new, |bound| format!(" (at most {bound:.2}{schedule})"));
     say!("experience    QoE_p {}   QoE_d {}{bound}", shown(scores.qoe_p, 2, ""), shown(scores.qoe_d, 2, ""));
     say!(
         "score         network {} (challenge)   {} (BoB's weights)   estimate accurate to {}",

@@ -153,7 +153,7 @@ fn a_live_call_that_cannot_be_is_refused_before_a_report_is_written_over() {
     for (wrong, message) in [
         (&["--audio", "none.wav"][..], "cannot read none.wav"),
         (&["--audio", "a.wav"], "a.wav is no whole WAV file"),
-        (&["--controller", "oracle"], "the controller oracle must know"),
+        (&["--controller", "hindsight"], "the controller hindsight must know"),
         (&["--controller", "mmsys24"], "name one with --model"),
         (&["--clip", "none.y4m"], "cannot open none.y4m"),
     ] {

@@ -159,7 +159,7 @@ fn what_cannot_be_replayed_or_recorded_is_refused_in_a_line() {
         (&["."], "it is no regular file"),
         (&["call.json"], "call.json: is no recording of a controller's decisions"),
         (&["damaged.jsonl"], "damaged.jsonl: line 2: control character"),
-        (&["it.jsonl", "--controller", "oracle"], "--controller oracle: it must know what the path carries"),
+        (&["it.jsonl", "--controller", "hindsight"], "--controller hindsight: it must know what the path carries"),
         (&["it.jsonl", "--controller", "gcc", "--model", "a.onnx"], "model a.onnx"),
         (&["it.jsonl", "--json", "it.jsonl"], "is an input"),
         (&["it.jsonl", "--allowances", "it.csv"], "the name must end in .parquet"),
@@ -167,7 +167,7 @@ fn what_cannot_be_replayed_or_recorded_is_refused_in_a_line() {
         let said = refused(folder.path(), &[&["replay"], words].concat());
         assert!(said.contains(message) && !said.contains('\x1b'), "{words:?}: {said}");
     }
-    let said = refused(folder.path(), &[&SIMULATE[..], &["--controller", "oracle"]].concat());
-    assert!(said.contains("its decisions cannot be recorded: the controller oracle must know the path"), "{said}");
+    let said = refused(folder.path(), &[&SIMULATE[..], &["--controller", "hindsight"]].concat());
+    assert!(said.contains("its decisions cannot be recorded: the controller hindsight must know the path"), "{said}");
     assert!(succeed(folder.path(), &["replay", "it.jsonl"]).contains("every decision is the same"), "it is as it was");
 }

@@ -62,6 +62,8 @@ impl CallSettings {
             encode_time: job_times.of(codec.first_work()),
             decode_time: self.decode_time.get(),
             finest: codec.finest_quantizer(),
+            // With sound, a picture that waits for it may give way to a newer one.
+            shows_all: self.audio.is_none(),
         };
         Ok(call.bound())
     }
@@ -108,7 +110,9 @@ pub fn simulate_modelled_with(
     let codec = settings.control.modelled_codec();
     let mut simulated = run(settings, |settings| settings.modelled_coding(model, codec), host, observers, progress)?;
     if settings.bound {
-        simulated.report.scores.qoe_d_bound = settings.qoe_bound(model)?.map(|bound| bound.qoe_d);
+        let bound = settings.qoe_bound(model)?;
+        simulated.report.scores.qoe_d_bound = bound.map(|bound| bound.qoe_d);
+        simulated.report.scores.qoe_d_schedule = bound.and_then(|bound| bound.schedule);
     }
     Ok(simulated)
 }

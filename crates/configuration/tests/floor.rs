@@ -83,7 +83,7 @@ fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
 
 #[test]
 fn nobody_sends_more_than_the_most_that_is_asked_for() {
-    for controller in ["oracle", "sprout", "lockstep", "gcc", "fixed:2mbps"] {
+    for controller in ["hindsight", "sprout", "lockstep", "gcc", "fixed:2mbps"] {
         let path = [("trace", "constant:20mbps"), ("seconds", "10"), ("controller", controller)];
         let pictures = [("modelled", "true"), ("clip", "generated:640x360@30"), ("max_bitrate", "300kbps")];
         let (scores, _) = run(&[path, pictures].concat());

@@ -95,9 +95,10 @@ fn a_recording_names_the_model_that_the_sender_runs_and_no_other() {
 }
 
 #[test]
-fn the_oracle_is_not_recorded_since_no_recording_holds_the_path() {
+fn hindsight_is_not_recorded_without_a_path() {
     let observers = Observers { decisions: Some(Box::new(KeptEvents::default())), ..Observers::default() };
-    let refused = simulate_with(&settings(Algorithm::Oracle), None, observers, |_| Ok(())).expect_err("it is refused");
+    let refused =
+        simulate_with(&settings(Algorithm::Hindsight), None, observers, |_| Ok(())).expect_err("it is refused");
     let said = format!("{refused:#}");
-    assert!(said.contains("cannot be recorded: the controller oracle must know the path"), "{said}");
+    assert!(said.contains("cannot be recorded: the controller hindsight must know the path"), "{said}");
 }

@@ -28,7 +28,7 @@ const SLOW_DECODER: &[(&str, &str)] = &[("trace", "constant:3mbps"), ("decode_ms
 const FAST: &[(&str, &str)] = &[("trace", "constant:20mbps")];
 
 /// A constant of each group with another value, and a call that depends on it.
-const CASES: [(&str, f64, &[(&str, &str)]); 18] = [
+const CASES: [(&str, f64, &[(&str, &str)]); 17] = [
     ("silence.margin", 3.0, OUTAGE),
     ("probing.pause", 1.0, OUTAGE),
     ("loss.worth", 0.0, LOSSY),
@@ -42,7 +42,6 @@ const CASES: [(&str, f64, &[(&str, &str)]); 18] = [
     ("reverse_path.queue", 1.0, SLOW_FEEDBACK),
     ("waiting_sound.longest_held", 0.02, NARROW),
     ("narrow_way.picture", 0.02, NARROW),
-    ("encoding.time_weight", 1.0, LOSSY),
     ("functional.aim", 0.4, LOSSY),
     ("size_curve.common_share", 0.05, LOSSY),
     ("frame_dropper.coarse", 0.0, LOSSY),

@@ -11,7 +11,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::learned::shipped::Shipped;
 use crate::learned::{Concerto, Lockstep, Model, ModelError};
 use crate::{
-    Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Latency, Nada, Oracle, ReceiverEstimate,
+    Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Latency, Nada, ReceiverEstimate,
     SalsifyWindow, Scream, Sprout, Tuning,
 };
 
@@ -42,7 +42,7 @@ pub struct Setting {
     pub frame_interval: Duration,
     /// For controllers that decide on a rate.
     pub bounds: RateBounds,
-    /// What the path will carry, for [`Oracle`]; only a simulator knows.
+    /// What the path carries, for [`Hindsight`] and for lessons; only a simulator provides it.
     pub path: Option<KnownPath>,
     /// For controllers that let their delay be chosen ([`Algorithm::takes_latency`]).
     pub latency: Latency,
@@ -73,8 +73,6 @@ pub struct KnownPath {
     pub start: Timestamp,
     /// The queue before the bottleneck.
     pub queue: QueueConfig,
-    /// One-way propagation delay, without that of the trace.
-    pub delay: Duration,
     /// The share of packets lost (0-1) beside those that trace and queue lose, in the long run.
     pub loss: f64,
 }
@@ -92,7 +90,7 @@ impl KnownPath {
             on_off.loss * on / (on + off).max(f64::MIN_POSITIVE)
         });
         let loss = 1.0 - (1.0 - link.loss.random) * (1.0 - bursts) * (1.0 - on_off);
-        Self { trace: link.trace.clone(), offset: link.trace_offset, start, queue: link.queue, delay: link.delay, loss }
+        Self { trace: link.trace.clone(), offset: link.trace_offset, start, queue: link.queue, loss }
     }
 }
 
@@ -132,8 +130,6 @@ pub enum Algorithm {
     /// unless another is named: with pixels the best of those compared (`docs/controllers.md`).
     #[default]
     Lockstep,
-    /// What the path will carry, known beforehand.
-    Oracle,
     /// What the path has carried and what waits in it, known exactly.
     Hindsight,
     /// A controller that trusts the receiver, for an estimator from elsewhere. The estimator that comes with it says
@@ -163,7 +159,7 @@ pub enum AlgorithmError {
 
 impl Algorithm {
     /// Every name, and what it stands for.
-    pub const NAMES: [(&'static str, &'static str); 18] = [
+    pub const NAMES: [(&'static str, &'static str); 17] = [
         ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
         ("salsify-no-grace", "the same without the grace period"),
         ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
@@ -183,8 +179,7 @@ impl Algorithm {
             "lockstep",
             "Lockstep's own, the default: learned quantiles of the bytes that the path will take until a deadline",
         ),
-        ("oracle", "what the path will carry, known beforehand; in simulations only"),
-        ("hindsight", "the same without foresight: what it carried just now, and what waits; in simulations only"),
+        ("hindsight", "a yardstick: knows what the path carried just now, and what waits; in simulations only"),
     ];
 
     /// One of each of [`Algorithm::NAMES`], in that order; where one takes a rate, of 1 Mb/s.
@@ -225,7 +220,7 @@ impl Algorithm {
     /// simulated never does.
     #[must_use]
     pub fn knows_path(&self) -> bool {
-        matches!(self, Self::Oracle | Self::Hindsight)
+        matches!(self, Self::Hindsight)
     }
 
     /// Whether its controller answers marks of congestion (ECN). Of one that does not, no packet may say that it is
@@ -273,7 +268,6 @@ impl Algorithm {
             | Self::Concerto
             | Self::Rlv
             | Self::Lockstep
-            | Self::Oracle
             | Self::Hindsight
             | Self::ReceiverEstimate => EstimatorKind::InterArrival(GracePeriod::LinkIdle),
         }
@@ -282,7 +276,7 @@ impl Algorithm {
     /// The controller for the sending end.
     ///
     /// # Errors
-    /// [`AlgorithmError::UnknownPath`] for the oracle, with foresight or without, if there is no [`Setting::path`];
+    /// [`AlgorithmError::UnknownPath`] for [`Algorithm::Hindsight`] without [`Setting::path`];
     /// [`AlgorithmError::NoModel`] for a learned one that no model comes with, without [`Setting::model`];
     /// [`AlgorithmError::Model`] if the model does not fit the controller.
     pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
@@ -305,8 +299,7 @@ impl Algorithm {
             Self::Concerto => Box::new(Concerto::new(setting, "concerto", model_of(setting, Shipped::Concerto)?)?),
             Self::Rlv => Box::new(Concerto::new(setting, "rlv", model_of(setting, Shipped::Rlv)?)?),
             Self::Lockstep => Box::new(Lockstep::with_model(setting, model_of(setting, Shipped::Lockstep)?)?),
-            Self::Oracle => Box::new(Oracle::new(known_path(setting, "oracle")?, setting)),
-            Self::Hindsight => Box::new(Oracle::without_foresight(known_path(setting, "hindsight")?, setting)),
+            Self::Hindsight => Box::new(Hindsight::new(known_path(setting, "hindsight")?, setting)),
         })
     }
 }
@@ -339,7 +332,6 @@ impl fmt::Display for Algorithm {
             Self::Concerto => formatter.write_str("concerto"),
             Self::Rlv => formatter.write_str("rlv"),
             Self::Lockstep => formatter.write_str("lockstep"),
-            Self::Oracle => formatter.write_str("oracle"),
             Self::Hindsight => formatter.write_str("hindsight"),
             Self::ReceiverEstimate => formatter.write_str("receiver-estimate"),
         }
@@ -369,7 +361,6 @@ impl FromStr for Algorithm {
             "concerto" => Ok(Self::Concerto),
             "rlv" => Ok(Self::Rlv),
             "lockstep" => Ok(Self::Lockstep),
-            "oracle" => Ok(Self::Oracle),
             "hindsight" => Ok(Self::Hindsight),
             "receiver-estimate" => Ok(Self::ReceiverEstimate),
             _ => Err(AlgorithmError::Unknown(text.to_owned())),
@@ -400,7 +391,6 @@ mod tests {
             "concerto",
             "rlv",
             "lockstep",
-            "oracle",
             "hindsight",
         ];
         for text in names {
@@ -421,12 +411,10 @@ mod tests {
     }
 
     #[test]
-    fn the_oracle_is_refused_where_the_path_is_not_known() {
+    fn hindsight_is_refused_without_a_known_path() {
         let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
-        for (algorithm, name) in [(Algorithm::Oracle, "oracle"), (Algorithm::Hindsight, "hindsight")] {
-            assert_eq!(algorithm.controller(&setting).err(), Some(AlgorithmError::UnknownPath(name)));
-        }
+        assert_eq!(Algorithm::Hindsight.controller(&setting).err(), Some(AlgorithmError::UnknownPath("hindsight")));
         let path = KnownPath::over(&LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000))), Timestamp::ZERO);
-        assert!(Algorithm::Oracle.controller(&Setting { path: Some(path), ..setting }).is_ok());
+        assert!(Algorithm::Hindsight.controller(&Setting { path: Some(path), ..setting }).is_ok());
     }
 }

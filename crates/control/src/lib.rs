@@ -18,6 +18,7 @@ mod fixed;
 mod flow_group;
 mod fragments;
 mod gcc;
+mod hindsight;
 mod inter_arrival;
 mod latency;
 pub mod learned;
@@ -25,7 +26,6 @@ mod limit;
 mod loss_rate;
 mod nada;
 mod narrow_path;
-mod oracle;
 mod path;
 mod path_delay;
 mod receiver_estimate;
@@ -51,6 +51,7 @@ pub use estimator_kind::EstimatorKind;
 pub use fixed::Fixed;
 pub use flow_group::FlowGroup;
 pub use gcc::{Gcc, Probing, Settings as GccSettings};
+pub use hindsight::Hindsight;
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use limit::{
@@ -60,7 +61,6 @@ pub use limit::{
 pub use loss_rate::{LossConfig, LossRate, Protection};
 pub use nada::Nada;
 pub use narrow_path::{NarrowPath, NarrowPathConfig};
-pub use oracle::{Oracle, QOE_D_DELAY};
 pub use path::{
     Burst, CrossTraffic, CrossTrafficConfig, PathConfig, PathObserver, PathView, ProbingConfig, SilenceConfig, Wait,
 };

@@ -326,6 +326,12 @@ impl Trace {
         }
     }
 
+    /// Whether it has no loss, delay and jitter of its own.
+    #[must_use]
+    pub fn has_no_conditions(&self) -> bool {
+        self.condition_changes().iter().all(|&(_, conditions)| conditions == Conditions::NONE)
+    }
+
     /// Loss, delay and jitter at `at`.
     #[must_use]
     pub fn conditions_at(&self, at: Timestamp) -> Conditions {

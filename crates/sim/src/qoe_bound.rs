@@ -1,6 +1,7 @@
 //! An upper bound on QoE_d of a modelled call over a known link, which no schedule of frames can exceed.
 //!
-//! [`BoundedCall::bound`] gives it; nothing in it is tuned, and nothing is simulated. QoE_d falls with the mean video
+//! [`BoundedCall::bound`] gives it, and the QoE_d of a schedule that the link carries ([`QoeBound::schedule`]): the best
+//! possible lies between them. Nothing in the bound is tuned, and nothing is simulated. QoE_d falls with the mean video
 //! delay of all captured pictures and rises with dB of the mean SSIM of the shown ones ([`lockstep_call::qoe_d`]). The
 //! bound is found in two steps:
 //!
@@ -8,6 +9,16 @@
 //!    `sum(delay) - price * sum(ssim - m)` over all schedules, whatever the price (seconds for each unit of SSIM). The
 //!    minimum is computed by dynamic programming over the pictures, from the last one to the first.
 //! 2. Branch and bound over `m`, in dB, takes the best trade of SSIM for delay.
+//!
+//! Proof of 1: let a schedule have `sum(ssim) >= m * shown`. For each price of zero or more, its sum of delays is at least
+//! `sum(delay) - price * sum(ssim - m)`, which is at least the minimum of that over all schedules. Of 2: QoE_d rises with
+//! the mean SSIM and falls with the mean delay; a schedule whose mean SSIM lies in an interval has at most the QoE_d of the
+//! interval's upper end and the least delay of its lower end.
+//!
+//! Age of references: a shown frame refers to a decoded frame, or to none. If that frame was shown, it is no newer than the
+//! last one shown before. If not, a newer frame was shown before it was decoded ([`ReceivingEnd`](lockstep_call::ReceivingEnd)).
+//! Either way the reference's picture is at least as old as the last shown one, so skipping pictures costs bits. Where pictures
+//! wait for sound this does not hold ([`BoundedCall::shows_all`]).
 //!
 //! The program's state is the moment until which the bottleneck serves what was sent before, and how many pictures wait to
 //! be followed by a shown one. A picture is skipped, or sent with a number of bytes: these follow from the moment at which
@@ -17,39 +28,47 @@
 //! |---|---|
 //! | packets queue, are dropped by the queue, lost, reordered, late by jitter | every byte passes as soon as capacity and order allow |
 //! | feedback, sound, parity, retransmissions and probes share the link | only shown frames use it, with one header a fragment |
-//! | a frame is coded from one reference, which had to be sent | each frame has the reference that is best for it ([`ClipCurves::best_frames`](lockstep_call::ClipCurves::best_frames)) |
+//! | a frame is coded from one reference, which had to be sent | each frame has, of the references as old as the last shown picture, the one that is best for it ([`ClipCurves::best_frames`](lockstep_call::ClipCurves::best_frames)) |
 //! | the encoder makes several passes over pictures, one picture at a time | the first bytes leave after the shortest encoding time |
 //! | a frame is decoded after the frame before it | each is decoded at once, in the decoding time |
+//! | the age of a reference is exact, in pictures | it is rounded down to a power of two, 16 at most |
 //! | controllers see feedback, late | everything is known in advance |
 //! | sizes are whole bytes | they are told apart by 1.6 % |
-//! | time is continuous | a frame that ends within a cell of [`CELL`] ends at its start, with all bytes that pass until its end; of frames that take longer than [`EXACT_CELLS`], within a 16th of their time |
+//! | time is continuous | a frame that ends within a cell of [`CELL`] ends at its start, with all bytes that pass until its end; of frames that take longer than [`EXACT_CELLS`], within an 8th of their time |
 //! | a backlog may be long | one beyond [`BACKLOG_CELLS`] cells with capacity counts as that long for the frames after it |
 //! | skipped pictures wait for the next shown one | beyond [`PENDING`] of them, each waits for the earliest moment at which a later picture can be shown |
+
+mod program;
+mod schedule;
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use lockstep_call::{BestFrame, DRAIN, ModelledClip, qoe_d};
+use lockstep_call::{ClipCurves, ModelledClip, ModelledPicture, qoe_d};
 use lockstep_link::LinkConfig;
 use lockstep_media::{FrameRate, ssim_db};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{ByteCount, Timestamp};
 
+use program::{Problem, Value};
+
 /// Resolution of time.
-pub const CELL: Duration = Duration::from_millis(2);
+pub const CELL: Duration = Duration::from_millis(4);
 /// The longest backlog that is told apart, in cells in which the link has capacity.
-pub const BACKLOG_CELLS: usize = 64;
+pub const BACKLOG_CELLS: usize = 32;
 /// Frames that take more cells end at moments that are further apart.
-pub const EXACT_CELLS: usize = 32;
+pub const EXACT_CELLS: usize = 16;
 /// Skipped pictures whose wait is exact.
 pub const PENDING: usize = 15;
 /// Resolution of the mean SSIM, dB: the bound is at most 0.101 times this above the dual optimum.
 const RESOLUTION_DB: f64 = 0.1;
 /// Prices that are tried for one mean SSIM.
-const MOST_PRICES: usize = 6;
-/// Sizes are told apart by so many bits after the first one: by 1.6 %.
-const SIZE_BITS: u32 = 6;
+const MOST_PRICES: usize = 8;
+/// Prices that are nearer to each other are not distinguished.
+const PRICE_RESOLUTION: f64 = 1.2;
+/// Nor is another price tried that gains less QoE_d.
+const PRICE_GAIN: f64 = 0.005;
 
 /// A modelled call over a link of its own.
 #[derive(Debug, Clone)]
@@ -70,6 +89,8 @@ pub struct BoundedCall {
     pub decode_time: Duration,
     /// The finest quantizer that the encoder uses.
     pub finest: u8,
+    /// Whether every decoded frame is shown that is newer than those shown before.
+    pub shows_all: bool,
 }
 
 /// An upper bound on QoE_d.
@@ -81,6 +102,9 @@ pub struct QoeBound {
     pub delay_ms: f64,
     /// dB of the mean SSIM where it is reached.
     pub ssim_db: f64,
+    /// QoE_d of a schedule that the link carries, found with the whole call known. The best possible lies between it and the
+    /// bound. None where luck decides: the link loses, reorders or delays packets at random.
+    pub schedule: Option<f64>,
 }
 
 impl BoundedCall {
@@ -90,7 +114,12 @@ impl BoundedCall {
         if self.link.medium.is_some() {
             return None;
         }
-        Problem::new(self)?.bound()
+        let best = |curves: &ClipCurves, picture: &ModelledPicture, age| {
+            curves.best_frames(picture, self.finest, if self.shows_all { age } else { 1 })
+        };
+        let Branch { qoe_d, to, delay, .. } = Problem::new(self, &best)?.search()?;
+        let schedule = self.schedule(to);
+        Some(QoeBound { qoe_d, delay_ms: 1e3 * delay, ssim_db: to, schedule })
     }
 
     fn captured_at(&self, picture: u64) -> Timestamp {
@@ -102,65 +131,6 @@ impl BoundedCall {
         let fragments = size.get().div_ceil(self.payload.get().max(1)).max(1);
         size.get() + fragments * (DATA_HEADER as u64 + CARRIAGE)
     }
-}
-
-/// A [`CELL`] of time in which the bottleneck has capacity.
-#[derive(Debug, Clone, Copy)]
-struct Cell {
-    /// Its end.
-    end: Timestamp,
-    /// Bytes that have passed before it, rounded down, and until its end, rounded up.
-    before: f64,
-    after: f64,
-    /// The earliest moment, seconds, at which a frame is shown whose last byte passes in it or later.
-    shown_at: f64,
-}
-
-/// A picture as the program sees it. Times are in seconds.
-#[derive(Debug)]
-struct Item {
-    captured_at: f64,
-    /// The earliest moment at which it, or a later one, can be shown, or the end of the call.
-    followed_at: f64,
-    /// The earliest moment at which it can be shown.
-    shown_at: f64,
-    /// The first cell that can serve it, and bytes that have passed before it can be served.
-    first: usize,
-    passed: f64,
-    /// The least bytes of a frame on the link, as [`size_class`] has it, and the best SSIM of each class from there on.
-    least: usize,
-    ssim: Vec<f64>,
-}
-
-/// Bytes, at least 1, on a logarithmic scale of [`SIZE_BITS`].
-fn size_class(bytes: f64) -> usize {
-    (bytes.max(1.0).to_bits() >> (52 - SIZE_BITS)) as usize
-}
-
-impl Item {
-    /// The best SSIM of a frame of up to `bytes` on the link; none if no frame is as small.
-    fn best_ssim(&self, bytes: f64) -> Option<f64> {
-        let class = size_class(bytes).checked_sub(self.least)?;
-        self.ssim.get(class).or(self.ssim.last()).copied()
-    }
-}
-
-#[derive(Debug)]
-struct Problem {
-    cells: Vec<Cell>,
-    items: Vec<Item>,
-    end: f64,
-    most_ssim: f64,
-}
-
-/// A schedule of the pictures from one on.
-#[derive(Debug, Clone, Copy, Default)]
-struct Value {
-    /// `price * sum(ssim - m) - sum(delay)`.
-    worth: f64,
-    /// `sum(ssim - m)` and how many are shown.
-    gained: f64,
-    shown: f64,
 }
 
 /// What is known of schedules with a mean SSIM in an interval.
@@ -200,8 +170,18 @@ impl Ord for Branch {
 struct Search {
     /// The share of pictures that good schedules show.
     shown: f64,
+    /// The best price of the last branch, as a share of the stationary one.
+    share: f64,
     /// The bound is at least this.
     reached: f64,
+}
+
+/// The price of SSIM, seconds of summed delay for each unit of summed SSIM, at which QoE_d is stationary if the mean SSIM is
+/// `mean` and a share of `shown` pictures is shown.
+fn stationary_price(mean: f64, shown: f64) -> f64 {
+    let (per_second, per_db) = (qoe_d(0.0, 0.0) - qoe_d(1e3, 0.0), qoe_d(0.0, 1.0) - qoe_d(0.0, 0.0));
+    let slope = 10.0 / std::f64::consts::LN_10 / (1.0 - mean);
+    per_db * slope / per_second / shown
 }
 
 /// SSIM of decibels.
@@ -210,62 +190,17 @@ fn ssim_of(decibels: f64) -> f64 {
 }
 
 impl Problem {
-    fn new(call: &BoundedCall) -> Option<Self> {
-        let mut clip = call.clip.clone();
-        let pictures = (0..).take_while(|&picture| call.captured_at(picture) < Timestamp::ZERO + call.length).count();
-        let horizon = Timestamp::ZERO + call.length + DRAIN;
-        let end = call.length.as_secs_f64();
-        let cells = cells(call, horizon);
-        let on_trace = |at: Timestamp| at + call.link.trace_offset;
-        let mut most_ssim = 0.0_f64;
-        let curves = clip.curves().clone();
-        let mut items = Vec::with_capacity(pictures);
-        for picture in 0..pictures as u64 {
-            let captured = call.captured_at(picture);
-            let ready = captured + call.encode_time;
-            let frames = curves.best_frames(&clip.next_picture(), call.finest);
-            let (first_frame, last_frame) = (frames.first()?, frames.last()?);
-            let smallest = call.wire(first_frame.size);
-            most_ssim = most_ssim.max(last_frame.ssim);
-            let least = size_class(smallest as f64);
-            let mut ssim = Vec::new();
-            for &BestFrame { size, ssim: best } in &frames {
-                let class = size_class(call.wire(size) as f64) - least;
-                // Until this size the frame before it is the best one.
-                let known = ssim.last().copied().unwrap_or(best);
-                ssim.resize(ssim.len().max(class), known);
-                ssim.truncate(class);
-                ssim.push(best);
-            }
-            let passed_at = call.link.trace.time_to_pass(on_trace(ready), ByteCount::new(smallest));
-            let wait = passed_at.map(|at| at.saturating_since(on_trace(ready)));
-            let on_the_way = call.link.delay + call.decode_time;
-            let shown_at = wait.map_or(f64::INFINITY, |wait| (ready + wait + on_the_way).as_secs_f64());
-            let first = cells.partition_point(|cell| cell.end <= ready);
-            let passed = call.link.trace.bytes_between(on_trace(Timestamp::ZERO), on_trace(ready)).as_f64();
-            let captured_at = captured.as_secs_f64();
-            items.push(Item { captured_at, followed_at: shown_at.min(end), shown_at, first, passed, least, ssim });
-        }
-        let mut earliest = end;
-        for item in items.iter_mut().rev() {
-            earliest = earliest.min(item.followed_at);
-            item.followed_at = earliest;
-        }
-        (!items.is_empty()).then_some(Self { cells, items, end, most_ssim })
-    }
-
     /// Branch and bound over the mean SSIM.
-    fn bound(&self) -> Option<QoeBound> {
+    fn search(&self) -> Option<Branch> {
         let most = ssim_db(self.most_ssim);
         let mut branches = BinaryHeap::new();
-        let mut search = Search { shown: 1.0, reached: f64::NEG_INFINITY };
+        let mut search = Search { shown: 1.0, share: 1.0, reached: f64::NEG_INFINITY };
         branches.push(self.branch(0.0, most, &mut search));
         loop {
             let best = branches.pop()?;
             let width = best.to - best.from;
             if width <= RESOLUTION_DB {
-                let Branch { qoe_d, to, delay, .. } = best;
-                return Some(QoeBound { qoe_d, delay_ms: 1e3 * delay, ssim_db: to });
+                return Some(best);
             }
             let middle = best.from + 0.5 * width;
             branches.push(Branch { qoe_d: qoe_d(1e3 * best.delay, middle), to: middle, ..best });
@@ -276,141 +211,47 @@ impl Problem {
     /// Bounds the schedules with a mean SSIM between two.
     fn branch(&self, from: f64, to: f64, search: &mut Search) -> Branch {
         let mean = ssim_of(from);
-        let (per_second, per_db) = (qoe_d(0.0, 0.0) - qoe_d(1e3, 0.0), qoe_d(0.0, 1.0) - qoe_d(0.0, 0.0));
-        // The price at which QoE_d is stationary.
-        let slope = 10.0 / std::f64::consts::LN_10 / (1.0 - mean);
-        let mut price = per_db * slope / per_second / search.shown;
-        let mut delay = 0.0_f64;
+        let mut price = search.share * stationary_price(mean, search.shown);
+        let pictures = self.pictures() as f64;
+        let (mut delay, mut best_price) = (0.0_f64, price);
         let (mut low, mut high) = (None::<f64>, None::<f64>);
         for _ in 0..MOST_PRICES {
-            let Value { worth, gained, shown: count } = self.best_schedule(mean, price);
-            let pictures = self.items.len() as f64;
-            delay = delay.max(-worth / pictures);
+            let Value { worth, gained, shown: count } = self.best_schedule(&self.coarse, mean, price, None);
+            if -worth / pictures > delay {
+                (delay, best_price) = (-worth / pictures, price);
+            }
             search.shown = (count / pictures).max(0.1);
             if qoe_d(1e3 * delay, to) <= search.reached {
+                return Branch { qoe_d: qoe_d(1e3 * delay, to), from, to, delay };
+            }
+            // The dual is concave in the price, and what is gained is its slope: it bounds what another price gains.
+            let reach =
+                if gained > 0.0 { price - low.unwrap_or(0.0) } else { high.map_or(f64::INFINITY, |high| high - price) };
+            let gain = qoe_d(0.0, 0.0) - qoe_d(1e3 * reach * gained.abs() / pictures, 0.0);
+            if gained == 0.0 || gain < PRICE_GAIN {
                 break;
             }
-            // The dual is concave in the price, and what is gained is its slope.
             if gained > 0.0 {
                 high = Some(price);
             } else {
                 low = Some(price);
             }
             price = match (low, high) {
-                (Some(low), Some(high)) if high / low < 1.05 => break,
+                (Some(low), Some(high)) if high / low < PRICE_RESOLUTION => break,
                 (Some(low), Some(high)) => (low * high).sqrt(),
                 (Some(low), None) => 1.5 * low,
                 (None, Some(high)) => high / 1.5,
                 (None, None) => break,
             };
         }
+        let Value { worth, .. } = self.best_schedule(&self.fine, mean, best_price, None);
+        delay = delay.max(-worth / pictures);
+        if low.is_some() {
+            search.share = best_price / stationary_price(mean, search.shown);
+        }
         search.reached = search.reached.max(qoe_d(1e3 * delay, from));
         Branch { qoe_d: qoe_d(1e3 * delay, to), from, to, delay }
     }
-
-    /// Where in the window of the picture `index` a schedule is that has been served until `cell`.
-    fn place(&self, index: usize, cell: usize) -> usize {
-        let first = self.items.get(index).map_or(cell, |item| item.first);
-        cell.saturating_sub(first).min(BACKLOG_CELLS - 1)
-    }
-
-    /// An upper bound on `price * sum(ssim - mean) - sum(delay)` over all schedules.
-    fn best_schedule(&self, mean: f64, price: f64) -> Value {
-        let mut next = vec![[Value::default(); PENDING + 1]; BACKLOG_CELLS];
-        let mut now = next.clone();
-        let mut ways = Vec::new();
-        for (index, item) in self.items.iter().enumerate().rev() {
-            let next_item = self.items.get(index + 1);
-            let (due, followed_at) =
-                next_item.map_or((self.end, self.end), |next| (next.captured_at, next.followed_at));
-            let interval = due - item.captured_at;
-            for (place, values) in now.iter_mut().enumerate() {
-                let served = item.first + place;
-                let skipped = &next[self.place(index + 1, served)];
-                for (pending, value) in values.iter_mut().enumerate() {
-                    let after = skipped[(pending + 1).min(PENDING)];
-                    // Those that are not told apart wait for what can be shown first.
-                    let settled = if pending == PENDING { followed_at - due } else { 0.0 };
-                    *value = Value { worth: after.worth - (pending + 1) as f64 * interval - settled, ..after };
-                }
-                self.find_ways(index, item, served, mean, price, &next, &mut ways);
-                let mut worths = values.map(|value| value.worth);
-                let mut chosen = [usize::MAX; PENDING + 1];
-                for (number, &(delay, way)) in ways.iter().enumerate() {
-                    for pending in 0..=PENDING {
-                        let worth = way.worth - (pending + 1) as f64 * delay;
-                        let is_better = worth > worths[pending];
-                        worths[pending] = if is_better { worth } else { worths[pending] };
-                        chosen[pending] = if is_better { number } else { chosen[pending] };
-                    }
-                }
-                for (pending, value) in values.iter_mut().enumerate() {
-                    if let Some(&(_, way)) = ways.get(chosen[pending]) {
-                        *value = Value { worth: worths[pending], ..way };
-                    }
-                }
-            }
-            std::mem::swap(&mut now, &mut next);
-        }
-        next[0][0]
-    }
-
-    /// Collects the ways of showing `item` when all before it is served until the cell `served`: its delay, and what it and
-    /// the pictures after it are worth without that. Ways that are later and worth no more are left out.
-    #[allow(clippy::too_many_arguments)] // the inner loop of the program
-    fn find_ways(
-        &self,
-        index: usize,
-        item: &Item,
-        served: usize,
-        mean: f64,
-        price: f64,
-        next: &[[Value; PENDING + 1]],
-        ways: &mut Vec<(f64, Value)>,
-    ) {
-        ways.clear();
-        let Some(start) = self.cells.get(served) else { return };
-        let before = if served > item.first { start.before.max(item.passed) } else { item.passed };
-        let best = item.ssim.last().copied().unwrap_or_default();
-        let (mut cell, mut known, mut worth_most) = (served, 0.0, f64::NEG_INFINITY);
-        while cell < self.cells.len() && known < best {
-            let stride = if cell - served < EXACT_CELLS { 1 } else { (cell - served) / 16 };
-            let last = (cell + stride - 1).min(self.cells.len() - 1);
-            if let Some(ssim) = item.best_ssim(self.cells[last].after - before).filter(|&ssim| ssim > known) {
-                known = ssim;
-                let gained = ssim - mean;
-                let after = next[self.place(index + 1, cell)][0];
-                let worth = after.worth + price * gained;
-                if worth > worth_most {
-                    worth_most = worth;
-                    let delay = self.cells[cell].shown_at.max(item.shown_at) - item.captured_at;
-                    ways.push((delay, Value { worth, gained: after.gained + gained, shown: after.shown + 1.0 }));
-                }
-            }
-            cell += stride;
-        }
-    }
-}
-
-/// The cells with capacity until `horizon`.
-fn cells(call: &BoundedCall, horizon: Timestamp) -> Vec<Cell> {
-    let LinkConfig { trace, trace_offset, delay, .. } = &call.link;
-    let on_trace = |at: Timestamp| at + *trace_offset;
-    let passed = |at: Timestamp| trace.bytes_between(on_trace(Timestamp::ZERO), on_trace(at)).as_f64();
-    let on_the_way = *delay + call.decode_time;
-    let (mut cells, mut start, mut before) = (Vec::new(), Timestamp::ZERO, 0.0);
-    while start < horizon {
-        let end = start + CELL;
-        let after = passed(end);
-        if after > before {
-            let first = trace.time_to_pass(on_trace(start), ByteCount::new(1));
-            let wait = first.map_or(Duration::ZERO, |first| first.saturating_since(on_trace(start)));
-            let shown_at = (start + wait.min(CELL) + on_the_way).as_secs_f64();
-            cells.push(Cell { end, before, after: after + 1.0, shown_at });
-        }
-        (start, before) = (end, after);
-    }
-    cells
 }
 
 #[cfg(test)]
@@ -418,7 +259,7 @@ mod tests {
     use std::iter;
     use std::sync::Arc;
 
-    use lockstep_call::{ClipCurves, CodecModel};
+    use lockstep_call::{ClipCurves, CodecModel, DRAIN};
     use lockstep_link::{Delivered, Link, Trace};
     use lockstep_units::Bitrate;
     use rand::{Rng, SeedableRng};
@@ -439,6 +280,7 @@ mod tests {
             encode_time: Duration::from_millis(5),
             decode_time: Duration::from_millis(3),
             finest: 4,
+            shows_all: true,
         }
     }
 
@@ -454,7 +296,7 @@ mod tests {
         let pictures = (0..).take_while(|&picture| call.captured_at(picture) < Timestamp::ZERO + call.length).count();
         let (mut qualities, mut delivered) = (Vec::new(), Vec::new());
         for picture in 0..pictures as u64 {
-            let best = curves.best_frames(&clip.next_picture(), call.finest);
+            let best = curves.best_frames(&clip.next_picture(), call.finest, 1);
             let ready = call.captured_at(picture) + call.encode_time;
             delivered.extend(iter::from_fn(|| link.poll(ready)));
             let size = bytes(picture, link.queued().bytes).map(|bytes| bytes.max(best[0].size.get()));
@@ -525,6 +367,22 @@ mod tests {
             BoundedCall { link: LinkConfig { delay: Duration::from_millis(120), ..near.link.clone() }, ..near.clone() };
         let difference = bound(&near) - bound(&far);
         assert!((difference - 0.192).abs() < 0.021, "{difference}");
+    }
+
+    #[test]
+    fn schedule_over_a_link_stays_below_the_bound() {
+        for (number, trace) in traces().into_iter().enumerate() {
+            let QoeBound { qoe_d, schedule, .. } = call(trace, number as u64 + 1).bound().unwrap();
+            let schedule = schedule.unwrap();
+            assert!(schedule <= qoe_d && schedule > qoe_d - 1.5, "{schedule} of {qoe_d}");
+        }
+    }
+
+    #[test]
+    fn older_references_make_fewer_pictures_dearer() {
+        let aged = call(Trace::constant(Bitrate::from_kbps(60)), 5);
+        let fresh = BoundedCall { shows_all: false, ..aged.clone() };
+        assert!(bound(&aged) < bound(&fresh) - 0.01, "{} and {}", bound(&aged), bound(&fresh));
     }
 
     #[test]

@@ -38,7 +38,7 @@ JUDGED_SEED = 900_000
 SHOWN = {"qoe_p": 2, "qoe_d": 2, "throughput_kbps": 0, "p95_ms": 0, "stall_minutes_per_hour": 1, "smoothness_kbps": 0}
 """What the tables show, with digits; all of `MEASURES` is in the Parquet files."""
 DRAWN = {"qoe_d": "QoE_d", "throughput_kbps": "throughput, kb/s", "p95_ms": "video delay, p95, ms"}
-RIVALS = ("gcc", "salsify", "rlv", "oracle")
+RIVALS = ("gcc", "salsify", "rlv", "hindsight")
 
 
 def _stalls_beside_gcc(means: polars.DataFrame) -> str | None:

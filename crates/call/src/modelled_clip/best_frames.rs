@@ -3,7 +3,7 @@
 use super::*;
 
 /// Shares of the way from a quantizer to the next finer one that are distinguished.
-const STEPS: usize = 4;
+const STEPS: usize = 2;
 
 /// The best SSIM that a size allows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,12 +22,38 @@ fn extremes(values: &[f64; REFERENCE_POINTS.len()], least: f64, most: f64) -> (f
     at.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
+/// The frames that are better than all smaller ones, by rising size.
+fn by_size(mut frames: Vec<BestFrame>) -> Vec<BestFrame> {
+    frames.sort_unstable_by(|one, other| one.size.cmp(&other.size).then(other.ssim.total_cmp(&one.ssim)));
+    let mut best = f64::NEG_INFINITY;
+    frames.retain(|frame| {
+        let is_better = frame.ssim > best;
+        best = best.max(frame.ssim);
+        is_better
+    });
+    frames
+}
+
 impl ClipCurves {
-    /// The best frames of `picture` by rising size and SSIM: no frame is smaller than the first, and none of fewer bytes
-    /// than an entry is better than the entry before it. That holds for key frames and for frames coded from any reference,
-    /// itself coded no finer than `finest`, if `picture` is coded no finer either.
+    /// The frames of `picture` by rising size and SSIM if its reference was coded at its own quantizer and shows a picture
+    /// `age` pictures older: what it costs where quality does not change.
     #[must_use]
-    pub fn best_frames(&self, picture: &ModelledPicture, finest: u8) -> Vec<BestFrame> {
+    pub fn usual_frames(&self, picture: &ModelledPicture, finest: u8, age: u32) -> Vec<BestFrame> {
+        let alone = ModelledPicture { reference: None, ..*picture };
+        let gap = if picture.scene_cut { 0.0 } else { libm::log(f64::from(age).clamp(1.0, GAPS.1)) };
+        let key_frame = picture.begins_anew();
+        let usual = |quantizer: usize| (self.logarithm(&alone, quantizer, key_frame, gap), 0.0);
+        let mut frames = Vec::new();
+        self.add_best(picture, usize::from(finest.min(MAXIMUM_QUANTIZER)), usual, &mut frames);
+        by_size(frames)
+    }
+
+    /// The best frames of `picture` by rising size and SSIM: no frame is smaller than the first, and none of fewer bytes
+    /// than an entry is better than the entry before it. That holds for key frames and for frames coded from any reference
+    /// that shows a picture at least `age` pictures older and was coded no finer than `finest`, if `picture` is coded no
+    /// finer either.
+    #[must_use]
+    pub fn best_frames(&self, picture: &ModelledPicture, finest: u8, age: u32) -> Vec<BestFrame> {
         let finest = usize::from(finest.min(MAXIMUM_QUANTIZER));
         let key = |quantizer: usize| (self.logarithm(picture, quantizer, true, 0.0), 0.0);
         let mut frames = Vec::with_capacity(2 * STEPS * QUANTIZERS);
@@ -36,32 +62,27 @@ impl ClipCurves {
             let cut = |quantizer: usize| (self.logarithm(picture, quantizer, false, 0.0), 0.0);
             self.add_best(picture, finest, cut, &mut frames);
         } else {
-            self.add_best(picture, finest, |quantizer| self.best_inter(picture, quantizer, finest), &mut frames);
+            self.add_best(picture, finest, |quantizer| self.best_inter(picture, quantizer, finest, age), &mut frames);
         }
-        frames.sort_unstable_by(|one, other| one.size.cmp(&other.size).then(other.ssim.total_cmp(&one.ssim)));
-        let mut best = f64::NEG_INFINITY;
-        frames.retain(|frame| {
-            let is_better = frame.ssim > best;
-            best = best.max(frame.ssim);
-            is_better
-        });
-        frames
+        by_size(frames)
     }
 
     /// Bounds on ln(size), below, and on what the reference adds to SSIM in dB, above, of an inter frame at `quantizer`.
-    fn best_inter(&self, picture: &ModelledPicture, quantizer: usize, finest: usize) -> (f64, f64) {
+    fn best_inter(&self, picture: &ModelledPicture, quantizer: usize, finest: usize, age: u32) -> (f64, f64) {
         let alone = ModelledPicture { reference: None, ..*picture };
         let (finer, coarser) = (finest as f64 - quantizer as f64, f64::from(MAXIMUM_QUANTIZER) - quantizer as f64);
         let sizes = &self.size_effects[quantizer];
         // Of a coarser reference's effect any share may be left.
         let history = extremes(sizes, finer, 0.0).0.min(extremes(sizes, 0.0, coarser).0.min(0.0));
         let slope = self.gap_slopes[quantizer];
-        let gap = (slope * libm::log(GAPS.1)).min(0.0);
+        let gap = |age: f64| slope * libm::log(age.clamp(1.0, GAPS.1));
+        let gap = gap(f64::from(age)).min(gap(GAPS.1));
         let usual = self.logarithm(&alone, quantizer, false, 0.0);
         let gains = &self.ssim_effects[quantizer];
         let gain = extremes(gains, finer, 0.0).1 + extremes(gains, 0.0, coarser).1;
-        // Nothing is larger than what has no reference; `usual` is not, either.
-        (usual + history.min(0.0) + gap, gain)
+        // A reference cannot do worse than none.
+        let most = usual.max(self.key[quantizer] + picture.key_excess + self.clip.cut_size.max(0.0));
+        ((usual + history.min(0.0) + gap).min(most), gain)
     }
 
     /// Adds the frames of `bounds`, which gives a lower bound on ln(size) and what is added to SSIM in dB, by quantizer.
@@ -113,10 +134,11 @@ mod tests {
             let mut references = vec![None];
             for _ in 0..600 {
                 let picture = clip.next_picture();
-                let best = curves.best_frames(&picture, FINEST_USEFUL_QUANTIZER);
                 for _ in 0..6 {
                     let from = picture.coded_from(references[random.random_range(0..references.len())]);
                     let key_frame = from.reference.is_none() || random.random_bool(0.1);
+                    let age = from.reference.map_or(1, |reference| picture.number - reference.picture) as u32;
+                    let best = curves.best_frames(&picture, FINEST_USEFUL_QUANTIZER, random.random_range(1..=age));
                     let frame = if random.random_bool(0.5) {
                         let quantizer = random.random_range(FINEST_USEFUL_QUANTIZER..=MAXIMUM_QUANTIZER);
                         curves.encode(&from, quantizer, key_frame)
@@ -142,7 +164,7 @@ mod tests {
         let model = CodecModel::built_in().unwrap();
         let curves = Arc::new(ClipCurves::new(&model.clips[1], 640, 360));
         let picture = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1).next_picture();
-        let best = curves.best_frames(&picture, 0);
+        let best = curves.best_frames(&picture, 0, 1);
         assert!(best.len() > 100, "{}", best.len());
         assert!(best.windows(2).all(|pair| pair[0].size <= pair[1].size && pair[0].ssim < pair[1].ssim));
     }

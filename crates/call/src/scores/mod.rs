@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_control::{LimitedBy, QOE_D_DELAY};
+use lockstep_control::LimitedBy;
 use lockstep_media::ssim_db;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -52,7 +52,7 @@ struct QualityOfExperience {
 /// Concerto's model for applications that weigh quality, QoE_p.
 const QOE_P: QualityOfExperience = QualityOfExperience { delay: -6.39e-4, quality: 6.22e-2, constant: 3.30 };
 /// Concerto's model for applications that weigh delay, QoE_d.
-const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1e-3 * QOE_D_DELAY, quality: 1.01e-1, constant: 2.67 };
+const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1e-3 * 1.92, quality: 1.01e-1, constant: 2.67 };
 
 impl QualityOfExperience {
     fn score(&self, delay_ms: f64, ssim_db: f64) -> f64 {
@@ -172,6 +172,10 @@ pub struct Scores {
     /// Upper bound on QoE_d that no controller exceeds in this call, where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qoe_d_bound: Option<f64>,
+    /// QoE_d of a schedule of frames that this call's link carries, found with the whole call known: the best possible lies
+    /// between it and the bound. None without a bound, or where packets are lost or delayed at random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qoe_d_schedule: Option<f64>,
     /// Time of the packets that arrived from entering the link to coming out of it.
     pub one_way_delay_ms: Option<DelayScores>,
     /// The part of it that they waited in queues.
@@ -415,6 +419,7 @@ impl FrameScores {
             qoe_p: qoe(QOE_P),
             qoe_d: qoe(QOE_D),
             qoe_d_bound: None,
+            qoe_d_schedule: None,
             one_way_delay_ms: packets.one_way_delay_ms(),
             queueing_delay_ms: packets.queueing_delay_ms(),
             packet_loss: packets.loss(),

@@ -247,7 +247,7 @@ fn what_is_no_recording_is_refused_in_a_line_that_says_where_and_why() {
         ("x".repeat(10_000_000), "no recording of a controller's decisions"),
         (with("\"lockstep_decisions\":2", "\"lockstep_decisions\":3"), "version 3 of the format"),
         (with("scream", "reno"), "line 1: no controller is called `reno`"),
-        (with("scream", "oracle"), "line 1: the controller oracle must know the path"),
+        (with("scream", "hindsight"), "line 1: the controller hindsight must know the path"),
         (with("balanced", "no"), "line 1: no latency is called `no`"),
         (with("\"payload_bytes\":1200", "\"payload_bytes\":0"), "line 1: the payload of a fragment is beyond"),
         (with("\"least_bps\":30000", "\"least_bps\":0"), "line 1: a bit rate is beyond"),

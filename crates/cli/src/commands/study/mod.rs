@@ -39,7 +39,7 @@ enum Study {
     /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
     /// calls over the emulator. With `--codec` only of that one.
     Fidelity(fidelity::FidelityArguments),
-    /// Lockstep's own controller against those that were not learned and the oracle, on traces that nothing was trained on.
+    /// Lockstep's own controller against those that were not learned, hindsight and the upper bound, on traces that nothing was trained on.
     Lockstep(lockstep::LockstepArguments),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.

@@ -122,6 +122,7 @@ const SCORES: &[(&str, Score)] = &[
     ("qoe_p", |scores| scores.qoe_p),
     ("qoe_d", |scores| scores.qoe_d),
     ("qoe_d_bound", |scores| scores.qoe_d_bound),
+    ("qoe_d_schedule", |scores| scores.qoe_d_schedule),
     ("target_smoothness_bps", |scores| scores.target_smoothness_bps),
     ("estimate_smape_percent", |scores| scores.estimate_smape_percent),
     ("estimate_accuracy", |scores| scores.estimate_accuracy),

@@ -6,7 +6,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use super::OBSERVED;
 use super::forecast::{Basis, HORIZONS};
 use crate::KnownPath;
-use crate::oracle::bottleneck::Bottleneck;
+use crate::hindsight::bottleneck::Bottleneck;
 
 /// A picture of a call.
 #[derive(Debug, Clone, PartialEq)]

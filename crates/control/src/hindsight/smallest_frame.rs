@@ -1,4 +1,4 @@
-//! What the smallest frame needs, found by offering more while the link stays idle: the oracle knows the path, but not the
+//! What the smallest frame needs, found by offering more while the link stays idle: the path is known, but not the
 //! codec.
 
 use std::time::Duration;

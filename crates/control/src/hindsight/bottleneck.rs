@@ -1,4 +1,4 @@
-//! The bottleneck as the oracle keeps it in mind: what the trace lets through, and what waits before it.
+//! A known bottleneck: what the trace lets through, and what waits before it.
 
 use std::time::Duration;
 
@@ -22,7 +22,6 @@ pub(crate) struct Bottleneck {
     offset: Duration,
     start: Timestamp,
     queue: QueueConfig,
-    delay: Duration,
     loss: f64,
     at: Timestamp,
     /// Bytes that wait at `at`.
@@ -33,13 +32,12 @@ pub(crate) struct Bottleneck {
 
 impl Bottleneck {
     pub(crate) fn new(path: KnownPath, datagram: u64) -> Self {
-        let KnownPath { trace, offset, start, queue, delay, loss } = path;
+        let KnownPath { trace, offset, start, queue, loss } = path;
         Self {
             trace,
             offset,
             start,
             queue,
-            delay,
             loss,
             at: Timestamp::ZERO,
             backlog: ByteCount::ZERO,
@@ -56,22 +54,10 @@ impl Bottleneck {
         self.trace.bytes_between(self.on_trace(from), self.on_trace(to))
     }
 
-    /// How long after `from` so many bytes have passed; none if they never do.
-    pub(super) fn time_for(&self, from: Timestamp, bytes: ByteCount) -> Option<Duration> {
-        let from = self.on_trace(from);
-        Some(self.trace.time_to_pass(from, bytes)?.saturating_since(from))
-    }
-
-    /// The share of packets lost at `now`, and the time until one that is sent again is there: a round trip.
-    pub(super) fn loss(&self, now: Timestamp) -> (f64, Duration) {
+    /// The share of packets lost at `now`.
+    pub(super) fn loss(&self, now: Timestamp) -> f64 {
         let conditions = self.trace.conditions_at(self.on_trace(now));
-        let loss = 1.0 - (1.0 - self.loss) * (1.0 - conditions.loss);
-        (loss, 2 * self.delay + conditions.delay)
-    }
-
-    /// Mean size of a datagram on the link, bytes.
-    pub(super) fn datagram(&self) -> f64 {
-        self.datagram
+        1.0 - (1.0 - self.loss) * (1.0 - conditions.loss)
     }
 
     /// What waits at `now`.

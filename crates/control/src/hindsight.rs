@@ -1,16 +1,14 @@
-//! The controller that knows the path: the best that any controller could do, and what the others are measured by.
+//! The yardstick without foresight: it knows exactly what the path has carried and what waits in it.
 //!
-//! It keeps the queue before the bottleneck in mind, which on a known trace is exact: what was sent less what the trace
-//! let through. A frame then gets what the link carries by the time the next frame is due, less what is queued, and so
-//! leaves the queue empty for it; where the encoder has left out a picture because frames are coarse, what the link carries in
-//! that much longer. Where not even the smallest frame fits into that, as on very slow links, it gets what the
-//! link carries in the time for such a frame, and the pictures until then get nothing. A codec that follows a target once
-//! a second gets the rate that pays best for that second, outages to come included (`rate_plan`). Nothing is sent that the
-//! queue would drop: what has no room there waits in the pacer.
+//! It expects the path to continue as it was in the last [`MEMORY`]. The gap between it and other controllers is the cost of
+//! measuring a path through acknowledgements; the gap between it and the upper bound on QoE_d (`sim::BoundedCall`) is
+//! the worth of foresight. Only simulations provide the path.
 //!
-//! Without foresight ([`Oracle::without_foresight`]) it knows as well what has passed and what waits, and takes the path to go
-//! on as it was of late: what is between the two is what forecasts are worth, and what is between it and others what they do
-//! not measure. Only its queue's limits under CoDel and PIE are still those of the moments to come.
+//! The queue before the bottleneck is exact: sent bytes less what the trace let through. A frame gets what the
+//! link will carry until shortly after the next picture, less the queue; after a skipped picture, what the link carries in
+//! one more interval. Where the smallest frame exceeds that, as on very slow links, the frame gets what the smallest one
+//! needs, and the pictures until then get nothing. A codec that follows a target gets the mean rate of the last second.
+//! What the queue would drop waits in the pacer; its limits under CoDel and PIE are those of the coming moments.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -19,7 +17,6 @@
 //! | headers | 56 bytes | UDP (RFC 768), IPv4 (RFC 791) and QUIC, which the links of calls carry with a datagram ([`CARRIAGE`]) |
 
 pub(crate) mod bottleneck;
-mod rate_plan;
 mod smallest_frame;
 
 use std::time::Duration;
@@ -29,10 +26,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{Allowance, Controller, InFlight, Input, KnownPath, PathView, Setting, Traits};
 use bottleneck::Bottleneck;
-use rate_plan::{HOLD, best_rate};
 use smallest_frame::SmallestFrame;
-
-pub use rate_plan::QOE_D_DELAY;
 
 /// How far ahead a frame may fill the link, in frame intervals.
 const HORIZON_INTERVALS: f64 = 1.25;
@@ -52,22 +46,23 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(40);
 /// Of pictures that come more often than that, one is sent only if the queue is empty by so many frame intervals from now.
 const READY_INTERVALS: f64 = 0.5;
 
-/// Without foresight the path is taken to go on as it was for so long: of 8, 16, 24, 33, 67, 133 and 267 ms that with the
+/// The path is expected to continue as it was for so long: of 8, 16, 24, 33, 67, 133 and 267 ms that with the
 /// highest QoE_d over all recorded traces, 0.0005 above its neighbours, and with pixels, too (`lockstep sweep --controllers
 /// hindsight --codecs modelled --seconds 60 --seeds 1`).
 const MEMORY: Duration = Duration::from_millis(33);
-/// A codec that follows a target once a second has the mean of so long.
+/// A codec that follows a target has the mean of so long.
 const TARGET_MEMORY: Duration = Duration::from_secs(1);
+/// How often a codec takes over a new target.
+const HOLD: Duration = Duration::from_secs(1);
 /// What a path carries of which there is no memory yet.
 const UNKNOWN: Bitrate = Bitrate::from_kbps(300);
 /// Datagrams do not wait longer in the pacer before the matter is thought over.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Sends what the path will carry.
+/// Sends what the path would carry if it continued as it was.
 #[derive(Debug)]
-pub struct Oracle {
+pub struct Hindsight {
     path: Bottleneck,
-    foresees: bool,
     payload: ByteCount,
     interval: Duration,
     horizon: Duration,
@@ -82,14 +77,13 @@ pub struct Oracle {
     loss: f64,
 }
 
-impl Oracle {
+impl Hindsight {
     /// A controller for `path`.
     #[must_use]
     pub fn new(path: KnownPath, setting: &Setting) -> Self {
         let datagram = setting.payload.get() + DATA_HEADER as u64 + CARRIAGE;
         Self {
             path: Bottleneck::new(path, datagram),
-            foresees: true,
             payload: setting.payload,
             interval: setting.frame_interval,
             horizon: (period(setting.frame_interval).saturating_sub(setting.frame_interval)
@@ -104,12 +98,6 @@ impl Oracle {
         }
     }
 
-    /// One that knows what `path` has carried so far, and not what it will.
-    #[must_use]
-    pub fn without_foresight(path: KnownPath, setting: &Setting) -> Self {
-        Self { foresees: false, ..Self::new(path, setting) }
-    }
-
     /// What the path carried for so long before `now`.
     fn rate_of_late(&self, now: Timestamp, memory: Duration) -> Bitrate {
         let known = memory.min(now.saturating_since(Timestamp::ZERO));
@@ -121,14 +109,11 @@ impl Oracle {
 
     /// What it will carry from `now` on, for so long.
     fn carried(&self, now: Timestamp, time: Duration) -> ByteCount {
-        if self.foresees { self.path.carried(now, now + time) } else { self.rate_of_late(now, MEMORY).bytes_in(time) }
+        self.rate_of_late(now, MEMORY).bytes_in(time)
     }
 
     /// How long it takes from `now` on for so many bytes; none if they never pass.
     fn time_for(&self, now: Timestamp, bytes: ByteCount) -> Option<Duration> {
-        if self.foresees {
-            return self.path.time_for(now, bytes);
-        }
         let rate = self.rate_of_late(now, MEMORY);
         (rate > Bitrate::ZERO).then(|| rate.time_for(bytes))
     }
@@ -178,7 +163,7 @@ fn period(interval: Duration) -> Duration {
     interval * intervals
 }
 
-impl Oracle {
+impl Hindsight {
     fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         (self.sent, self.left_out) = (true, false);
         self.smallest.on_sent();
@@ -194,7 +179,7 @@ impl Oracle {
     }
 
     fn on_time(&mut self, now: Timestamp) {
-        self.loss = self.path.loss(now).0;
+        self.loss = self.path.loss(now);
         if self.sent && self.path.backlog(now) == ByteCount::ZERO {
             self.smallest.on_empty(now, self.interval, self.room(now));
         }
@@ -205,16 +190,12 @@ impl Oracle {
         // The codec may have been busy when it was due, and take over what holds a little later.
         let since = self.taken_at.map_or(Duration::ZERO, |at| now.saturating_since(at));
         if due || since <= self.interval.mul_f64(2.0) {
-            self.rate = if self.foresees {
-                best_rate(&self.path, now, self.path.backlog(now), self.interval, !self.sent)
-            } else {
-                self.rate_of_late(now, TARGET_MEMORY)
-            };
+            self.rate = self.rate_of_late(now, TARGET_MEMORY);
         }
     }
 }
 
-impl Controller for Oracle {
+impl Controller for Hindsight {
     fn traits(&self) -> Traits {
         // Nothing is known of the codec before the first frame. Where packets are lost at random, nobody knows which: a frame
         // that is coded from nothing may have to be larger than one that is likely to arrive whole.
@@ -256,53 +237,52 @@ mod tests {
     use super::*;
     use crate::closed_loop::{Plan, run, setting};
 
-    fn oracle(trace: &Trace) -> Oracle {
-        Oracle::new(KnownPath::over(&LinkConfig::new(trace.clone()), Timestamp::ZERO), &setting())
+    fn hindsight(trace: &Trace) -> Hindsight {
+        Hindsight::new(KnownPath::over(&LinkConfig::new(trace.clone()), Timestamp::ZERO), &setting())
     }
 
     #[test]
     fn a_constant_link_is_filled_and_its_queue_drains_with_every_frame() {
         let plan = Plan { fill: 1.0, ..Plan::new(Trace::constant(Bitrate::from_kbps(1_000))) };
-        let outcome = run(&plan, &mut oracle(&plan.trace), None);
+        let outcome = run(&plan, &mut hindsight(&plan.trace), None);
         assert!(outcome.rate(1, 20) > Bitrate::from_kbps(900), "{}", outcome.rate(1, 20));
         assert!(outcome.queueing_delay(1, 20, 1.0) < Duration::from_millis(45), "{outcome:?}");
     }
 
     #[test]
     fn what_feedback_takes_of_the_link_is_left_to_it() {
-        let mut oracle = oracle(&Trace::constant(Bitrate::from_kbps(1_000)));
+        let mut hindsight = hindsight(&Trace::constant(Bitrate::from_kbps(1_000)));
         let now = Timestamp::from_millis(100);
-        let budget = |oracle: &Oracle| {
-            oracle.allowance(&PathView { now, ..PathView::default() }, InFlight::default()).budget.get()
+        let budget = |hindsight: &Hindsight| {
+            hindsight.allowance(&PathView { now, ..PathView::default() }, InFlight::default()).budget.get()
         };
-        let before = budget(&oracle);
-        oracle.on_feedback_sent(now, ByteCount::new(1_000));
-        let after = budget(&oracle);
+        let before = budget(&hindsight);
+        hindsight.on_feedback_sent(now, ByteCount::new(1_000));
+        let after = budget(&hindsight);
         assert!((900..=1_100).contains(&(before - after)), "{before} bytes before, {after} after");
     }
 
     #[test]
     fn what_a_picture_that_was_left_out_would_have_had_is_left_for_the_next() {
-        let mut oracle = oracle(&Trace::constant(Bitrate::from_kbps(100)));
+        let mut hindsight = hindsight(&Trace::constant(Bitrate::from_kbps(100)));
         let now = Timestamp::from_millis(1_000);
-        let budget = |oracle: &Oracle| {
-            oracle.allowance(&PathView { now, ..PathView::default() }, InFlight::default()).budget.get()
+        let budget = |hindsight: &Hindsight| {
+            hindsight.allowance(&PathView { now, ..PathView::default() }, InFlight::default()).budget.get()
         };
-        let before = budget(&oracle);
-        oracle.on_picture_skipped();
+        let before = budget(&hindsight);
+        hindsight.on_picture_skipped();
         let interval = setting().frame_interval;
         let more = Bitrate::from_kbps(100).bytes_in(interval).get();
-        assert!(budget(&oracle).abs_diff(before + more) <= 1, "{before} bytes before, {} after", budget(&oracle));
-        oracle.on_sent(now, ByteCount::new(1));
-        assert!(budget(&oracle) <= before);
+        assert!(budget(&hindsight).abs_diff(before + more) <= 1, "{before} bytes before, {} after", budget(&hindsight));
+        hindsight.on_sent(now, ByteCount::new(1));
+        assert!(budget(&hindsight) <= before);
     }
 
     #[test]
-    fn without_foresight_an_outage_is_noticed_when_it_is_there_and_over_when_it_is() {
+    fn outage_is_noticed_late_and_over_at_its_end() {
         let trace = Trace::from_opportunities((0..2_000).chain(4_000..6_000).collect(), 6_000).unwrap();
-        let path = || KnownPath::over(&LinkConfig::new(trace.clone()), Timestamp::ZERO);
-        let plan = Plan { fill: 1.0, ..Plan::new(trace.clone()) };
-        let late = run(&plan, &mut Oracle::without_foresight(path(), &setting()), None);
+        let plan = Plan { fill: 1.0, ..Plan::new(trace) };
+        let late = run(&plan, &mut hindsight(&plan.trace), None);
         assert!(
             late.rate(0, 2) > Bitrate::from_kbps(10_000) && late.rate(4, 6) > Bitrate::from_kbps(10_000),
             "{late:?}"
@@ -311,15 +291,5 @@ mod tests {
         let waits = late.queueing_delay(0, 6, 1.0);
         assert!((Duration::from_secs(1)..Duration::from_millis(2_100)).contains(&waits), "{waits:?}");
         assert!(late.queueing_delay(0, 6, 0.9) < Duration::from_millis(60), "{late:?}");
-    }
-
-    #[test]
-    fn an_outage_is_foreseen() {
-        let trace = Trace::from_opportunities((0..2_000).chain(4_000..6_000).collect(), 6_000).unwrap();
-        let plan = Plan { fill: 1.0, ..Plan::new(trace) };
-        let outcome = run(&plan, &mut oracle(&plan.trace), None);
-        assert!(outcome.rate(0, 2) > Bitrate::from_kbps(10_000), "{}", outcome.rate(0, 2));
-        // All but the few small frames that are sent whatever the budget.
-        assert!(outcome.queueing_delay(0, 20, 0.99) < Duration::from_millis(50), "{outcome:?}");
     }
 }
