@@ -29,6 +29,8 @@ const MOST_LISTED: usize = 128;
 /// An acknowledgement rides with something else by this part of its interval before it is due: early enough to meet the next
 /// packet of sound, which leaves every 20 ms, and hardly more often than otherwise.
 const RIDES_EARLIER: u32 = 4;
+/// Handled acknowledgements kept for their memory: as many as come back before the next one leaves.
+const MOST_SPARE: usize = 4;
 /// How many refused frames each acknowledgement names.
 const REFUSED_LISTED: usize = 4;
 
@@ -66,8 +68,8 @@ pub struct Receiver<P = Vec<u8>> {
     /// How many times the sender, and this end's owner, want the interval of acknowledgements doubled.
     doublings: [u8; 2],
     estimate: Estimate,
-    /// An acknowledgement that was handled, whose memory is used again.
-    spare: Option<Box<Acknowledgement>>,
+    /// Handled acknowledgements, whose memory is used again.
+    spare: Vec<Box<Acknowledgement>>,
     events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
 }
@@ -132,7 +134,7 @@ impl<P: Payload> Receiver<P> {
             at_once: false,
             doublings: [0; 2],
             estimate: Estimate::default(),
-            spare: None,
+            spare: Vec::new(),
             events: VecDeque::new(),
             statistics: ReceiverStatistics::default(),
             config,
@@ -404,11 +406,13 @@ impl<P: Payload> Receiver<P> {
     /// Makes a handled acknowledgement's memory that of the next one, where one driver has both ends: each lists a dozen
     /// fragments, and a call makes fifty of them a second.
     pub fn reuse(&mut self, acknowledgement: Box<Acknowledgement>) {
-        self.spare = Some(acknowledgement);
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(acknowledgement);
+        }
     }
 
     fn acknowledgement(&mut self, now: Timestamp) -> Option<Transmit<P>> {
-        let mut acknowledgement = self.spare.take().unwrap_or_default();
+        let mut acknowledgement = self.spare.pop().unwrap_or_default();
         if !self.write_acknowledgement(now, &mut acknowledgement) {
             return None;
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Allowance, Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit,
-    is_binding, narrow,
+    Allowance, Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit,
+    SilenceLimit, is_binding, narrow,
 };
 use lockstep_transport::Recovery;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
