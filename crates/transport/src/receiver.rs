@@ -68,7 +68,8 @@ pub struct Receiver<P = Vec<u8>> {
     /// How many times the sender, and this end's owner, want the interval of acknowledgements doubled.
     doublings: [u8; 2],
     estimate: Estimate,
-    /// Handled acknowledgements, whose memory is used again.
+    /// Handled acknowledgements, whose memory is used again; in boxes, as datagrams have them.
+    #[expect(clippy::vec_box)]
     spare: Vec<Box<Acknowledgement>>,
     events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
