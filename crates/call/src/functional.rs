@@ -239,7 +239,9 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
             let curve = curve.of_picture(estimate);
             let menu = match mode {
                 MenuMode::Fit { .. } => first_pass(analysis, &curve, estimate, budget, config),
-                MenuMode::Serial => Menu::of(serial_menu(&analysis, curve, budget.as_f64(), runner), estimate),
+                MenuMode::Serial => {
+                    Menu::of(serial_menu(&analysis, curve.into_owned(), budget.as_f64(), runner), estimate)
+                }
                 MenuMode::Parallel => Menu::of(parallel_menu(&analysis, &curve, budget.as_f64(), runner), estimate),
             };
             menu.ready_for(budget)

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_control::Estimator;
+use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
     Datagram, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat, WireError,
 };
@@ -198,6 +199,11 @@ impl<C: Codec> ReceivingEnd<C> {
         let taken = self.transport.handle_datagram(now, datagram, congestion_experienced);
         self.drain_events(now);
         taken
+    }
+
+    /// Makes a handled acknowledgement's memory that of the next one, where one driver has both ends.
+    pub fn reuse(&mut self, acknowledgement: Box<Acknowledgement>) {
+        self.transport.reuse(acknowledgement);
     }
 
     /// The next frame to be decoded, unless one is being decoded already: the newest. After an outage several may have come

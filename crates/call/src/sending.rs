@@ -12,7 +12,7 @@ mod sound;
 use std::time::Duration;
 
 use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver};
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{Acknowledgement, CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
 };
@@ -206,8 +206,7 @@ impl<C: Codec> SendingEnd<C> {
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
         self.controller.handle(&self.path.view(now), Input::Time);
-        let budget = self.budget(now);
-        let (target, estimate) = (budget.target, budget.capacity.unwrap_or(budget.target));
+        let (target, estimate) = self.rates(now);
         let capture = self.records.capture(now, |record| {
             (record.target, record.estimate) = (Some(target), Some(estimate));
         });
@@ -406,6 +405,11 @@ impl<C: Codec> SendingEnd<C> {
         let taken = self.transport.handle_datagram(now, datagram);
         self.drain_events(now);
         taken
+    }
+
+    /// The acknowledgement that was handled last, once: its memory is for [`ReceivingEnd::reuse`](crate::ReceivingEnd::reuse).
+    pub fn take_handled(&mut self) -> Option<Box<Acknowledgement>> {
+        self.transport.take_handled()
     }
 
     /// The next datagram that may leave now.

@@ -9,6 +9,7 @@
 //! then off by is a quarter to half of what it is off by from those before; where all pictures are alike, little less
 //! (seven clips, `docs/codec.md`, "In calls").
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use lockstep_vp8::MAXIMUM_QUANTIZER;
@@ -100,14 +101,14 @@ impl SizeCurve {
         self.last
     }
 
-    /// The curve of the picture that `estimate` is of.
-    pub(crate) fn of_picture(&self, estimate: Option<SizeEstimate>) -> Self {
-        let mut curve = self.clone();
-        if let (Some(SizeEstimate { quantizer, size }), Some(surplus)) = (estimate, self.surplus) {
-            let harder = libm::log(size.max(1.0)) + surplus - self.logarithm_at(quantizer);
-            curve.height += harder.clamp(-MOST_HARDER, MOST_HARDER);
-        }
-        curve
+    /// The curve of the picture that `estimate` is of; this one where there is no estimate.
+    pub(crate) fn of_picture(&self, estimate: Option<SizeEstimate>) -> Cow<'_, Self> {
+        let (Some(SizeEstimate { quantizer, size }), Some(surplus)) = (estimate, self.surplus) else {
+            return Cow::Borrowed(self);
+        };
+        let harder = libm::log(size.max(1.0)) + surplus - self.logarithm_at(quantizer);
+        let height = self.height + harder.clamp(-MOST_HARDER, MOST_HARDER);
+        Cow::Owned(Self { height, ..self.clone() })
     }
 
     /// A picture of which there was an `estimate` turned out to have `size` bytes at `quantizer`.

@@ -475,6 +475,9 @@ impl<C: Codec> Flow for CallFlow<C> {
             }
             Direction::Reverse => {
                 self.sender.handle_datagram(now, datagram);
+                if let Some(handled) = self.sender.take_handled() {
+                    self.receiver.reuse(handled);
+                }
             }
         }
     }

@@ -29,6 +29,8 @@ const MOST_LISTED: usize = 128;
 /// An acknowledgement rides with something else by this part of its interval before it is due: early enough to meet the next
 /// packet of sound, which leaves every 20 ms, and hardly more often than otherwise.
 const RIDES_EARLIER: u32 = 4;
+/// Handled acknowledgements kept for their memory: as many as come back before the next one leaves.
+const MOST_SPARE: usize = 4;
 /// How many refused frames each acknowledgement names.
 const REFUSED_LISTED: usize = 4;
 
@@ -66,19 +68,22 @@ pub struct Receiver<P = Vec<u8>> {
     /// How many times the sender, and this end's owner, want the interval of acknowledgements doubled.
     doublings: [u8; 2],
     estimate: Estimate,
+    /// Handled acknowledgements, whose memory is used again; in boxes, as datagrams have them.
+    #[expect(clippy::vec_box)]
+    spare: Vec<Box<Acknowledgement>>,
     events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
 }
 
 /// Some of `history`, piece by piece: half of them are listed in each of several acknowledgements a frame.
-fn list(history: &VecDeque<ReceivedFragment>, range: Range<usize>) -> Vec<ReceivedFragment> {
+fn list(history: &VecDeque<ReceivedFragment>, range: Range<usize>, fragments: &mut Vec<ReceivedFragment>) {
     let (older, newer) = history.as_slices();
     let (from, to) = (range.start.min(older.len()), range.end.min(older.len()));
     let (later, end) = (range.start.saturating_sub(older.len()), range.end.saturating_sub(older.len()));
-    let mut fragments = Vec::with_capacity(range.len());
+    fragments.clear();
+    fragments.reserve(range.len());
     fragments.extend_from_slice(&older[from..to]);
     fragments.extend_from_slice(&newer[later..end]);
-    fragments
 }
 
 /// The datagram with the highest sequence number that arrived.
@@ -130,6 +135,7 @@ impl<P: Payload> Receiver<P> {
             at_once: false,
             doublings: [0; 2],
             estimate: Estimate::default(),
+            spare: Vec::new(),
             events: VecDeque::new(),
             statistics: ReceiverStatistics::default(),
             config,
@@ -363,9 +369,12 @@ impl<P: Payload> Receiver<P> {
             }
             FeedbackInterval::EveryFragment | FeedbackInterval::Every(_) => Duration::ZERO,
         };
+        if !self.acknowledges(now + early) {
+            return false;
+        }
+        let mut next = Acknowledgement::default();
         // What the estimator says may change until then.
-        let fits = |next: Acknowledgement| next.length() + LONGEST_ESTIMATE <= room;
-        self.acknowledges(now + early) && self.next_acknowledgement(now).is_some_and(fits)
+        self.write_acknowledgement(now, &mut next) && next.length() + LONGEST_ESTIMATE <= room
     }
 
     /// The acknowledgement of which [`Self::may_ride`] says that it may go now.
@@ -373,29 +382,41 @@ impl<P: Payload> Receiver<P> {
         self.acknowledgement(now)
     }
 
-    /// What the next acknowledgement says.
-    fn next_acknowledgement(&self, now: Timestamp) -> Option<Acknowledgement> {
-        let (connection, highest) = (self.connection?, self.highest?);
+    /// Writes what the next acknowledgement says over `next`; says whether there is one.
+    fn write_acknowledgement(&self, now: Timestamp, next: &mut Acknowledgement) -> bool {
+        let (Some(connection), Some(highest)) = (self.connection, self.highest) else { return false };
         let (most, repeated) = self.listed();
         let end = self.history.len() - self.unreported.saturating_sub(most);
         let told = self.unreported.min(most).max(repeated);
-        Some(Acknowledgement {
-            connection,
-            sequence: self.acknowledgements as u32,
-            sent_at: now,
-            highest: highest.sequence as u32,
-            echo: highest.sent_at,
-            hold: now.saturating_since(highest.arrived_at),
-            received: self.received as u32,
-            estimate: self.estimate,
-            fragments: list(&self.history, end.saturating_sub(told)..end),
-            catalogue: self.catalogue.list().collect(),
-            refused: self.refused.iter().copied().collect(),
-        })
+        next.connection = connection;
+        next.sequence = self.acknowledgements as u32;
+        next.sent_at = now;
+        next.highest = highest.sequence as u32;
+        next.echo = highest.sent_at;
+        next.hold = now.saturating_since(highest.arrived_at);
+        next.received = self.received as u32;
+        next.estimate = self.estimate;
+        list(&self.history, end.saturating_sub(told)..end, &mut next.fragments);
+        next.catalogue.clear();
+        next.catalogue.extend(self.catalogue.list());
+        next.refused.clear();
+        next.refused.extend(&self.refused);
+        true
+    }
+
+    /// Makes a handled acknowledgement's memory that of the next one, where one driver has both ends: each lists a dozen
+    /// fragments, and a call makes fifty of them a second.
+    pub fn reuse(&mut self, acknowledgement: Box<Acknowledgement>) {
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(acknowledgement);
+        }
     }
 
     fn acknowledgement(&mut self, now: Timestamp) -> Option<Transmit<P>> {
-        let acknowledgement = self.next_acknowledgement(now)?;
+        let mut acknowledgement = self.spare.pop().unwrap_or_default();
+        if !self.write_acknowledgement(now, &mut acknowledgement) {
+            return None;
+        }
         let (most, repeated) = self.listed();
         self.unreported = self.unreported.saturating_sub(most);
         // What will not be listed again goes: of a thousand calls only as much stays as is looked at.
@@ -410,7 +431,7 @@ impl<P: Payload> Receiver<P> {
         }
         self.statistics.acknowledgements += 1;
         self.acknowledgements += 1;
-        Some(Transmit::of(Datagram::Acknowledgement(Box::new(acknowledgement))))
+        Some(Transmit::of(Datagram::Acknowledgement(acknowledgement)))
     }
 
     /// When [`Self::poll_transmit`] is to be called if nothing happens before.

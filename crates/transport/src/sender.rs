@@ -84,6 +84,8 @@ pub struct Sender<P = Vec<u8>> {
     open: Vec<(usize, u64)>,
     /// Room for the fragments that feedback tells of, that is used again.
     spare: Vec<AcknowledgedFragment>,
+    /// The acknowledgement that was handled last.
+    handled: Option<Box<Acknowledgement>>,
     estimate: Estimate,
     events: VecDeque<SenderEvent>,
     statistics: SenderStatistics,
@@ -116,6 +118,7 @@ impl<P: Payload> Sender<P> {
             found: 0,
             open: Vec::new(),
             spare: Vec::new(),
+            handled: None,
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: SenderStatistics::default(),
@@ -329,7 +332,11 @@ impl<P: Payload> Sender<P> {
             return Err(Refusal::Foreign);
         }
         match datagram {
-            Datagram::Acknowledgement(acknowledgement) => return self.handle_acknowledgement(now, &acknowledgement),
+            Datagram::Acknowledgement(acknowledgement) => {
+                let result = self.handle_acknowledgement(now, &acknowledgement);
+                self.handled = Some(acknowledgement);
+                return result;
+            }
             Datagram::HelloReply(reply) => {
                 self.hello.stop();
                 if !std::mem::replace(&mut self.connected, true) {

@@ -93,6 +93,22 @@ fn acknowledgement(receiver: &mut Receiver, now: Timestamp) -> Acknowledgement {
 }
 
 #[test]
+fn an_acknowledgement_in_used_memory_says_the_same() {
+    let (mut new, mut reusing) = (receiver(), receiver());
+    for number in 0..40 {
+        let source = if number % 10 == 0 { StateId::EMPTY } else { state(number - 1) };
+        // Frames 15 to 20 cannot be decoded, or wait for one that cannot: the lists grow and shrink.
+        let [expected, made] = [&mut new, &mut reusing].map(|receiver| {
+            give(receiver, frame(number, source), Some(15));
+            acknowledgement(receiver, at(100))
+        });
+        assert_eq!(made, expected, "frame {number}");
+        assert!(!made.fragments.is_empty());
+        reusing.reuse(Box::new(made));
+    }
+}
+
+#[test]
 fn frames_that_arrive_backwards_are_handed_out_forwards() {
     let mut receiver = receiver();
     for number in (1..10).rev() {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Budget, Ceiling, Delivered, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit, is_binding,
-    narrow,
+    Allowance, Budget, Ceiling, Delivered, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit,
+    is_binding, narrow,
 };
 use lockstep_transport::Recovery;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -27,8 +27,6 @@ pub(super) struct FrameBudget {
     pub target: Bitrate,
     /// The controller's pacing interval.
     pub pacing_interval: Duration,
-    /// The controller's estimate of the path's capacity, where it has one.
-    pub capacity: Option<Bitrate>,
     /// The binding limit; none if the controller's allowance is left whole.
     pub limited_by: Option<LimitedBy>,
 }
@@ -48,11 +46,11 @@ impl Limits<'_> {
     /// Those that apply, in the order in which they narrow the budget; parity comes last, in [`Protection`].
     fn list(&self) -> impl Iterator<Item = &dyn Limit> {
         let by_path: [&dyn Limit; 3] = [&self.delivered, &self.silence, &ShortQueueLimit];
-        let by_path = by_path.into_iter().filter(|_| self.is_bounded);
-        by_path
-            .chain(self.ceiling.map(|ceiling| ceiling as &dyn Limit))
-            .chain(self.narrow_path.map(|narrow| narrow as &dyn Limit))
-            .chain([&self.sound as &dyn Limit])
+        let [delivered, silence, short_queue] = by_path.map(|limit| self.is_bounded.then_some(limit));
+        let ceiling = self.ceiling.map(|ceiling| ceiling as &dyn Limit);
+        let narrow_path = self.narrow_path.map(|narrow| narrow as &dyn Limit);
+        let list = [delivered, silence, short_queue, ceiling, narrow_path, Some(&self.sound as &dyn Limit)];
+        list.into_iter().flatten()
     }
 }
 
@@ -61,10 +59,11 @@ impl<C: Codec> SendingEnd<C> {
         InFlight::of(&self.transport, self.payload)
     }
 
-    /// What the next frame may have at `now`.
-    pub(super) fn budget(&self, now: Timestamp) -> FrameBudget {
-        let allowance = self.controller.allowance(&self.path.view(now), self.in_flight());
-        let budget = Budget::of(&allowance, self.in_flight());
+    /// The controller's allowance at `now`, what the limits leave of it, and the binding one.
+    fn narrowed(&self, now: Timestamp) -> (Allowance, Budget, Option<LimitedBy>) {
+        let in_flight = self.in_flight();
+        let allowance = self.controller.allowance(&self.path.view(now), in_flight);
+        let budget = Budget::of(&allowance, in_flight);
         // Sound until the next picture leaves before that picture.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
         let limits = Limits {
@@ -76,16 +75,28 @@ impl<C: Codec> SendingEnd<C> {
             sound: SoundShare { bytes: sound.bytes_in(self.frame_interval) },
         };
         let (budget, binding) = narrow(&self.path.view(now), budget, limits.list());
+        (allowance, budget, binding)
+    }
+
+    /// The target at `now`, and the controller's estimate of the path's capacity; the target where it has none.
+    pub(super) fn rates(&self, now: Timestamp) -> (Bitrate, Bitrate) {
+        let (allowance, budget, _) = self.narrowed(now);
+        (budget.target, allowance.capacity.unwrap_or(budget.target))
+    }
+
+    /// What the next frame may have at `now`.
+    pub(super) fn budget(&self, now: Timestamp) -> FrameBudget {
+        let (allowance, budget, binding) = self.narrowed(now);
         let protection = self.protection();
         let frame = protection.frame_within(budget.frame);
+        let is_same = budget.affordable == budget.frame;
         let is_parity = is_binding(LimitedBy::Parity, budget.frame.0, frame.0);
         FrameBudget {
             allowed: allowance.budget,
             frame,
-            affordable: protection.frame_within(budget.affordable),
+            affordable: if is_same { frame } else { protection.frame_within(budget.affordable) },
             target: budget.target,
             pacing_interval: allowance.pacing_interval,
-            capacity: allowance.capacity,
             limited_by: if is_parity { Some(LimitedBy::Parity) } else { binding },
         }
     }

@@ -288,6 +288,19 @@ mod tests {
     }
 
     #[test]
+    fn equal_seeds_give_the_recorded_features() {
+        let rates = |step: usize, index: usize| 2e5 * (1 + (step * 7 + index) % 13) as f64;
+        for (place, recorded) in
+            [(AgentPlace::Receiver, 0xc5c8_b2cb_65b7_a0f4), (AgentPlace::Sender, 0xa048_b9ae_02de_ab38)]
+        {
+            let setting = EnvironmentSetting { place, loss: 0.0..=0.05, ..setting() };
+            let (features, _) = run(setting, 2, rates);
+            let digest = features.iter().fold(0_u64, |digest, value| digest.rotate_left(5) ^ value.to_bits());
+            assert_eq!(digest, recorded, "{place:?}: {digest:#018x}");
+        }
+    }
+
+    #[test]
     fn episodes_end_and_begin_again_in_the_step_after() {
         let (features, done) = run(setting(), 1, |_, _| 5e5);
         let of_first: Vec<bool> = done.iter().step_by(40).copied().collect();

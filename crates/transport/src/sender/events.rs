@@ -3,6 +3,7 @@
 use super::Sender;
 use crate::payload::Payload;
 use crate::states::Verdict;
+use crate::wire::Acknowledgement;
 use crate::{Feedback, SenderEvent};
 
 impl<P: Payload> Sender<P> {
@@ -38,6 +39,11 @@ impl<P: Payload> Sender<P> {
     pub fn reuse(&mut self, feedback: Feedback) {
         self.spare = feedback.acknowledged;
         self.spare.clear();
+    }
+
+    /// The acknowledgement that was handled last, once: its memory is for [`Receiver::reuse`](crate::Receiver::reuse).
+    pub fn take_handled(&mut self) -> Option<Box<Acknowledgement>> {
+        self.handled.take()
     }
 
     /// Whether [`Self::poll_event`] has something.

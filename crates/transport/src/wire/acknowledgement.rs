@@ -36,7 +36,7 @@ pub struct ReceivedFragment {
 
 /// What arrived lately, what the decoder holds and what the estimator says. Each one repeats the ones before, so that
 /// the loss of some does no harm.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// The connection.
     pub connection: u32,

@@ -24,8 +24,14 @@ impl Sink for Vec<u8> {
 pub(super) struct Length(pub(super) usize);
 
 impl Sink for Length {
+    #[inline]
     fn number(&mut self, number: u64) {
-        self.0 += (number | 1).ilog2() as usize / 7 + 1;
+        // Nearly all numbers of an acknowledgement have one byte or two.
+        self.0 += match number {
+            0..0x80 => 1,
+            0x80..0x4000 => 2,
+            _ => number.ilog2() as usize / 7 + 1,
+        };
     }
 }
 
