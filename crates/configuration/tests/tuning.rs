@@ -27,8 +27,11 @@ const SLOW_FEEDBACK: &[(&str, &str)] = &[("trace", "constant:1mbps"), ("reverse"
 const SLOW_DECODER: &[(&str, &str)] = &[("trace", "constant:3mbps"), ("decode_ms", "40")];
 const FAST: &[(&str, &str)] = &[("trace", "constant:20mbps")];
 
+/// A constant, another value of it, and the options of a call.
+type Case = (&'static str, f64, &'static [(&'static str, &'static str)]);
+
 /// A constant of each group with another value, and a call that depends on it.
-const CASES: [(&str, f64, &[(&str, &str)]); 17] = [
+const CASES: [Case; 17] = [
     ("silence.margin", 3.0, OUTAGE),
     ("probing.pause", 1.0, OUTAGE),
     ("loss.worth", 0.0, LOSSY),

@@ -214,7 +214,7 @@ impl Controller for Coupled {
             pacing_interval: allowance.pacing_interval.div_f64(ratio),
             target: allowance.target.mul_f64(ratio),
             capacity: allowance.capacity.map(|capacity| capacity.mul_f64(ratio)),
-            behind_cross_traffic: ByteCount::ZERO,
+            behind_cross_traffic: scaled(allowance.behind_cross_traffic, ratio),
         }
     }
 
@@ -274,5 +274,41 @@ mod tests {
         let path = path.view(Timestamp::from_millis(4_000));
         flows[2].handle(&path, Input::Sent(ByteCount::new(1_200)));
         assert_eq!(flows[2].allowance(&path, InFlight::default()).target.as_bps(), 600_000);
+    }
+
+    /// A controller of 600 kb/s whose bytes in flight wait behind cross traffic.
+    struct BesideOthers;
+
+    impl Controller for BesideOthers {
+        fn traits(&self) -> Traits {
+            Traits::ESTIMATING
+        }
+
+        fn handle(&mut self, _path: &PathView<'_>, _input: Input<'_>) {}
+
+        fn allowance(&self, _path: &PathView<'_>, _in_flight: InFlight) -> Allowance {
+            let (budget, target) = (ByteCount::new(2_000), Bitrate::from_kbps(600));
+            let behind_cross_traffic = ByteCount::new(1_000);
+            Allowance { behind_cross_traffic, ..Allowance::at_target(budget, Duration::from_millis(1), target) }
+        }
+
+        fn pacing_interval(&self, _path: &PathView<'_>, _in_flight: InFlight) -> Duration {
+            Duration::from_millis(1)
+        }
+
+        fn counters(&self) -> Vec<(&'static str, u64)> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn bytes_behind_cross_traffic_are_scaled_as_the_budget_is() {
+        let group = FlowGroup::new();
+        let mut flow = group.join(Box::new(BesideOthers), &setting(), 1.0, Bitrate::from_kbps(500));
+        let observer = PathObserver::new(setting().payload, &setting().tuning);
+        let path = observer.view(Timestamp::ZERO);
+        flow.handle(&path, Input::Sent(ByteCount::new(1_200)));
+        let allowance = flow.allowance(&path, InFlight::default());
+        assert_eq!((allowance.budget.get(), allowance.behind_cross_traffic.get()), (1_667, 833));
     }
 }
