@@ -5,32 +5,32 @@
 //! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
 
 mod budget;
+mod chain;
 mod decode_lag;
+mod encoding;
 mod silence;
 mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver};
-use lockstep_transport::wire::{Acknowledgement, CARRIAGE, DATA_HEADER};
-use lockstep_transport::{
-    Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
-};
+use lockstep_control::{Ceiling, Controller, InFlight, Input, PathObserver};
+use lockstep_transport::wire::Acknowledgement;
+use lockstep_transport::{Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 use crate::codec::Codec;
-use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::encoder::{EncodeJob, FrameEncoder};
 use crate::frame_log::OpenRecords;
-use crate::functional::FINEST_USEFUL_QUANTIZER;
 use crate::narrow::NarrowWay;
 use crate::overhead::Overhead;
-use crate::record::{FrameRecord, Outcome};
+use crate::record::FrameRecord;
 use crate::sound::SoundRate;
 use crate::tuning::Tuning;
 use crate::vp8_codec::Vp8;
+use chain::Chain;
 use decode_lag::DecodeLag;
 pub use decode_lag::DecodeLagConfig;
+use encoding::Encoding;
 
 /// What a host's timer can be relied on to tell apart: the tick of most schedulers is 1 ms or more, and one that is
 /// asked for 50 microseconds is late by as much. Fragments that are due within it leave together.
@@ -47,17 +47,6 @@ fn pacing_burst(interval: Duration) -> u32 {
     due.min(MOST_BURST)
 }
 
-/// Whether it is the encoder's range that made a frame of this quantizer and `size` what it is, and not its `budget`.
-fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Option<LimitedBy> {
-    if quantizer >= MAXIMUM_QUANTIZER && size > budget {
-        Some(LimitedBy::CoarsestQuantizer)
-    } else if quantizer <= FINEST_USEFUL_QUANTIZER && size < budget {
-        Some(LimitedBy::FinestQuantizer)
-    } else {
-        None
-    }
-}
-
 /// A frame that was handed to the transport, with what its quality is measured from.
 #[derive(Debug, Clone)]
 pub struct Committed<C: Codec = Vp8> {
@@ -69,17 +58,6 @@ pub struct Committed<C: Codec = Vp8> {
     pub reconstruction: C::Decoded,
     /// The state that the frame leads to, and its name.
     pub reached: (StateId, C::State),
-}
-
-#[derive(Debug)]
-struct Encoding<P> {
-    capture: u64,
-    picture: P,
-    source: StateId,
-    /// When coding began.
-    started_at: Timestamp,
-    /// Whether the path has moved since it began, so that what was sent before may have gone nowhere.
-    misdirected: bool,
 }
 
 /// What the sending end knows of itself at this moment, for a progress line.
@@ -124,14 +102,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     silent: bool,
     /// When the next hello goes into the silence.
     greets_at: Option<Timestamp>,
-    last_fragments: u64,
-    /// Whether the last picture was coded from the one before it, so that a loss takes those of a round trip along.
-    chained: bool,
-    last_target: StateId,
-    /// Whether the path has moved since the last frame was sent.
-    moved: bool,
-    /// When the oldest frame was sent of all that were since one was last known to be decoded.
-    undecoded_since: Option<Timestamp>,
+    chain: Chain,
     decode_lag: DecodeLag,
     last_quantizer: Option<u8>,
     records: OpenRecords,
@@ -174,11 +145,7 @@ impl<C: Codec> SendingEnd<C> {
             ceiling,
             silent: false,
             greets_at: None,
-            last_fragments: 1,
-            chained: true,
-            last_target: StateId::EMPTY,
-            moved: false,
-            undecoded_since: None,
+            chain: Chain::new(),
             decode_lag: DecodeLag::new(tuning.decode_lag, control.silence.margin),
             last_quantizer: None,
             records: OpenRecords::default(),
@@ -201,198 +168,6 @@ impl<C: Codec> SendingEnd<C> {
     pub fn set_payload(&mut self, bytes: usize) {
         self.path_payload = ByteCount::new(self.transport.set_payload(bytes) as u64);
         self.fit_payload();
-    }
-
-    /// The source gave `picture`. It replaces one that still waits for the encoder.
-    pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
-        self.controller.handle(&self.path.view(now), Input::Time);
-        let (target, estimate) = self.rates(now);
-        let capture = self.records.capture(now, |record| {
-            (record.target, record.estimate) = (Some(target), Some(estimate));
-        });
-        if let Some((older, _)) = self.waiting.replace((capture, picture)) {
-            self.record(older, |record| record.outcome = Outcome::SkippedBusy);
-        }
-    }
-
-    /// The next picture to be coded, or more of one that was, unless one is being coded already. The driver runs the
-    /// job and gives its menu to [`SendingEnd::encoded`].
-    #[inline]
-    pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
-        // Asked after every event of a call, and seldom with anything to do.
-        if self.refinement.is_none() && (self.waiting.is_none() || self.encoding.is_some()) {
-            return None;
-        }
-        self.begin_encoding(now)
-    }
-
-    fn begin_encoding(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
-        if let Some(job) = self.refinement.take() {
-            return Some(job);
-        }
-        if self.encoding.is_some() {
-            return None;
-        }
-        // Where nothing at all is decoded any more it is no lag: something else has to be sent.
-        if self.pictures_wait(now) || (self.decode_lag.is_long(now) && !self.is_stuck(now)) {
-            return None;
-        }
-        let (capture, picture) = self.waiting.take()?;
-        self.note_silence(now);
-        let from_held_state = self.recovery == Recovery::FromHeldState;
-        // Of what was sent into silence, or to an address that the other end has left, nothing may have arrived.
-        let chain_breaks = self.silent
-            || self.moved
-            || self.is_stuck(now)
-            || self.path.loss().breaks_chains(self.last_fragments, self.round_trip_frames());
-        self.chained = !chain_breaks;
-        let source = if from_held_state && chain_breaks {
-            self.transport.next_held_source()
-        } else {
-            self.transport.next_source()
-        };
-        let budget = self.budget(now);
-        let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
-        let queued = self.in_flight().queued;
-        let queue = self.path.view(now).bottleneck_queue.filter(|_| self.controller.traits().is_bounded);
-        let time_to_leave = queue.map_or(Duration::ZERO, |queue| queue.time_to_leave(queued));
-        let request = FrameRequest {
-            now,
-            picture: &picture,
-            source,
-            budget: budget.frame.0,
-            target: self.overhead.less(self.left_by_sound(now, budget.target)),
-            pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
-            queued,
-            may_wait: self.controller.traits().has_ceiling,
-        };
-        let asked = request.target;
-        let start = self.encoder.begin(&request);
-        let codec_target = self.encoder.target().unwrap_or(asked);
-        self.record(capture, |record| record.codec_target = Some(codec_target));
-        let Some(FrameStart { source, job }) = start else {
-            // A codec that follows a rate drops what waits already: nothing of it is left for the next.
-            if from_held_state {
-                self.controller.handle(&self.path.view(now), Input::PictureSkipped);
-            }
-            let limited_by = self.limited_by(now, &budget);
-            self.record(capture, |record| {
-                (record.outcome, record.limited_by) = (Outcome::SkippedByEncoder, Some(limited_by));
-            });
-            return None;
-        };
-        self.record(capture, |record| record.encode_started_at = Some(now));
-        self.encoding = Some(Encoding { capture, picture, source, started_at: now, misdirected: false });
-        Some(job)
-    }
-
-    /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent; or, as long as no newer
-    /// picture waits, has the encoder add to the menu what that feedback calls for.
-    pub fn encoded(&mut self, now: Timestamp, menu: Menu<C>) {
-        let Some(encoding) = self.encoding.take() else { return };
-        self.controller.handle(&self.path.view(now), Input::Time);
-        self.fit_payload();
-        let frame_budget = self.budget(now);
-        let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
-        let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
-        let probe_due = is_narrow || self.path.is_probe_due(now, self.in_flight());
-        let probes = self.controller.traits().wants_probes && probe_due;
-        // A source that was lost while the menu was being coded would only waste the link.
-        let still_good = self.leads_on(&encoding);
-        if encoding.misdirected && !still_good && self.waiting.is_none() {
-            // Rather than an interval later, the path is shown what it carries by this picture, from another source.
-            let _ = self.encoder.commit(menu, None);
-            self.waiting = Some((encoding.capture, encoding.picture));
-            return;
-        }
-        // Of what is sent whatever the budget, the picture is not given up for a newer one: that one would be as large.
-        let may_refine = self.waiting.is_none() || probes;
-        let menu = if still_good && may_refine {
-            // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
-            let probe = if probes { self.payload } else { ByteCount::ZERO };
-            match self.encoder.refine(menu, budget.max(probe)) {
-                Ok(job) => {
-                    self.refinement = Some(job);
-                    self.encoding = Some(encoding);
-                    return;
-                }
-                Err(menu) => menu,
-            }
-        } else {
-            menu
-        };
-        let recovery = encoding.source != self.last_target && encoding.source != StateId::EMPTY;
-        let limited_by = self.limited_by(now, &frame_budget);
-        let protection = self.protection();
-        // A driver that asks for no records still gets its frames sent.
-        let mut unasked = FrameRecord::captured(encoding.capture, encoding.started_at);
-        let record = self.records.get_mut(encoding.capture).unwrap_or(&mut unasked);
-        (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
-        record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
-
-        let smallest = menu.smallest().map(|index| menu.candidates[index].size());
-        // What is beyond the budget but not beyond the path is better seen than left out.
-        let is_affordable = smallest.is_some_and(|size| size <= affordable);
-        // Before a first frame arrived nothing can be shown; beside sound on a narrow path pictures have pauses of their own.
-        let of_any_size = encoding.source == StateId::EMPTY || is_narrow;
-        let probes = probes && smallest.is_some_and(|size| of_any_size || self.path.can_carry_probe(now, size));
-        let choice = if still_good { self.encoder.choose(&menu, budget, probes || is_affordable) } else { None };
-        let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
-            record.outcome = match self.encoder.recovery() {
-                _ if !still_good => Outcome::SkippedStaleSource,
-                Recovery::Retransmit => Outcome::SkippedByEncoder,
-                _ => Outcome::SkippedOverBudget,
-            };
-            return;
-        };
-        let fragments = protection.fragments(candidate.size());
-        let parity = protection.parity(candidate.size());
-        let frame = OutgoingFrame {
-            source: encoding.source,
-            target,
-            captured: record.captured_at,
-            key_frame: candidate.key_frame,
-            parity,
-            payload: candidate.frame.clone(),
-        };
-        let frame = match self.transport.send_frame(now, frame) {
-            Ok(frame) => frame,
-            Err(_) => {
-                // The transport's queue is full.
-                self.encoder.forget(target);
-                record.outcome = Outcome::SkippedByTransport;
-                return;
-            }
-        };
-        if candidate.size() > affordable {
-            self.path.on_probe();
-        }
-        let datagrams = fragments + u64::from(parity);
-        let carried = candidate.size().get() * datagrams / fragments + datagrams * (CARRIAGE + DATA_HEADER as u64);
-        self.narrow.on_picture(now, ByteCount::new(carried));
-        self.decode_lag.on_sent(now, frame, fragments);
-        record.outcome = Outcome::Sent;
-        record.limited_by =
-            Some(limited_by_encoder(candidate.quantizer, candidate.size(), budget).unwrap_or(limited_by));
-        record.frame = Some(frame);
-        record.key_frame = candidate.key_frame;
-        record.recovery = recovery;
-        record.quantizer = Some(candidate.quantizer);
-        record.size = Some(candidate.size());
-        record.ssim = candidate.ssim;
-        self.last_fragments = fragments;
-        (record.fragments, record.parity) = (u16::try_from(fragments).ok(), Some(parity));
-        record.sent_at = Some(now);
-        self.last_quantizer = Some(candidate.quantizer);
-        self.last_target = target;
-        self.moved = false;
-        self.undecoded_since.get_or_insert(now);
-        if let Some(reconstruction) = candidate.shown() {
-            let Encoding { capture, picture: original, .. } = encoding;
-            let reached = (target, candidate.state);
-            self.committed = Some(Committed { capture, original, reconstruction, reached });
-        }
-        self.drain_events(now);
     }
 
     /// The frame last handed to the transport, once.
@@ -543,7 +318,7 @@ impl<C: Codec> SendingEnd<C> {
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),
                 SenderEvent::FrameAcknowledged { frame, .. } => {
-                    self.undecoded_since = None;
+                    self.chain.on_decoded();
                     self.decode_lag.on_decoded(now, frame);
                     self.path.on_frame(false);
                 }

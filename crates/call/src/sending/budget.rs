@@ -121,7 +121,7 @@ impl<C: Codec> SendingEnd<C> {
         if self.recovery == Recovery::Retransmit || self.silent {
             return Protection::none(self.payload);
         }
-        let at_stake = if self.chained { self.round_trip_frames() } else { 1.0 };
+        let at_stake = if self.chain.is_whole { self.round_trip_frames() } else { 1.0 };
         Protection { loss_rate: *self.path.loss(), at_stake, payload: self.payload }
     }
 }

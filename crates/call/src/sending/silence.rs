@@ -22,9 +22,9 @@ impl<C: Codec> SendingEnd<C> {
     /// because what it told was lost as well, such frames are sent seldom.
     pub fn path_moved(&mut self, now: Timestamp) {
         self.path_returned(now);
-        self.moved = self.recovery == Recovery::FromHeldState;
+        self.chain.has_moved = self.recovery == Recovery::FromHeldState;
         if let Some(encoding) = &mut self.encoding {
-            encoding.misdirected = self.moved;
+            encoding.misdirected = self.chain.has_moved;
         }
     }
 
@@ -32,7 +32,7 @@ impl<C: Codec> SendingEnd<C> {
     pub(super) fn is_stuck(&self, now: Timestamp) -> bool {
         let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
         let patience = self.tuning.control.silence.latest_feedback + 3 * round_trip;
-        self.undecoded_since.is_some_and(|since| now.saturating_since(since) > patience)
+        self.chain.is_stuck(now, patience)
     }
 
     /// Whether a frame that was coded from its source can still be decoded, by all that is known now.

@@ -1,0 +1,254 @@
+//! From a captured picture to a frame that the transport has: a job for the encoder, a menu, a choice.
+
+use std::time::Duration;
+
+use lockstep_control::{Input, LimitedBy};
+use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::{OutgoingFrame, Recovery, StateId};
+use lockstep_units::{ByteCount, Timestamp};
+use lockstep_vp8::MAXIMUM_QUANTIZER;
+
+use super::budget::FrameBudget;
+use super::{Committed, SendingEnd};
+use crate::codec::Codec;
+use crate::encoder::{Candidate, EncodeJob, FrameRequest, FrameStart, Menu};
+use crate::functional::FINEST_USEFUL_QUANTIZER;
+use crate::narrow::NarrowWay;
+use crate::record::Outcome;
+
+#[derive(Debug)]
+pub(super) struct Encoding<P> {
+    pub(super) capture: u64,
+    picture: P,
+    pub(super) source: StateId,
+    /// When coding began.
+    started_at: Timestamp,
+    /// Whether the path has moved since it began, so that what was sent before may have gone nowhere.
+    pub(super) misdirected: bool,
+}
+
+/// Whether it is the encoder's range that made a frame of this quantizer and `size` what it is, and not its `budget`.
+fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Option<LimitedBy> {
+    if quantizer >= MAXIMUM_QUANTIZER && size > budget {
+        Some(LimitedBy::CoarsestQuantizer)
+    } else if quantizer <= FINEST_USEFUL_QUANTIZER && size < budget {
+        Some(LimitedBy::FinestQuantizer)
+    } else {
+        None
+    }
+}
+
+impl<C: Codec> SendingEnd<C> {
+    /// The source gave `picture`. It replaces one that still waits for the encoder.
+    pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
+        self.controller.handle(&self.path.view(now), Input::Time);
+        let (target, estimate) = self.rates(now);
+        let capture = self.records.capture(now, |record| {
+            (record.target, record.estimate) = (Some(target), Some(estimate));
+        });
+        if let Some((older, _)) = self.waiting.replace((capture, picture)) {
+            self.record(older, |record| record.outcome = Outcome::SkippedBusy);
+        }
+    }
+
+    /// The next picture to be coded, or more of one that was, unless one is being coded already. The driver runs the
+    /// job and gives its menu to [`SendingEnd::encoded`].
+    #[inline]
+    pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
+        // Asked after every event of a call, and seldom with anything to do.
+        if self.refinement.is_none() && (self.waiting.is_none() || self.encoding.is_some()) {
+            return None;
+        }
+        self.begin_encoding(now)
+    }
+
+    fn begin_encoding(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
+        if let Some(job) = self.refinement.take() {
+            return Some(job);
+        }
+        if self.encoding.is_some() {
+            return None;
+        }
+        // Where nothing at all is decoded any more it is no lag: something else has to be sent.
+        if self.pictures_wait(now) || (self.decode_lag.is_long(now) && !self.is_stuck(now)) {
+            return None;
+        }
+        let (capture, picture) = self.waiting.take()?;
+        self.note_silence(now);
+        let from_held_state = self.recovery == Recovery::FromHeldState;
+        // Of what was sent into silence, or to an address that the other end has left, nothing may have arrived.
+        let chain_breaks = self.silent
+            || self.chain.has_moved
+            || self.is_stuck(now)
+            || self.path.loss().breaks_chains(self.chain.last_fragments(), self.round_trip_frames());
+        self.chain.is_whole = !chain_breaks;
+        let source = if from_held_state && chain_breaks {
+            self.transport.next_held_source()
+        } else {
+            self.transport.next_source()
+        };
+        let budget = self.budget(now);
+        let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
+        let queued = self.in_flight().queued;
+        let queue = self.path.view(now).bottleneck_queue.filter(|_| self.controller.traits().is_bounded);
+        let time_to_leave = queue.map_or(Duration::ZERO, |queue| queue.time_to_leave(queued));
+        let request = FrameRequest {
+            now,
+            picture: &picture,
+            source,
+            budget: budget.frame.0,
+            target: self.overhead.less(self.left_by_sound(now, budget.target)),
+            pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
+            queued,
+            may_wait: self.controller.traits().has_ceiling,
+        };
+        let asked = request.target;
+        let start = self.encoder.begin(&request);
+        let codec_target = self.encoder.target().unwrap_or(asked);
+        self.record(capture, |record| record.codec_target = Some(codec_target));
+        let Some(FrameStart { source, job }) = start else {
+            // A codec that follows a rate drops what waits already: nothing of it is left for the next.
+            if from_held_state {
+                self.controller.handle(&self.path.view(now), Input::PictureSkipped);
+            }
+            let limited_by = self.limited_by(now, &budget);
+            self.record(capture, |record| {
+                (record.outcome, record.limited_by) = (Outcome::SkippedByEncoder, Some(limited_by));
+            });
+            return None;
+        };
+        self.record(capture, |record| record.encode_started_at = Some(now));
+        self.encoding = Some(Encoding { capture, picture, source, started_at: now, misdirected: false });
+        Some(job)
+    }
+
+    /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent; or, as long as no newer
+    /// picture waits, has the encoder add to the menu what that feedback calls for.
+    pub fn encoded(&mut self, now: Timestamp, menu: Menu<C>) {
+        let Some(encoding) = self.encoding.take() else { return };
+        self.controller.handle(&self.path.view(now), Input::Time);
+        self.fit_payload();
+        let budget = self.budget(now);
+        let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
+        let probe_due = is_narrow || self.path.is_probe_due(now, self.in_flight());
+        let probes = self.controller.traits().wants_probes && probe_due;
+        // A source that was lost while the menu was being coded would only waste the link.
+        let still_good = self.leads_on(&encoding);
+        if encoding.misdirected && !still_good && self.waiting.is_none() {
+            // Rather than an interval later, the path is shown what it carries by this picture, from another source.
+            let _ = self.encoder.commit(menu, None);
+            self.waiting = Some((encoding.capture, encoding.picture));
+            return;
+        }
+        // Of what is sent whatever the budget, the picture is not given up for a newer one: that one would be as large.
+        let may_refine = still_good && (self.waiting.is_none() || probes);
+        if !may_refine {
+            return self.decide(now, encoding, menu, &budget, probes);
+        }
+        // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
+        let probe = if probes { self.payload } else { ByteCount::ZERO };
+        match self.encoder.refine(menu, budget.frame.0.max(probe)) {
+            Ok(job) => {
+                self.refinement = Some(job);
+                self.encoding = Some(encoding);
+            }
+            Err(menu) => self.decide(now, encoding, menu, &budget, probes),
+        }
+    }
+
+    /// Chooses a candidate of `menu`, or none, and sends it. `probes`: a small frame is due whatever the budget.
+    fn decide(
+        &mut self,
+        now: Timestamp,
+        encoding: Encoding<C::Picture>,
+        menu: Menu<C>,
+        frame_budget: &FrameBudget,
+        probes: bool,
+    ) {
+        let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
+        let still_good = self.leads_on(&encoding);
+        let limited_by = self.limited_by(now, frame_budget);
+        self.record(encoding.capture, |record| {
+            (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
+            record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
+        });
+        let smallest = menu.smallest().map(|index| menu.candidates[index].size());
+        // What is beyond the budget but not beyond the path is better seen than left out.
+        let is_affordable = smallest.is_some_and(|size| size <= affordable);
+        // Before a first frame arrived nothing can be shown; beside sound on a narrow path pictures have pauses of their own.
+        let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
+        let of_any_size = encoding.source == StateId::EMPTY || is_narrow;
+        let probes = probes && smallest.is_some_and(|size| of_any_size || self.path.can_carry_probe(now, size));
+        let choice = if still_good { self.encoder.choose(&menu, budget, probes || is_affordable) } else { None };
+        let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
+            let outcome = match self.encoder.recovery() {
+                _ if !still_good => Outcome::SkippedStaleSource,
+                Recovery::Retransmit => Outcome::SkippedByEncoder,
+                _ => Outcome::SkippedOverBudget,
+            };
+            self.record(encoding.capture, |record| record.outcome = outcome);
+            return;
+        };
+        let limited_by = limited_by_encoder(candidate.quantizer, candidate.size(), budget).unwrap_or(limited_by);
+        let (capture, is_probe) = (encoding.capture, candidate.size() > affordable);
+        if self.send(now, encoding, target, candidate) {
+            self.record(capture, |record| record.limited_by = Some(limited_by));
+            if is_probe {
+                self.path.on_probe();
+            }
+            self.drain_events(now);
+        }
+    }
+
+    /// Hands a frame to the transport, unless its queue is full.
+    fn send(
+        &mut self,
+        now: Timestamp,
+        encoding: Encoding<C::Picture>,
+        target: StateId,
+        candidate: Candidate<C>,
+    ) -> bool {
+        let protection = self.protection();
+        let fragments = protection.fragments(candidate.size());
+        let parity = protection.parity(candidate.size());
+        // A driver that asks for no records still gets its frames sent.
+        let captured = self.records.get_mut(encoding.capture).map_or(encoding.started_at, |record| record.captured_at);
+        let frame = OutgoingFrame {
+            source: encoding.source,
+            target,
+            captured,
+            key_frame: candidate.key_frame,
+            parity,
+            payload: candidate.frame.clone(),
+        };
+        let Ok(frame) = self.transport.send_frame(now, frame) else {
+            self.encoder.forget(target);
+            self.record(encoding.capture, |record| record.outcome = Outcome::SkippedByTransport);
+            return false;
+        };
+        let datagrams = fragments + u64::from(parity);
+        let carried = candidate.size().get() * datagrams / fragments + datagrams * (CARRIAGE + DATA_HEADER as u64);
+        self.narrow.on_picture(now, ByteCount::new(carried));
+        self.decode_lag.on_sent(now, frame, fragments);
+        let recovery = self.chain.recovers(encoding.source);
+        self.record(encoding.capture, |record| {
+            record.outcome = Outcome::Sent;
+            record.frame = Some(frame);
+            record.key_frame = candidate.key_frame;
+            record.recovery = recovery;
+            record.quantizer = Some(candidate.quantizer);
+            record.size = Some(candidate.size());
+            record.ssim = candidate.ssim;
+            (record.fragments, record.parity) = (u16::try_from(fragments).ok(), Some(parity));
+            record.sent_at = Some(now);
+        });
+        self.last_quantizer = Some(candidate.quantizer);
+        self.chain.on_sent(now, target, fragments);
+        if let Some(reconstruction) = candidate.shown() {
+            let Encoding { capture, picture: original, .. } = encoding;
+            let reached = (target, candidate.state);
+            self.committed = Some(Committed { capture, original, reconstruction, reached });
+        }
+        true
+    }
+}
