@@ -13,9 +13,6 @@ lockstep_units::config! {
     pub struct FrameDropperConfig = "frame_dropper" {
         /// From this quantizer index on a frame is coarse.
         coarse: u8 = 85, "", 0..=127, "2026-11-control-ablation";
-        /// Weight of a picture in the usual quantizer: a path is slow after half a second of 30 pictures each. Without an
-        /// average, pictures are skipped as pauses of a link begin.
-        weight: f64 = 0.0625, "", 0.001..=1.0, "2026-11-control-ablation";
         /// A picture this long after the last one that was sent is not skipped: of 30 a second, at most every other one is.
         least_interval: Duration = 0.06, "s", 0.0..=2.0, "2026-11-control-ablation";
     }
@@ -25,6 +22,9 @@ lockstep_units::config! {
 #[derive(Debug, Clone)]
 pub(crate) struct FrameDropper {
     config: FrameDropperConfig,
+    /// Weight of a picture in the usual quantizer: a path is slow after half a second of 30 pictures each. Without an average,
+    /// pictures are skipped as pauses of a link begin.
+    weight: f64,
     /// Moving average of the quantizer indices that pictures would be coded with.
     usual: f64,
     /// When the last picture came that was to be coded.
@@ -34,14 +34,14 @@ pub(crate) struct FrameDropper {
 }
 
 impl FrameDropper {
-    pub(crate) fn new(config: FrameDropperConfig) -> Self {
-        Self { config, usual: 0.0, coded_at: Timestamp::ZERO, sent_at: None }
+    pub(crate) fn new(config: FrameDropperConfig, weight: f64) -> Self {
+        Self { config, weight, usual: 0.0, coded_at: Timestamp::ZERO, sent_at: None }
     }
 
     /// A picture comes that is expected to be coded with `quantizer`: whether it is left out for the sake of the next.
     pub(crate) fn drops(&mut self, now: Timestamp, quantizer: u8) -> bool {
-        let FrameDropperConfig { coarse, weight, least_interval } = self.config;
-        self.usual += weight * (f64::from(quantizer) - self.usual);
+        let FrameDropperConfig { coarse, least_interval } = self.config;
+        self.usual += self.weight * (f64::from(quantizer) - self.usual);
         let is_coarse = quantizer >= coarse && self.usual >= f64::from(coarse);
         let drops = is_coarse && self.sent_at.is_some_and(|at| now.saturating_since(at) < least_interval);
         if !drops {
@@ -62,7 +62,7 @@ mod tests {
 
     /// Which of pictures that come every `interval` are left out, where all others are sent.
     fn left_out(interval: Duration, quantizers: impl IntoIterator<Item = u8>) -> Vec<bool> {
-        let mut dropper = FrameDropper::new(FrameDropperConfig::default());
+        let mut dropper = FrameDropper::new(FrameDropperConfig::default(), 1.0 / 16.0);
         let times = (0..).map(|number| Timestamp::ZERO + interval.saturating_mul(number));
         let each = times.zip(quantizers).map(|(now, quantizer)| {
             let drops = dropper.drops(now, quantizer);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn while_nothing_gets_out_every_picture_is_tried() {
-        let mut dropper = FrameDropper::new(FrameDropperConfig::default());
+        let mut dropper = FrameDropper::new(FrameDropperConfig::default(), 1.0 / 16.0);
         for number in 0..200u64 {
             assert!(!dropper.drops(Timestamp::from_millis(33 * number), 127));
         }

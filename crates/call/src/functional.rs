@@ -136,8 +136,11 @@ impl<C: Codec> FunctionalEncoder<C> {
     /// An encoder that codes with `parameters` (its quantizer is chosen for each frame).
     #[must_use]
     pub fn new(parameters: C::Parameters, mode: MenuMode, tuning: &Tuning) -> Self {
-        let (states, arena, dropper) =
-            (HeldStates::new(), C::Arena::default(), FrameDropper::new(tuning.frame_dropper));
+        let (states, arena, dropper) = (
+            HeldStates::new(),
+            C::Arena::default(),
+            FrameDropper::new(tuning.frame_dropper, tuning.control.loss.frame_weight),
+        );
         Self { parameters, mode, states, curves: None, arena, dropper, tuning: *tuning }
     }
 }

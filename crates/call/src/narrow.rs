@@ -22,24 +22,13 @@ lockstep_units::config! {
     pub struct NarrowWayConfig = "narrow_way" {
         /// Share of the path that sound and pictures use together.
         planned: f64 = 0.9, "", 0.1..=1.0, "2026-11-control-ablation";
-        /// A picture may have the bytes of this time, and leaves when no more are in flight. It saves no more while it
-        /// waits; sound waits while twice as many are in flight.
+        /// A picture may have the bytes of this time, and leaves when no more are in flight. So may each fragment: words wait
+        /// behind it. A picture saves no more while it waits; sound waits while twice as many bytes are in flight.
         picture: Duration = 0.2, "s", 0.01..=5.0, "2026-11-control-ablation";
-        /// A fragment may have the bytes of this time: words wait behind it.
-        fragment: Duration = 0.15, "s", 0.01..=5.0, "2026-11-control-ablation";
-        /// Bytes that a fragment may have in any case, to be worth its headers.
-        least_payload: ByteCount = 300, "bytes", 50..=1_400, "2026-11-control-ablation";
-        /// The longest pause between two fragments, and the longest time without sound while it waits: the loss of bytes in
-        /// flight may go unnoticed.
-        longest_pause: Duration = 1.0, "s", 0.05..=10.0, "2026-11-control-ablation";
         /// The longest time without a picture; four times as long where bytes in flight would delay it.
         longest_without: Duration = 1.5, "s", 0.1..=60.0, "2026-11-control-ablation";
         /// Rate that is assumed of a path that may be narrow; pictures with less than a quarter of it wait for silence.
         assumed: Bitrate = 32_000, "bit/s", 1_000..=1_000_000, "2026-11-control-ablation";
-        /// Bytes in flight that are no queue; half as many are on any path, since little comes out where little is sent.
-        harmless: ByteCount = 2_000, "bytes", 0..=100_000, "2026-11-control-ablation";
-        /// A picture may owe the bytes of this time.
-        most_owed: Duration = 4.0, "s", 0.0..=60.0, "2026-11-control-ablation";
     }
 }
 
@@ -51,8 +40,7 @@ impl NarrowWayConfig {
 
     /// Bytes that may be in flight of a path of this capacity while sound leaves.
     fn most_in_flight(&self, capacity: Bitrate) -> ByteCount {
-        let always = ByteCount::new(self.harmless.get() / 2);
-        capacity.bytes_in(MOST_PICTURES_IN_FLIGHT * self.picture).max(always)
+        capacity.bytes_in(MOST_PICTURES_IN_FLIGHT * self.picture)
     }
 }
 
@@ -65,6 +53,9 @@ fn carried(in_flight: OnTheWay) -> ByteCount {
 #[derive(Debug)]
 pub(crate) struct NarrowWay {
     config: NarrowWayConfig,
+    /// The longest pause between two fragments, and the longest time without sound while it waits: the loss of bytes in
+    /// flight may go unnoticed.
+    longest_pause: Duration,
     /// A path that carries more is not narrow.
     narrow: Bitrate,
     /// Round trip that is assumed before the first sample.
@@ -87,9 +78,10 @@ impl NarrowWay {
         let plan = SoundPlan::within(Bitrate::ZERO, None);
         Self {
             config: tuning.narrow_way,
+            longest_pause: tuning.control.path.retry,
             narrow: tuning.control.narrow_path.rate,
             first_round_trip: tuning.control.silence.first_round_trip,
-            path: NarrowPath::new(tuning.control.narrow_path, tuning.transport.reverse_path),
+            path: NarrowPath::new(tuning.control.narrow_path, tuning.transport.reverse_path, tuning.control.path.retry),
             plan,
             tokens: 0.0,
             at: Timestamp::ZERO,
@@ -124,18 +116,18 @@ impl NarrowWay {
 
     /// Whether pictures are to wait; `talks` says that sound flows.
     pub(crate) fn must_wait(&mut self, now: Timestamp, talks: bool, in_flight: InFlight) -> bool {
-        let NarrowWayConfig { picture, longest_without, most_owed, .. } = self.config;
+        let NarrowWayConfig { picture, longest_without, .. } = self.config;
         let Some(left) = self.left(talks) else {
             (self.tokens, self.at) = (0.0, now);
             // Until more is known of a path than what trickles out of it, what is on the way is enough.
             let unanswered = self.path.is_unanswered() && now.saturating_since(self.picture_at) < self.first_round_trip;
-            let unknown = (self.path.is_unproven() || unanswered) && in_flight.bytes > self.config.harmless;
+            let unknown = (self.path.is_unproven() || unanswered) && in_flight.bytes > ByteCount::ZERO;
             return unknown || self.is_suspected(now);
         };
         let earned = left.bytes_in(now.saturating_since(self.at)).as_f64();
         let capacity = self.path.capacity().unwrap_or(left);
         let bytes_in = |time| capacity.bytes_in(time).as_f64();
-        self.tokens = (self.tokens.max(-bytes_in(most_owed)) + earned).min(bytes_in(picture));
+        self.tokens = (self.tokens + earned).min(bytes_in(picture));
         self.at = now;
         let waits = self.tokens <= 0.0 || self.is_suspected(now) || in_flight.bytes.as_f64() > bytes_in(picture);
         // Into a queue that stands, one more would only come late, and make later all that is said after it.
@@ -151,11 +143,11 @@ impl NarrowWay {
     pub(crate) fn must_hold(&self, now: Timestamp, in_flight: OnTheWay) -> bool {
         let enough = match self.path.capacity() {
             Some(capacity) => self.config.most_in_flight(capacity),
-            None if self.is_suspected(now) && self.path.is_unproven() => self.config.harmless,
+            None if self.is_suspected(now) && self.path.is_unproven() => ByteCount::ZERO,
             None if self.is_suspected(now) => self.narrow.bytes_in(MOST_PICTURES_IN_FLIGHT * self.config.picture),
             None => return false,
         };
-        carried(in_flight) > enough && now.saturating_since(self.sound_at) < self.config.longest_pause
+        carried(in_flight) > enough && now.saturating_since(self.sound_at) < self.longest_pause
     }
 
     /// A datagram of sound leaves.
@@ -170,19 +162,18 @@ impl NarrowWay {
         self.tokens -= size.as_f64();
     }
 
-    /// How much of a picture one fragment may carry, so that words do not wait behind it for long; no less than is worth its
-    /// headers.
+    /// How much of a picture one fragment may carry, so that words do not wait behind it for long.
     pub(crate) fn most_payload(&self) -> Option<ByteCount> {
         let capacity = self.path.capacity()?;
-        let NarrowWayConfig { fragment, least_payload, .. } = self.config;
-        Some(capacity.bytes_in(fragment).saturating_sub(ByteCount::new(CARRIAGE)).max(least_payload))
+        let room = capacity.bytes_in(self.config.picture).saturating_sub(ByteCount::new(CARRIAGE));
+        Some(room.max(ByteCount::new(1)))
     }
 
     /// For how long after a fragment of a picture, `payload` bytes long at most, the next is to wait, with so much on the way:
     /// what else goes over the path, words and acknowledgements, would wait behind all that left at once.
     pub(crate) fn least_pause(&self, payload: ByteCount, talks: bool, in_flight: OnTheWay) -> Duration {
         let Some(capacity) = self.path.capacity() else { return Duration::ZERO };
-        let NarrowWayConfig { picture, longest_pause, .. } = self.config;
+        let (picture, longest_pause) = (self.config.picture, self.longest_pause);
         let fragment = payload + ByteCount::new(CARRIAGE);
         if carried(in_flight) > capacity.bytes_in(picture).max(fragment) {
             return longest_pause;
@@ -282,7 +273,7 @@ mod tests {
             // In silence a picture has the way, beside somebody who talks what words leave of it.
             assert!(silence >= fragment.mul_f64(0.8) && talk > silence, "{kbps} kb/s: {silence:?}, {talk:?}, {plan:?}");
             let queue = OnTheWay { fragments: 4, bytes: rate.bytes_in(300 * MILLISECOND) };
-            assert_eq!(way.least_pause(payload, true, queue), NarrowWayConfig::default().longest_pause, "{kbps} kb/s");
+            assert_eq!(way.least_pause(payload, true, queue), Duration::from_secs(1), "{kbps} kb/s");
         }
     }
 

@@ -146,7 +146,7 @@ impl<C: Codec> SendingEnd<C> {
             silent: false,
             greets_at: None,
             chain: Chain::new(),
-            decode_lag: DecodeLag::new(tuning.decode_lag, control.silence.margin),
+            decode_lag: DecodeLag::new(tuning.decode_lag, control.silence.margin, control.path.retry),
             last_quantizer: None,
             records: OpenRecords::default(),
             committed: None,

@@ -30,8 +30,6 @@ lockstep_units::config! {
         pacing: f64 = 32.0, "", 1.0..=1000.0, "2026-11-control-ablation";
         /// Packets that a frame may have that should be two at least: a codec fills three quarters of a budget.
         pair: f64 = 3.0, "packets", 1.0..=64.0, "2026-11-control-ablation";
-        /// While cross traffic is suspected, time between two such frames.
-        pair_pause: f64 = 1.0, "s", 0.01..=60.0, "2026-11-control-ablation";
         /// That time, as a multiple of the time that such a frame takes on the link.
         pair_rest: f64 = 30.0, "", 0.0..=1000.0, "2026-11-control-ablation";
         /// Such a frame is sent whenever nothing is in flight if it takes no longer than this on the link.
@@ -60,6 +58,8 @@ impl Default for ClaimRule {
 #[derive(Debug)]
 pub(crate) struct ClaimedShare {
     config: ClaimConfig,
+    /// While cross traffic is suspected, time between two pairs of packets that show the path's rate, seconds.
+    retry: f64,
     rule: ClaimRule,
     /// Bytes of a frame that tells the path's rate.
     pair: f64,
@@ -83,8 +83,9 @@ fn bytes_per_second(rate: Bitrate) -> f64 {
 
 impl ClaimedShare {
     /// Of a path that nothing is known of, for frames every `frame_interval` seconds in packets of `packet` bytes.
-    pub fn new(packet: f64, frame_interval: f64, config: ClaimConfig) -> Self {
+    pub fn new(packet: f64, frame_interval: f64, retry: Duration, config: ClaimConfig) -> Self {
         Self {
+            retry: retry.as_secs_f64(),
             config,
             rule: ClaimRule::default(),
             pair: config.pair * packet,
@@ -121,7 +122,7 @@ impl ClaimedShare {
         self.unspent = (self.unspent.max(-most) + rate * self.frame_interval).min(most);
         self.pictures += u64::from(rate > 0.0);
         if path.cross_traffic.is_suspected
-            && self.now - self.pair_at >= self.config.pair_pause.max(self.config.pair_rest * self.pair_lasts(path))
+            && self.now - self.pair_at >= self.retry.max(self.config.pair_rest * self.pair_lasts(path))
         {
             self.pair_at = self.now;
         }

@@ -69,7 +69,7 @@ pub use receiver_estimate::ReceiverEstimate;
 pub use salsify::SalsifyWindow;
 pub use scream::Scream;
 pub use short_queue::{BottleneckQueue, ShortQueueConfig};
-pub use sprout::{CompetitorsConfig, JitterConfig, RateFilterConfig, Sprout, SproutConfig};
+pub use sprout::{JitterConfig, RateFilterConfig, Sprout, SproutConfig};
 pub use token_bucket::{TokenBucket, TokenBucketConfig};
 pub use tuning::Tuning;
 

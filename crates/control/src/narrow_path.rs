@@ -33,16 +33,8 @@ lockstep_units::config! {
         rate: Bitrate = 100_000, "bit/s", 1_000..=10_000_000, "2026-11-control-ablation";
         /// A queue stands after this many periods (`reverse_path.period`) in a row; the rate is measured over them.
         standing_periods: u32 = 3, "periods", 1..=50, "2026-11-control-ablation";
-        /// A longer queue stands, and one half as long is none.
-        queue: Duration = 0.06, "s", 0.005..=1.0, "2026-11-control-ablation";
-        /// Time without a queue until more is tried; it doubles with each failure.
-        pause: Duration = 1.0, "s", 0.1..=60.0, "2026-11-control-ablation";
         /// A queue that stands this soon after a trial is the trial's.
         trial: Duration = 3.0, "s", 0.0..=60.0, "2026-11-control-ablation";
-        /// A path may be narrow for this long after a queue out of which little came.
-        suspicion: Duration = 1.0, "s", 0.0..=60.0, "2026-11-control-ablation";
-        /// Weight of a new measurement of the rate.
-        weight: f64 = 0.3, "", 0.01..=1.0, "2026-11-control-ablation";
     }
 }
 /// Arrivals remembered at most; so many in a window are no narrow path's.
@@ -68,6 +60,8 @@ pub struct NarrowPath {
     tried: bool,
     pause: Duration,
     config: NarrowPathConfig,
+    /// Time without a queue until more is tried, doubled with each failure; how long a path may be narrow after a queue.
+    retry: Duration,
     /// How a queue is measured, as on the way back.
     queue: ReversePathConfig,
     /// Length of the window of arrivals.
@@ -77,7 +71,7 @@ pub struct NarrowPath {
 impl NarrowPath {
     /// Of a path of which nothing is known.
     #[must_use]
-    pub fn new(config: NarrowPathConfig, queue: ReversePathConfig) -> Self {
+    pub fn new(config: NarrowPathConfig, queue: ReversePathConfig, retry: Duration) -> Self {
         Self {
             period_least: None,
             period_began: Timestamp::ZERO,
@@ -89,7 +83,8 @@ impl NarrowPath {
             suspected_at: None,
             changed_at: Timestamp::ZERO,
             tried: false,
-            pause: config.pause,
+            pause: retry,
+            retry,
             config,
             queue,
             window: queue.period * config.standing_periods,
@@ -106,7 +101,7 @@ impl NarrowPath {
     /// Whether the path seems to be narrow: there was a queue lately out of which little came.
     #[must_use]
     pub fn is_suspected(&self, now: Timestamp) -> bool {
-        self.suspected_at.is_some_and(|at| now.saturating_since(at) < self.config.suspicion)
+        self.suspected_at.is_some_and(|at| now.saturating_since(at) < self.retry)
     }
 
     /// Whether something came out of the path, and it never was more than a narrow one carries.
@@ -159,7 +154,8 @@ impl NarrowPath {
     }
 
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
-        let NarrowPathConfig { rate: narrow, standing_periods, queue: long, pause, trial, weight, .. } = self.config;
+        let NarrowPathConfig { rate: narrow, standing_periods, trial } = self.config;
+        let (pause, long) = (self.retry, self.queue.queue);
         self.standing = if queue > long { self.standing.saturating_add(1) } else { 0 };
         let measured = self.measured();
         self.suspected_at = if self.standing > 0 && measured < narrow { Some(now) } else { None };
@@ -172,10 +168,7 @@ impl NarrowPath {
             }
             self.changed_at = now;
             // The path has been busy for as long as is measured.
-            self.capacity = (measured < narrow).then(|| {
-                let before = self.capacity.filter(|&before| before.as_bps() < GROWTH * measured.as_bps());
-                before.map_or(measured, |before| before.mul_f64(1.0 - weight) + measured.mul_f64(weight))
-            });
+            self.capacity = (measured < narrow).then_some(measured);
         } else if let Some(capacity) = self.capacity {
             let shown = capacity.max(measured);
             let grows = queue < long / 2 && since >= self.pause;
@@ -213,7 +206,11 @@ mod tests {
         fn of(bits_per_second: u64) -> Self {
             Self {
                 observer: PathObserver::new(ByteCount::new(1_200), &Tuning::default()),
-                narrow: NarrowPath::new(NarrowPathConfig::default(), ReversePathConfig::default()),
+                narrow: NarrowPath::new(
+                    NarrowPathConfig::default(),
+                    ReversePathConfig::default(),
+                    Duration::from_secs(1),
+                ),
                 bits_per_second,
                 free_at: Timestamp::ZERO,
             }

@@ -50,6 +50,9 @@ lockstep_units::config! {
         burst_fade: f64 = 0.3, "s", 0.01..=10.0, "2026-11-control-ablation";
         /// That rate is valid for this long after a burst.
         burst_memory: Duration = 2.0, "s", 0.1..=60.0, "2026-11-control-ablation";
+        /// Longest time without a try where trying may show that the path carries more again: between probes, hellos and pairs
+        /// of packets, between fragments on a narrow path, and before a narrow path is asked for more.
+        retry: Duration = 1.0, "s", 0.02..=60.0, "2026-11-control-ablation";
         /// A burst limits nothing if its first fragment was queued for longer: behind a pause of the link it shows the rate of the last hop.
         idle_wait: Duration = 0.01, "s", 0.0..=1.0, "2026-11-control-ablation";
         /// Weight of feedback that waited longer than the mean; a tenth of it if it waited less.
@@ -124,8 +127,8 @@ impl PathObserver {
             cross_traffic: CrossTrafficDetector::new(tuning.path, tuning.cross_traffic),
             silence: Silence::new(tuning.path, tuning.silence),
             loss: LossRate::new(tuning.loss),
-            short_queue: ShortQueue::new(payload, tuning.short_queue),
-            probing: Probing::new(payload, tuning.probing),
+            short_queue: ShortQueue::new(payload, tuning.path, tuning.short_queue),
+            probing: Probing::new(payload, tuning.path.retry, tuning.probing),
         }
     }
 

@@ -20,6 +20,7 @@ use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use self::places::Places;
+use crate::PathConfig;
 use crate::fragments::DATAGRAM_CARRIAGE;
 
 /// Evidence fades in steps of this length, which only saves work.
@@ -42,21 +43,13 @@ lockstep_units::config! {
     pub struct ShortQueueConfig = "short_queue" {
         /// Share of the queue that is used: rates and sizes are estimates.
         used: f64 = 0.75, "", 0.05..=1.0, "2026-11-control-ablation";
-        /// Half-life of the evidence: a frame is lost now and then to find out whether the queue has become longer.
-        half_life: Duration = 10.0, "s", 0.5..=600.0, "2026-11-control-ablation";
         /// A packet that left this long before one with a known outcome has no news: of a frame that parity completes
         /// nobody reports which fragments were lost.
         overtaken_by: Duration = 0.25, "s", 0.0..=2.0, "2026-11-control-ablation";
         /// The pacer holds at most the bytes of this time before more is coded: two frame intervals of most videos.
         most_paced: Duration = 0.066, "s", 0.001..=2.0, "2026-11-control-ablation";
-        /// The longest pause between two fragments; a codec that follows a rate drains the pacer in this time.
-        longest_pause: Duration = 0.5, "s", 0.01..=5.0, "2026-11-control-ablation";
         /// Weight of a frame in the rate at which the path empties the queue.
         rate_weight: f64 = 0.5, "", 0.01..=1.0, "2026-11-control-ablation";
-        /// Fragments that took this many times as long to arrive as to leave were slowed down on the way.
-        slowed: f64 = 1.2, "", 1.0..=10.0, "2026-11-control-ablation";
-        /// Fragments lost that are evidence: two are lost together by chance.
-        least_lost: f64 = 3.0, "packets", 1.0..=100.0, "2026-11-control-ablation";
         /// A packet that arrived counts as this share of one that was lost: a burst at twice the path's rate loses half of
         /// what exceeds the queue.
         worth_of_arrived: f64 = 0.5, "", 0.0..=10.0, "2026-11-control-ablation";
@@ -129,7 +122,7 @@ impl Burst {
 
     /// Bytes a second at which they came through, and whether that is slower than they left. What came last may have been
     /// overtaken on the way.
-    fn rate(&self, slowed: f64) -> Option<(f64, bool)> {
+    fn rate(&self) -> Option<(f64, bool)> {
         let count = self.arrivals.len();
         let in_order = (count - count / OVERTAKEN).max(LEAST_FRAGMENTS);
         let arrivals = self.arrivals.get(..in_order)?;
@@ -140,7 +133,7 @@ impl Burst {
         let bytes: f64 = arrivals[1..].iter().map(|&(_, bytes)| bytes).sum();
         let leaving = self.sent_at.1.saturating_since(self.sent_at.0).as_secs_f64();
         let leaving = leaving * (in_order - 1) as f64 / (count - 1) as f64;
-        Some((bytes / time, time > slowed * leaving))
+        Some((bytes / time, time > leaving))
     }
 }
 
@@ -158,7 +151,7 @@ pub struct BottleneckQueue {
     pub rate: f64,
     /// [`ShortQueueConfig::most_paced`].
     most_paced: Duration,
-    /// [`ShortQueueConfig::longest_pause`].
+    /// The longest pause between two fragments; a codec that follows a rate drains the pacer in this time.
     longest_pause: Duration,
 }
 
@@ -187,6 +180,7 @@ impl BottleneckQueue {
 /// What the queue at the bottleneck holds.
 #[derive(Debug)]
 pub(crate) struct ShortQueue {
+    path: PathConfig,
     config: ShortQueueConfig,
     /// Bytes of a full packet.
     packet: f64,
@@ -211,8 +205,9 @@ pub(crate) struct ShortQueue {
 
 impl ShortQueue {
     /// Of a path that nothing is known of, for fragments of up to `payload` bytes.
-    pub(crate) fn new(payload: ByteCount, config: ShortQueueConfig) -> Self {
+    pub(crate) fn new(payload: ByteCount, path: PathConfig, config: ShortQueueConfig) -> Self {
         Self {
+            path,
             config,
             packet: whole(payload),
             waiting: Waiting { bytes: 0.0, at: Timestamp::ZERO },
@@ -274,7 +269,7 @@ impl ShortQueue {
 
     /// The queue and the path's rate, once the queue is known to be short.
     pub(crate) fn known(&self) -> Option<BottleneckQueue> {
-        let ShortQueueConfig { most_paced, longest_pause, .. } = self.config;
+        let (most_paced, longest_pause) = (self.config.most_paced, self.path.window);
         self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate, most_paced, longest_pause })
     }
 
@@ -282,7 +277,7 @@ impl ShortQueue {
     pub(crate) fn least_pause(&self) -> Duration {
         let Some((holds, rate)) = self.holds.zip(self.rate) else { return Duration::ZERO };
         let over = self.waiting.bytes + self.packet - (self.config.used * holds).max(self.packet);
-        duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(self.config.longest_pause)
+        duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(self.path.window)
     }
 
     /// Notes what became of what left then.
@@ -321,7 +316,7 @@ impl ShortQueue {
 
     /// Learns from what has arrived of the last frame.
     fn learn_rate(&mut self) {
-        let Some((seen, slowed)) = self.burst.rate(self.config.slowed) else { return };
+        let Some((seen, slowed)) = self.burst.rate() else { return };
         self.rate = match self.rate {
             None => slowed.then_some(seen),
             Some(known) if slowed => Some(known + self.config.rate_weight * (seen - known)),
@@ -335,7 +330,7 @@ impl ShortQueue {
             return;
         }
         self.faded_at = now;
-        let share = libm::exp2(-time.div_duration_f64(self.config.half_life));
+        let share = libm::exp2(-time.div_duration_f64(self.path.base_memory));
         self.places.fade(share);
         if self.holds.is_some() {
             self.holds = self.what_fits();
@@ -378,7 +373,7 @@ mod tests {
                 bytes_per_second: 125.0 * kbps as f64,
                 holds,
                 loses: Box::new(loses),
-                queue: ShortQueue::new(ByteCount::new(PAYLOAD), ShortQueueConfig::default()),
+                queue: ShortQueue::new(ByteCount::new(PAYLOAD), PathConfig::default(), ShortQueueConfig::default()),
                 now: Timestamp::ZERO + FRAME_INTERVAL,
                 sent: 0,
                 through: VecDeque::new(),
@@ -568,7 +563,7 @@ mod tests {
             let mut path = Path::new(kbps, holds, |_| false);
             for number in 0..20 {
                 path.frame(number, fragments);
-                prop_assert!(path.queue.least_pause() <= ShortQueueConfig::default().longest_pause);
+                prop_assert!(path.queue.least_pause() <= PathConfig::default().window);
             }
         }
     }

@@ -27,7 +27,6 @@
 //! | risk, longest tolerated delay, wait within which a coarse frame still goes | 0.35, 150 ms, 1.5 tolerated delays | `docs/controllers.md`, "On slow links" |
 
 mod busy_time;
-mod competitors;
 mod jitter;
 mod rate_filter;
 
@@ -43,8 +42,6 @@ use crate::claimed_share::{ClaimRule, ClaimedShare};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
 use crate::{Allowance, Controller, InFlight, Input, Latency, PathView, Setting, Traits, Tuning};
 use busy_time::BusyTime;
-use competitors::Competitors;
-pub use competitors::CompetitorsConfig;
 use jitter::Jitter;
 pub use jitter::JitterConfig;
 use rate_filter::RateFilter;
@@ -157,10 +154,6 @@ pub(crate) struct Outlook {
     pub oldest_at: f64,
     /// Bytes that nothing was heard of yet.
     pub on_the_way: f64,
-    /// How long acknowledgements wait until they are heard of.
-    pub feedback_wait: f64,
-    /// Whether others fill the queue, so that a window is held.
-    pub competes: bool,
 }
 
 /// A packet on its way.
@@ -187,7 +180,6 @@ pub struct Sprout {
     /// What packets wait for what is not the sender's own: jitter, turns of a scheduler, others' packets.
     outside: f64,
     jitter: Jitter,
-    competitors: Competitors,
     claimed_share: ClaimedShare,
     /// When the last packet that was heard of had left the link.
     left_at: f64,
@@ -214,10 +206,10 @@ impl Sprout {
             own_left: 0.0,
             outside: 0.0,
             jitter: Jitter::new(setting.tuning.jitter),
-            competitors: Competitors::new(payload + HEADERS, setting.tuning.competitors),
             claimed_share: ClaimedShare::new(
                 payload + HEADERS,
                 setting.frame_interval.as_secs_f64(),
+                setting.tuning.path.retry,
                 setting.tuning.claim,
             ),
             left_at: 0.0,
@@ -231,11 +223,6 @@ impl Sprout {
 
     fn last_round_trip(path: &PathView<'_>) -> f64 {
         path.last_round_trip.map_or(FIRST_ROUND_TRIP, |time| time.as_secs_f64())
-    }
-
-    /// Whether others fill the queue, so that a window is held.
-    pub(crate) fn competes(&self) -> bool {
-        self.competitors.window().is_some()
     }
 
     /// What is claimed beside those who keep the queue filled.
@@ -286,7 +273,6 @@ impl Sprout {
     fn on_arrival(&mut self, path: &PathView<'_>, arrival: &AcknowledgedFragment, waited: f64) {
         let sent = arrival.sent_at.as_secs_f64();
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_CARRIAGE);
-        self.competitors.waited(arrival.arrived_at, waited);
         self.left_at = self.left_at.max(left);
 
         let idle = sent >= self.own_left;
@@ -323,8 +309,6 @@ impl Sprout {
             last_round_trip: Self::last_round_trip(path),
             oldest_at: self.on_the_way.front().map_or(now, |sent| sent.at),
             on_the_way: self.on_the_way.iter().map(|sent| sent.bytes).sum(),
-            feedback_wait: path.feedback_delay.as_secs_f64(),
-            competes: self.competes(),
         }
     }
 
@@ -379,8 +363,6 @@ impl Sprout {
         while self.first_sequence <= feedback.highest_sequence && self.on_the_way.pop_front().is_some() {
             self.first_sequence += 1;
         }
-        let (burst_rate, own_rate) = (burst_rate(path), self.mean_rate());
-        self.competitors.on_feedback(path.now.as_secs_f64(), burst_rate, own_rate, Self::last_round_trip(path));
         self.cautious_rate.set(None);
     }
 
@@ -394,10 +376,6 @@ impl Sprout {
             self.cautious_rate.set(None);
         }
     }
-
-    pub(crate) fn on_loss(&mut self, path: &PathView<'_>) {
-        self.competitors.on_loss(path.now.as_secs_f64(), Self::last_round_trip(path));
-    }
 }
 
 impl Controller for Sprout {
@@ -410,13 +388,12 @@ impl Controller for Sprout {
             Input::Sent(size) => self.on_sent(path.now, size),
             Input::Feedback(feedback) => self.on_feedback(path, feedback),
             Input::Time => self.on_time(path),
-            Input::Lost(_) => self.on_loss(path),
-            Input::FeedbackSent(_) | Input::PictureSkipped => {}
+            Input::Lost(_) | Input::FeedbackSent(_) | Input::PictureSkipped => {}
         }
     }
 
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
-        let (tolerated, in_flight_bytes) = (self.tolerated(), in_flight.bytes.as_f64());
+        let tolerated = self.tolerated();
         let wait = self.backlog(path).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate(path);
         let room = (tolerated - wait).max(0.0);
         let mean_rate = self.mean_rate();
@@ -424,9 +401,6 @@ impl Controller for Sprout {
         let by_path = self.mode.path_share * path_rate * self.frame_interval;
         let most = self.mode.own_share * mean_rate * self.frame_interval + by_path;
         let mut bytes = (self.cautious_rate(path) * room + by_path * room / tolerated).min(most);
-        if let Some(window) = self.competitors.window() {
-            bytes = bytes.max(window - in_flight_bytes);
-        }
         bytes = bytes.max(self.claimed_share.budget(path, in_flight));
         if wait < self.config.least_within * tolerated {
             bytes = bytes.max(self.config.least_share * self.cautious_rate(path) * self.frame_interval);

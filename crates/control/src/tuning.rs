@@ -2,9 +2,9 @@
 
 use crate::learned::{LockstepConfig, RuleTuning};
 use crate::{
-    CeilingConfig, ClaimConfig, CompetitorsConfig, CrossTrafficConfig, DeliveredConfig, JitterConfig, LossConfig,
-    NarrowPathConfig, PathConfig, PathDelayConfig, ProbingConfig, RateFilterConfig, ShortQueueConfig, SilenceConfig,
-    SproutConfig, TokenBucketConfig,
+    CeilingConfig, ClaimConfig, CrossTrafficConfig, DeliveredConfig, JitterConfig, LossConfig, NarrowPathConfig,
+    PathConfig, PathDelayConfig, ProbingConfig, RateFilterConfig, ShortQueueConfig, SilenceConfig, SproutConfig,
+    TokenBucketConfig,
 };
 
 lockstep_units::tuning! {
@@ -38,8 +38,6 @@ lockstep_units::tuning! {
         rate_filter: RateFilterConfig,
         /// Its view of jitter.
         jitter: JitterConfig,
-        /// Its window beside flows that fill the queue until it overflows.
-        competitors: CompetitorsConfig,
         /// The share that it claims beside flows that keep the queue filled.
         claim: ClaimConfig,
         /// When Sprout decides in the default controller.

@@ -16,8 +16,6 @@ lockstep_units::config! {
     pub struct DecodeLagConfig = "decode_lag" {
         /// Feedback that has to come while a whole frame is not decoded: some is lost, and some links carry little of it.
         least_feedback: u64 = 3, "", 1..=100, "2026-11-control-ablation";
-        /// A picture leaves after this pause in any case: the last report of a decoded frame may be lost.
-        longest_pause: Duration = 1.0, "s", 0.05..=60.0, "2026-11-control-ablation";
     }
 }
 
@@ -40,6 +38,8 @@ pub(super) struct DecodeLag {
     config: DecodeLagConfig,
     /// A frame that has been whole for longer waits for others to be decoded.
     patience: Duration,
+    /// A picture leaves after this pause in any case: the last report of a decoded frame may be lost.
+    longest_pause: Duration,
     undecoded: VecDeque<Undecoded>,
     /// How much feedback has come.
     feedback: u64,
@@ -47,8 +47,8 @@ pub(super) struct DecodeLag {
 }
 
 impl DecodeLag {
-    pub(super) fn new(config: DecodeLagConfig, patience: Duration) -> Self {
-        Self { config, patience, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
+    pub(super) fn new(config: DecodeLagConfig, patience: Duration, longest_pause: Duration) -> Self {
+        Self { config, patience, longest_pause, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
     }
 
     /// `frame` was handed to the transport; it is whole once so many of its fragments have arrived, of parity or not.
@@ -110,9 +110,9 @@ impl DecodeLag {
     pub(super) fn is_long(&self, now: Timestamp) -> bool {
         // A frame that is not whole holds up the others, however fast the receiver is.
         let Some((at, heard)) = self.undecoded.front().and_then(|undecoded| undecoded.whole) else { return false };
-        let DecodeLagConfig { least_feedback, longest_pause } = self.config;
+        let DecodeLagConfig { least_feedback } = self.config;
         let waits = now.is_later_by(self.patience, at) && self.feedback - heard >= least_feedback;
-        waits && !now.is_later_by(longest_pause, self.sent_at)
+        waits && !now.is_later_by(self.longest_pause, self.sent_at)
     }
 }
 
@@ -152,8 +152,11 @@ mod tests {
     /// Frames of two fragments every 30 ms that arrive at once, each decoded in `takes` ms after the one before; how many pictures
     /// waited, and the longest that a frame waited to be decoded.
     fn call(takes: u64) -> (usize, u64) {
-        let (mut lag, mut free_at, mut pending) =
-            (DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150)), 0, VecDeque::new());
+        let (mut lag, mut free_at, mut pending) = (
+            DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150), Duration::from_secs(1)),
+            0,
+            VecDeque::new(),
+        );
         let (mut waited, mut longest) = (0, 0);
         for number in 0..400_u32 {
             let now = 30 * u64::from(number);
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_not_whole_says_nothing_of_the_receiver() {
-        let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150));
+        let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150), Duration::from_secs(1));
         lag.on_sent(at(0), 0, 2);
         heard(&mut lag, at(5), 0, 1);
         for frame in 1..10 {
@@ -215,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_was_not_heard_of_for_want_of_feedback_is_no_lag_and_nothing_waits_for_ever() {
-        let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150));
+        let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150), Duration::from_secs(1));
         lag.on_sent(at(0), 0, 1);
         heard(&mut lag, at(10), 0, 1);
         assert!(!lag.is_long(at(900)), "no feedback since");

@@ -16,7 +16,6 @@
 //! |---|---|---|
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
 //! | others share the path | bursts come through [`Rule::shared`] times as fast as the mean rate, averaged over `averaged` pictures in which that rate was steady | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
-//! | feedback is late | acknowledgements wait `late`, as where the other end's pictures are before them, averaged likewise | it has learned where they came at once: of two calls in opposite directions over links of 0.2 to 10 Mb/s, those with the faster links had a p95 of 183 ms and have 121, and a QoE_d of 4.27 and have 4.34 |
 //! | the path is long | `far`, there and back, averaged likewise | it has learned on paths of up to 120 ms, and holds back on longer ones: of 22 calls of 0.5 to 5 Mb/s at 600 ms QoE_d was 3.652, and is 3.727, as Sprout's |
 //! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
 
@@ -54,16 +53,10 @@ const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 lockstep_units::config! {
     /// When Sprout decides in place of the model, and what the rule leaves open.
     pub struct LockstepConfig = "lockstep" {
-        /// Bursts that come through less than this many times as fast as the mean rate show that no others share the path.
-        not_shared: f64 = 1.3, "", 1.0..=100.0, "2026-11-control-ablation";
         /// A frame may be later by this many frame intervals behind a picture that was skipped.
         skipped: f64 = 0.5, "frame intervals", 0.0..=4.0, "2026-11-control-ablation";
-        /// Where packets take longer there and back, the path pauses, and no queue is shared.
-        most_shared_delay: f64 = 0.6, "s", 0.0..=60.0, "2026-11-control-ablation";
         /// Inputs beyond those of training by this share of their range are unlike those; two fifths of it end that.
         unlike: f64 = 0.25, "", 0.0..=100.0, "2026-11-control-ablation";
-        /// Feedback is late if it waits this long; half of it ends that.
-        late: f64 = 0.05, "s", 0.0..=10.0, "2026-11-control-ablation";
         /// A path that takes this long there and back is longer than the lessons' paths.
         far: f64 = 0.35, "s", 0.0..=60.0, "2026-11-control-ablation";
         /// Pictures over which these are averaged.
@@ -192,13 +185,8 @@ impl Alarm {
 pub enum Fallback {
     /// There is no model, or it said what is no number.
     NoForecast,
-    /// Others fill the queue: a window is held since packets are lost while they wait, and they wait for what is not one's own.
-    /// Random losses alone are no others.
-    Competitors,
     /// Others share the path: bursts come through faster than one's own share.
     SharedPath,
-    /// Acknowledgements wait, as where the other end's pictures are before them.
-    LateFeedback,
     /// The path takes longer than any that the model has learned from.
     LongPath,
     /// Inputs are unlike those that the model has learned from.
@@ -206,22 +194,13 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    const ALL: [Self; 6] = [
-        Self::NoForecast,
-        Self::Competitors,
-        Self::SharedPath,
-        Self::LateFeedback,
-        Self::LongPath,
-        Self::UnlikeTraining,
-    ];
+    const ALL: [Self; 4] = [Self::NoForecast, Self::SharedPath, Self::LongPath, Self::UnlikeTraining];
 
     /// The name in the counters of a report.
     const fn name(self) -> &'static str {
         match self {
             Self::NoForecast => "sprout_for_want_of_a_forecast",
-            Self::Competitors => "sprout_beside_competitors",
             Self::SharedPath => "sprout_on_a_shared_path",
-            Self::LateFeedback => "sprout_as_feedback_is_late",
             Self::LongPath => "sprout_as_the_path_is_long",
             Self::UnlikeTraining => "sprout_as_inputs_are_unlike_training",
         }
@@ -240,10 +219,7 @@ pub struct Lockstep {
     /// What the last picture was given.
     given: f64,
     now: f64,
-    /// How long the packet that was last heard of was underway, or the oldest that was not is, there and back.
-    delay: f64,
     shared: Alarm,
-    late: Alarm,
     far: Alarm,
     unlike: Alarm,
     /// Pictures that were decided on, and those of them that Sprout decided on, by [`Fallback`].
@@ -272,9 +248,7 @@ impl Lockstep {
             picture_at: None,
             given: 0.0,
             now: 0.0,
-            delay: 0.0,
             shared: Alarm::default(),
-            late: Alarm::default(),
             far: Alarm::default(),
             unlike: Alarm::default(),
             pictures: 0,
@@ -328,20 +302,12 @@ impl Lockstep {
 
     /// Whether it is Sprout that decides, and why.
     #[must_use]
-    pub fn falls_back(&self, path: &PathView<'_>) -> Option<Fallback> {
+    pub fn falls_back(&self) -> Option<Fallback> {
         if self.present.is_none() {
             return Some(Fallback::NoForecast);
         }
-        if self.delay < self.config.most_shared_delay {
-            if self.sprout.competes() && path.cross_traffic.is_suspected {
-                return Some(Fallback::Competitors);
-            }
-            if self.shared.rings {
-                return Some(Fallback::SharedPath);
-            }
-        }
-        if self.late.rings {
-            return Some(Fallback::LateFeedback);
+        if self.shared.rings {
+            return Some(Fallback::SharedPath);
         }
         if self.far.rings {
             return Some(Fallback::LongPath);
@@ -422,7 +388,6 @@ impl Lockstep {
             self.begin_picture(now);
         }
         let outlook = self.sprout.outlook(path);
-        self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
         let seen = self.history.observe(path, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {
@@ -430,14 +395,13 @@ impl Lockstep {
         }
         let Some(net) = &mut self.net else { return };
         if begins {
-            let LockstepConfig { not_shared, unlike, late, far, averaged, .. } = self.config;
-            self.late.put(outlook.feedback_wait, (late, 0.5 * late), averaged);
+            let LockstepConfig { unlike, far, averaged, .. } = self.config;
             self.far.put(outlook.round_trip, (far, FAR_NO_MORE * far), averaged);
             self.unlike.put(net.unlike(&seen), (unlike, 0.4 * unlike), averaged);
             let steady = self.history.change(outlook.mean_rate) <= self.rule.shared_steady;
-            let waits = self.history.mean_wait() >= self.rule.shared_wait;
-            let ratio = if steady && waits { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
-            self.shared.put(ratio, (log(self.rule.shared), log(not_shared)), averaged);
+            let ratio = if steady { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
+            let shared = log(self.rule.shared);
+            self.shared.put(ratio, (shared, 0.5 * shared), averaged);
         }
         self.present = net.forecast(&seen, basis).map(|forecast| Present {
             forecast,
@@ -447,7 +411,7 @@ impl Lockstep {
         });
         if begins {
             self.pictures += 1;
-            if let Some(why) = self.falls_back(path) {
+            if let Some(why) = self.falls_back() {
                 self.by_sprout[why as usize] += 1;
             }
         }
@@ -457,9 +421,8 @@ impl Lockstep {
         self.left_out = true;
     }
 
-    fn on_loss(&mut self, path: &PathView<'_>, lost: &[LostFragment]) {
+    fn on_loss(&mut self, lost: &[LostFragment]) {
         self.history.lost(lost.len());
-        self.sprout.on_loss(path);
     }
 }
 
@@ -474,7 +437,7 @@ impl Controller for Lockstep {
             Input::Feedback(feedback) => self.on_feedback(path, feedback),
             Input::Time => self.on_time(path),
             Input::PictureSkipped => self.on_picture_skipped(),
-            Input::Lost(lost) => self.on_loss(path, lost),
+            Input::Lost(lost) => self.on_loss(lost),
             Input::FeedbackSent(_) => {}
         }
     }
@@ -491,7 +454,7 @@ impl Controller for Lockstep {
             Bitrate::from_bps((8.0 * payload_share * self.config.least_target * self.sprout.mean_rate()) as u64);
         let beside = self.sprout.claimed_share().rate(path).unwrap_or(0.0);
         let least = least.max(self.least_target).max(Bitrate::from_bps((8.0 * payload_share * beside) as u64));
-        let Some(present) = self.present.as_ref().filter(|_| self.falls_back(path).is_none()) else {
+        let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else {
             return Allowance { target: allowance.target.max(least), ..allowance };
         };
         // Of a path of which nothing was heard a low quantile is that of all paths, and the first picture would be as coarse as
@@ -511,7 +474,7 @@ impl Controller for Lockstep {
         {
             return interval;
         }
-        if self.falls_back(path).is_some() {
+        if self.falls_back().is_some() {
             return self.sprout.pacing_interval(path, in_flight);
         }
         let rate = (self.rule.pacing * self.sprout.mean_rate()).max(1.0);

@@ -19,21 +19,13 @@ lockstep_units::config! {
     pub struct ProbingConfig = "probing" {
         /// Least pause between two probes.
         pause: Duration = 0.1, "s", 0.0..=10.0, "2026-11-control-ablation";
-        /// Longest pause between two probes, and between two hellos.
-        longest_pause: Duration = 1.0, "s", 0.02..=60.0, "2026-11-control-ablation";
-        /// Least pause between two probes while sound is acknowledged: sound says little of what pictures may have.
-        pause_beside_sound: Duration = 0.25, "s", 0.0..=10.0, "2026-11-control-ablation";
         /// Share of a window's deliveries that may go into silence before probes become rare: if those bytes are only
         /// queued, they are through 100 ms after the path works again.
         silent_share: f64 = 0.2, "", 0.0..=4.0, "2026-11-control-ablation";
         /// Share of the delivery rate that probes may use while a silence lasts.
         rate_share: f64 = 0.02, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// Packets of a small probe: where only feedback was late before, probes are due while the path can carry one.
-        small_probe: u64 = 2, "packets", 1..=64, "2026-11-control-ablation";
         /// Least pause between two hellos into silence.
         hello_pause: Duration = 0.02, "s", 0.001..=0.02, "2026-11-control-ablation";
-        /// Share of the delivery rate that hellos may use.
-        hello_share: f64 = 0.0625, "", 0.0001..=1.0, "2026-11-control-ablation";
         /// A pause between hellos lasts one part in this many of the silence: a path that loses packets in bursts works
         /// again after a number of packets, not after a time.
         hello_fade: u32 = 40, "", 1..=10_000, "2026-11-control-ablation";
@@ -43,6 +35,8 @@ lockstep_units::config! {
 /// Decides on probes and hellos.
 #[derive(Debug)]
 pub(super) struct Probing {
+    /// Longest pause between two probes, and between two hellos.
+    longest_pause: Duration,
     config: ProbingConfig,
     payload: ByteCount,
     /// Probes since they exceed what does no harm.
@@ -50,8 +44,8 @@ pub(super) struct Probing {
 }
 
 impl Probing {
-    pub(super) fn new(payload: ByteCount, config: ProbingConfig) -> Self {
-        Self { config, payload, excess: 0 }
+    pub(super) fn new(payload: ByteCount, longest_pause: Duration, config: ProbingConfig) -> Self {
+        Self { longest_pause, config, payload, excess: 0 }
     }
 
     /// A frame was sent that its budget did not hold.
@@ -79,9 +73,11 @@ impl Probing {
         if silence.has_returned() || in_flight.bytes == ByteCount::ZERO && !silence.is_silent(now) {
             return true;
         }
-        let ProbingConfig { pause, longest_pause, pause_beside_sound, .. } = self.config;
-        let small = ByteCount::new(self.config.small_probe * self.payload.get());
-        if silence.delays_feedback_only() && silence.is_silent(now) && self.can_carry(now, small, silence, deliveries) {
+        let (pause, longest_pause) = (self.config.pause, self.longest_pause);
+        if silence.delays_feedback_only()
+            && silence.is_silent(now)
+            && self.can_carry(now, self.payload, silence, deliveries)
+        {
             return now.saturating_since(sent_at) >= pause;
         }
         let idle = now.saturating_since(sent_at.max(silence.frame_feedback_at()));
@@ -90,10 +86,7 @@ impl Probing {
             let idle = if queueing_delay > silence.config().margin { idle } else { now.saturating_since(sent_at) };
             return idle >= longest_pause;
         }
-        let pause = pause.saturating_mul(1 << self.excess.min(8)).min(longest_pause);
-        let is_beside_sound = silence.feedback_at() > silence.frame_feedback_at();
-        let pause = if is_beside_sound { pause.max(pause_beside_sound) } else { pause };
-        idle >= pause
+        idle >= pause.saturating_mul(1 << self.excess.min(8)).min(longest_pause)
     }
 
     /// Whether the path can carry a probe of `size`: outside of a silence, or where only feedback was late before, always.
@@ -113,11 +106,10 @@ impl Probing {
 
     /// Pause after a hello into silence.
     pub(super) fn greeting_pause(&self, now: Timestamp, silence: &Silence, deliveries: &Deliveries) -> Duration {
-        let ProbingConfig { hello_pause, longest_pause, hello_share, hello_fade, .. } = self.config;
+        let ProbingConfig { hello_pause, hello_fade, rate_share, .. } = self.config;
         let silent_for = now.saturating_since(silence.feedback_at());
-        let bytes = (hello_share * deliveries.most_in_window().as_f64()) as u64;
-        let rate = Bitrate::mean(ByteCount::new(bytes), deliveries.window());
-        rate.time_for(HELLO).max(silent_for / hello_fade).clamp(hello_pause, longest_pause)
+        let rate = Bitrate::mean(deliveries.most_in_window(), deliveries.window()).mul_f64(rate_share);
+        rate.time_for(HELLO).max(silent_for / hello_fade).clamp(hello_pause, self.longest_pause)
     }
 
     /// Whether `size` and the unanswered bytes stay below what does no harm and the share of the delivery rate.

@@ -30,6 +30,9 @@ pub struct StudyArguments {
 
 #[derive(Subcommand)]
 enum Study {
+    /// What each tuned constant of the control path brings: modelled calls over a fixed evaluation set with one changed
+    /// (`--variants jitter.least_waits=1000 rule.level=0.5`), beside the same calls as they are.
+    Ablation(ModuleWords),
     /// BoB on the profiles of its paper, beside its heuristic, Gemini and HRCC: accuracy, rate, delay, loss and scores; and
     /// the threshold of its selector.
     Bob(ModuleWords),
@@ -102,6 +105,7 @@ impl CommonArguments {
 /// `lockstep study`. `given` says whether an option was given.
 pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
+        Study::Ablation(arguments) => learned("ablation", arguments),
         Study::Bob(arguments) => learned("bob", arguments),
         Study::Concerto(arguments) => learned("concerto", arguments),
         Study::Fidelity(arguments) => {

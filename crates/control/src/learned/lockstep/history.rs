@@ -31,7 +31,7 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
     "time since feedback",
     "frame interval",
     "age of the call, exp(-age / 2 s)",
-    "1 where a window is held beside others",
+    "nothing: 0 since a window beside others is no longer held",
     "arrival rate over 30 ms / mean rate, ln(ratio + 0.05)",
     "the same over 0.1 s",
     "the same over 0.4 s",
@@ -188,11 +188,6 @@ impl History {
         (now - self.returned_at).max(0.0)
     }
 
-    /// How long packets of the last 1.6 seconds waited, seconds.
-    pub fn mean_wait(&self) -> f64 {
-        self.waits[3]
-    }
-
     /// By how much the natural logarithm of the mean rate is another than a second ago.
     pub fn change(&self, mean_rate: f64) -> f64 {
         let former = self.former_rates.map_or(mean_rate, |former| former[0]);
@@ -278,7 +273,7 @@ impl History {
             time(now - self.heard_at),
             time(self.frame_interval),
             exp(-age / 2.0),
-            f64::from(outlook.competes),
+            0.0,
             ratio(arrivals[0]),
             ratio(arrivals[1]),
             ratio(arrivals[2]),

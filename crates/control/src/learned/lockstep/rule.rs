@@ -11,7 +11,7 @@ use crate::learned::model::excerpt;
 use crate::learned::shipped::Shipped;
 
 /// How many numbers a rule has.
-const COUNT: usize = 12;
+const COUNT: usize = 11;
 
 const fn field(name: &'static str, about: &'static str, unit: &'static str, least: f64, most: f64) -> Constant {
     // The default is the model's.
@@ -52,13 +52,6 @@ const FIELDS: [Constant; COUNT] = [
         0.0,
         10.0,
     ),
-    field(
-        "shared_wait",
-        "Such bursts count while packets are queued for at least this, in the mean of 1.6 s.",
-        "s",
-        0.0,
-        1.0,
-    ),
     field("claim", "Share of the path's rate that is claimed beside cross traffic.", "", 0.0, 0.5),
     field(
         "claim_overdue",
@@ -88,10 +81,8 @@ pub struct Rule {
     pub pacing: f64,
     /// Bursts that come through so many times as fast as the mean rate say that others share the path,
     pub shared: f64,
-    /// where the natural logarithm of that rate has changed by no more than this in a second,
+    /// where the natural logarithm of that rate has changed by no more than this in a second.
     pub shared_steady: f64,
-    /// and packets waited so long at least in the mean of 1.6 s, seconds.
-    pub shared_wait: f64,
     /// What is claimed beside those who keep the queue filled.
     pub claim: ClaimRule,
     /// By when nine in ten frames are to be through, seconds: after a pause most paths are as fast as before, and some are
@@ -113,7 +104,6 @@ impl Rule {
             pacing: 4.0,
             shared: 1.75,
             shared_steady: 0.3,
-            shared_wait: 0.0,
             claim: ClaimRule::default(),
             latest: 0.5,
         };
@@ -170,9 +160,8 @@ impl Rule {
             5 => &mut self.pacing,
             6 => &mut self.shared,
             7 => &mut self.shared_steady,
-            8 => &mut self.shared_wait,
-            9 => &mut self.claim.share,
-            10 => &mut self.claim.overdue,
+            8 => &mut self.claim.share,
+            9 => &mut self.claim.overdue,
             _ => &mut self.latest,
         }
     }
