@@ -29,7 +29,7 @@ lockstep_units::config! {
     pub struct CrossTrafficConfig = "cross_traffic" {
         /// Cross traffic keeps the queue filled if every packet of the span waited this long for it.
         wait: f64 = 0.02, "s", 0.001..=10.0, "2026-11-control-ablation";
-        /// The span.
+        /// Time in which every packet has to wait so.
         span: Duration = 0.7, "s", 0.05..=10.0, "2026-11-control-ablation";
         /// Less than this share of the path's rate is next to nothing.
         next_to_nothing: f64 = 0.15, "", 0.0..=1.0, "2026-11-control-ablation";
