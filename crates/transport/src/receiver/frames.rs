@@ -1,6 +1,7 @@
 //! What becomes of frames: handed out, dropped, judged.
 
-use super::{REFUSED_LISTED, Receiver};
+use super::Receiver;
+use super::decoding::Turn;
 use crate::payload::Payload;
 use crate::reassembly::{Frame, Stage};
 use crate::{DropReason, ReceiverEvent, StateId};
@@ -11,22 +12,19 @@ impl<P: Payload> Receiver<P> {
         if !self.window.has_waiting() {
             return;
         }
-        self.window.needed(self.decoded, &mut self.needed);
+        self.decoding.find_needed(&self.window);
         let mut last = None;
         while let Some(frame) = self.window.next_waiting(last) {
             let (number, source) = (frame.number, frame.source);
             last = Some(number);
-            let is_needed = self.needed.contains(&frame.target);
-            if !is_needed && self.decoded.is_some_and(|decoded| number < decoded) {
-                self.window.discard(number);
-                self.drop_frame(number, Stage::Complete, DropReason::Superseded);
-                continue;
-            }
-            let handed_out = self.pending.last().map(|&(newest, ..)| newest);
-            let in_turn = is_needed || handed_out.is_none_or(|newest| number > newest);
-            let room = self.pending.len() < self.config.window as usize;
-            if !(in_turn && room && self.catalogue.holds(source)) {
-                continue;
+            match self.decoding.turn(number, source, frame.target) {
+                Turn::HandOut => {}
+                Turn::Wait => continue,
+                Turn::Superseded => {
+                    self.window.discard(number);
+                    self.drop_frame(number, Stage::Complete, DropReason::Superseded);
+                    continue;
+                }
             }
             let Some((frame, payload)) = self.window.settle(number) else { continue };
             let Some(payload) = payload else {
@@ -35,8 +33,7 @@ impl<P: Payload> Receiver<P> {
             };
             let Frame { target, captured, key_frame, restored, .. } = frame;
             self.statistics.restored += u64::from(restored);
-            let place = self.pending.partition_point(|&(pending, ..)| pending < number);
-            self.pending.insert(place, (number, source, target));
+            self.decoding.on_handed_out(number, source, target);
             self.statistics.frames += 1;
             let frame = number;
             self.events.push_back(ReceiverEvent::Frame { frame, source, target, captured, key_frame, payload });
@@ -51,53 +48,35 @@ impl<P: Payload> Receiver<P> {
         }
         // The sender notices by itself that an incomplete frame lost fragments, but not that there was no room.
         if reason != DropReason::Incomplete {
-            self.refuse(frame);
+            self.acknowledging.on_refused(frame);
         }
         self.events.push_back(ReceiverEvent::Dropped { frame, reason });
     }
 
-    fn refuse(&mut self, frame: u32) {
-        self.refused.push_front(frame);
-        self.refused.truncate(REFUSED_LISTED);
-        self.tell_verdict();
-    }
-
     pub(super) fn sweep(&mut self) {
-        if !self.catalogue.is_untidy(self.keep) {
-            return;
-        }
-        self.window.needed(self.decoded, &mut self.needed);
-        let in_use = |state| self.needed.contains(&state) || self.pending.iter().any(|&(_, source, _)| source == state);
-        let (released, evicted) = self.catalogue.sweep(self.keep, in_use);
+        let Some((released, evicted)) = self.decoding.sweep(&self.window) else { return };
         self.statistics.evicted_states += evicted;
         self.events.extend(released.iter().copied().map(ReceiverEvent::Release));
-    }
-
-    /// A frame that was handed out waits for the owner's verdict no longer; gives its target, if it did.
-    fn judged(&mut self, frame: u32) -> Option<StateId> {
-        let place = self.pending.iter().position(|&(pending, ..)| pending == frame)?;
-        Some(self.pending.remove(place).2)
     }
 
     /// The owner has decoded a frame that was handed out, and it yielded `state`. If that is not the state that the
     /// frame named, the frame counts as failed and `state` is released.
     pub fn frame_decoded(&mut self, frame: u32, state: StateId) {
-        let Some(target) = self.judged(frame) else {
+        let Some(target) = self.decoding.take_pending(frame) else {
             self.statistics.unknown_verdicts += 1;
             return;
         };
         if state == target {
             self.statistics.decoded += 1;
-            self.catalogue.insert(frame, state);
-            self.decoded = self.decoded.max(Some(frame));
+            self.decoding.on_decoded(frame, state);
         } else {
             self.statistics.failed += 1;
-            self.refuse(frame);
-            if !self.catalogue.holds(state) {
+            self.acknowledging.on_refused(frame);
+            if !self.decoding.catalogue().holds(state) {
                 self.events.push_back(ReceiverEvent::Release(state));
             }
         }
-        self.tell_verdict();
+        self.acknowledging.on_verdict();
         self.advance();
         self.sweep();
     }
@@ -105,25 +84,21 @@ impl<P: Payload> Receiver<P> {
     /// Drops a frame that was handed out and that the owner has not begun to decode, if a newer one was decoded and none
     /// needs its state; says whether it did.
     pub fn supersede(&mut self, frame: u32) -> bool {
-        if self.decoded.is_none_or(|decoded| frame >= decoded) {
+        if !self.decoding.take_superseded(frame, &self.window) {
             return false;
         }
-        self.window.needed(self.decoded, &mut self.needed);
-        let is_useless = |&(pending, _, target): &_| pending == frame && !self.needed.contains(&target);
-        let Some(place) = self.pending.iter().position(is_useless) else { return false };
-        self.pending.remove(place);
         self.drop_frame(frame, Stage::Complete, DropReason::Superseded);
         true
     }
 
     /// The owner could not decode a frame that was handed out.
     pub fn frame_failed(&mut self, frame: u32) {
-        if self.judged(frame).is_none() {
+        if self.decoding.take_pending(frame).is_none() {
             self.statistics.unknown_verdicts += 1;
             return;
         }
         self.statistics.failed += 1;
-        self.refuse(frame);
+        self.acknowledging.on_refused(frame);
         self.advance();
         self.sweep();
     }

@@ -2,11 +2,11 @@
 
 use lockstep_units::{ByteCount, Timestamp};
 
-use super::{Receiver, Stamp};
+use super::Receiver;
+use super::arrivals::Stamp;
 use crate::ReceiverEvent;
 use crate::payload::Payload;
 use crate::refusal::Refusal;
-use crate::reverse_path::MOST_DOUBLINGS;
 use crate::sound::{SOUND, SOUND_FRAME, SoundPacket};
 use crate::wire::{SOUND_HEADER, Sound};
 
@@ -17,7 +17,7 @@ impl<P: Payload> Receiver<P> {
         sound: Sound<P>,
         congestion_experienced: bool,
     ) -> Result<(), Refusal> {
-        let sequence = self.sequence(sound.sequence).ok_or(Refusal::Absurd)?;
+        let sequence = self.arrivals.sequence(sound.sequence).ok_or(Refusal::Absurd)?;
         if !self.sound.insert(sound.frame) {
             self.statistics.duplicates += 1;
             return Ok(());
@@ -28,7 +28,7 @@ impl<P: Payload> Receiver<P> {
         let fragment = SOUND;
         let stamp = Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced };
         self.note_arrival(now, &stamp);
-        self.list_arrival(now, &stamp);
+        self.acknowledging.on_arrival(now, &stamp);
         let captured = Timestamp::from_nanos(sent_at.as_nanos().saturating_sub(age.as_nanos() as u64));
         self.events.push_back(ReceiverEvent::Sound(SoundPacket { frame, captured, payload }));
         for (place, payload) in (1..).zip(further) {
@@ -42,10 +42,6 @@ impl<P: Payload> Receiver<P> {
     /// This end's owner knows that what it sends meets a way that carries little: acknowledgements are as seldom as they can
     /// be, or as the sender asks for again. The sender would hear only later that they queue.
     pub fn thin_acknowledgements(&mut self, thin: bool) {
-        self.doublings[1] = if thin { MOST_DOUBLINGS } else { 0 };
-    }
-
-    pub(super) fn doublings(&self) -> u8 {
-        self.doublings[0].max(self.doublings[1])
+        self.acknowledging.set_thin(thin);
     }
 }

@@ -1,14 +1,22 @@
 //! What a model sees of a call: what Sprout's filter makes of the path, and how packets lately left and arrived.
 
-use std::cmp::Reverse;
-use std::time::Duration;
+mod averages;
+mod mean_rates;
+mod pauses;
+mod pictures;
+mod waits;
 
 use libm::{exp, log, log1p};
 use lockstep_transport::AcknowledgedFragment;
 
 use crate::PathView;
-use crate::recent_least::RecentLeast;
 use crate::sprout::Outlook;
+
+use averages::{Losses, Rate, Weights};
+use mean_rates::MeanRates;
+use pauses::Pauses;
+use pictures::Pictures;
+use waits::Waits;
 
 /// How many values a model sees of a picture.
 pub const OBSERVED: usize = 47;
@@ -65,52 +73,29 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
     "time since deliveries began again after a pause of 0.3 s",
 ];
 
-const AVERAGES: [f64; 5] = [0.03, 0.1, 0.4, 1.6, 6.4];
-/// Over what times former mean rates fade.
-const FORMER: [f64; 2] = [1.0, 0.2];
-/// Over what time the greatest mean rate is taken.
-const RATE_MEMORY: Duration = Duration::from_secs(10);
-/// Deliveries begin again after nothing was delivered for so long, seconds.
-const RETURN_PAUSE: f64 = 0.3;
-/// A frame is taken to be underway at least so long, seconds: what clocks and schedulers can tell apart.
+/// The least time that a frame is on its way, seconds: what clocks and schedulers can tell apart.
 const LEAST_PASSAGE: f64 = 0.004;
-/// Deliveries nearer than this are one, seconds.
-const LEAST_PAUSE: f64 = 0.001;
-const PAUSE_WEIGHT: f64 = 0.1;
-const LONGEST_WAIT_FADES: f64 = 0.4;
-const LONGEST_PAUSE_FADES: f64 = 2.0;
+/// Observations are clamped to this, with either sign.
 const LARGEST: f64 = 4.0;
 
-/// Sums since the last observation, averages over several times, and what was last.
+/// What a model observes of the path beyond Sprout's estimates.
 #[derive(Debug)]
 pub(super) struct History {
+    /// When the first observation was made, seconds; none before.
     began_at: Option<f64>,
+    /// When the averages were last advanced, seconds.
     at: f64,
-    arrived: f64,
-    sent: f64,
-    packets: f64,
-    lost: f64,
-    waited: f64,
-    last_wait: f64,
-    longest_wait: f64,
-    arrival_rates: [f64; AVERAGES.len()],
-    sending_rates: [f64; AVERAGES.len()],
-    waits: [f64; AVERAGES.len()],
-    losses: [f64; AVERAGES.len()],
-    former_rates: Option<[f64; FORMER.len()]>,
-    heard_at: f64,
-    /// When the last packet had left the link, sender's clock, as if nothing else took time.
+    /// When feedback last arrived, seconds; zero before.
+    feedback_at: f64,
+    /// When the last packet left the link, sender's clock, as if there were no propagation delay.
     left_at: f64,
-    arrived_at: f64,
-    mean_pause: f64,
-    longest_pause: f64,
-    /// The mean rate's greatest of late.
-    greatest_rate: RecentLeast<Reverse<f64>>,
-    returned_at: f64,
-    /// Bytes sent since the present picture, and for the one before; what that was given.
-    picture: f64,
-    last_picture: f64,
-    frame_interval: f64,
+    arrivals: Rate,
+    sendings: Rate,
+    waits: Waits,
+    losses: Losses,
+    pauses: Pauses,
+    mean_rates: MeanRates,
+    pictures: Pictures,
 }
 
 impl History {
@@ -118,112 +103,68 @@ impl History {
         Self {
             began_at: None,
             at: 0.0,
-            arrived: 0.0,
-            sent: 0.0,
-            packets: 0.0,
-            lost: 0.0,
-            waited: 0.0,
-            last_wait: 0.0,
-            longest_wait: 0.0,
-            arrival_rates: [0.0; AVERAGES.len()],
-            sending_rates: [0.0; AVERAGES.len()],
-            waits: [0.0; AVERAGES.len()],
-            losses: [0.0; AVERAGES.len()],
-            former_rates: None,
-            heard_at: 0.0,
+            feedback_at: 0.0,
             left_at: 0.0,
-            arrived_at: 0.0,
-            mean_pause: 0.0,
-            longest_pause: 0.0,
-            greatest_rate: RecentLeast::new(),
-            returned_at: 0.0,
-            picture: 0.0,
-            last_picture: 0.0,
-            frame_interval,
+            arrivals: Rate::default(),
+            sendings: Rate::default(),
+            waits: Waits::default(),
+            losses: Losses::default(),
+            pauses: Pauses::default(),
+            mean_rates: MeanRates::new(),
+            pictures: Pictures::new(frame_interval),
         }
     }
 
-    /// So many bytes left.
+    /// `bytes` were sent.
     pub fn sent(&mut self, bytes: f64) {
-        self.sent += bytes;
-        self.picture += bytes;
+        self.sendings.add(bytes);
+        self.pictures.sent(bytes);
     }
 
     pub fn lost(&mut self, packets: usize) {
-        self.lost += packets as f64;
+        self.losses.add(packets as f64);
     }
 
     /// Feedback arrived.
     pub fn on_feedback(&mut self, path: &PathView<'_>, arrivals: &[AcknowledgedFragment]) {
-        self.heard_at = path.now.as_secs_f64();
+        self.feedback_at = path.now.as_secs_f64();
         for (arrival, wait) in arrivals.iter().zip(path.queueing_delays) {
-            // Fragments may be acknowledged in another order than they were sent in.
             let wait = wait.queued.as_secs_f64();
-            let (bytes, at) = (arrival.size.as_f64(), arrival.arrived_at.as_secs_f64());
-            self.arrived += bytes;
-            self.packets += 1.0;
-            self.waited += wait;
-            self.last_wait = wait;
-            self.longest_wait = self.longest_wait.max(wait);
+            self.arrivals.add(arrival.size.as_f64());
+            self.waits.add(wait);
+            // Acknowledgements may list fragments in another order than they were sent in.
             self.left_at = self.left_at.max(arrival.sent_at.as_secs_f64() + wait);
-            let pause = at - self.arrived_at;
-            if pause > LEAST_PAUSE && self.arrived_at > 0.0 {
-                self.mean_pause += PAUSE_WEIGHT * (pause - self.mean_pause);
-                self.longest_pause = self.longest_pause.max(pause);
-            }
-            self.arrived_at = self.arrived_at.max(at);
-            if pause > RETURN_PAUSE {
-                self.returned_at = self.heard_at;
-            }
+            self.pauses.on_arrival(arrival.arrived_at.as_secs_f64(), self.feedback_at);
         }
     }
 
     /// Whether anything is known to have arrived.
     pub fn has_heard(&self) -> bool {
-        self.heard_at > 0.0
+        self.feedback_at > 0.0
     }
 
-    /// For how long the path has delivered since it last paused, at `now`.
-    fn since_return(&self, now: f64) -> f64 {
-        (now - self.returned_at).max(0.0)
-    }
-
-    /// By how much the natural logarithm of the mean rate is another than a second ago.
+    /// Difference between the natural logarithms of `mean_rate` and of the mean rate a second ago, without sign.
     pub fn change(&self, mean_rate: f64) -> f64 {
-        let former = self.former_rates.map_or(mean_rate, |former| former[0]);
-        log(mean_rate.max(1.0) / former.max(1.0)).abs()
+        self.mean_rates.change(mean_rate)
     }
 
     /// The next picture begins.
     pub fn next(&mut self) {
-        (self.last_picture, self.picture) = (self.picture, 0.0);
+        self.pictures.next();
     }
 
-    /// Brings the averages up to `now` and begins new sums.
-    fn advance(&mut self, now: f64, mean_rate: f64) {
-        let former = self.former_rates.get_or_insert([mean_rate; FORMER.len()]);
-        let elapsed = now - self.at;
+    /// Advances the averages to `now`, `elapsed` seconds after the last time.
+    fn advance(&mut self, now: f64, elapsed: f64) {
         if elapsed <= 0.0 {
             return;
         }
-        for (rate, time) in former.iter_mut().zip(FORMER) {
-            *rate += (1.0 - exp(-elapsed / time)) * (mean_rate - *rate);
-        }
-        let wait = if self.packets > 0.0 { self.waited / self.packets } else { self.last_wait };
-        for (index, time) in AVERAGES.iter().enumerate() {
-            let weight = 1.0 - exp(-elapsed / time);
-            self.arrival_rates[index] += weight * (self.arrived / elapsed - self.arrival_rates[index]);
-            self.sending_rates[index] += weight * (self.sent / elapsed - self.sending_rates[index]);
-            self.waits[index] += weight * (wait - self.waits[index]);
-            if self.packets + self.lost > 0.0 {
-                let share = self.lost / (self.packets + self.lost);
-                self.losses[index] += weight * (share - self.losses[index]);
-            }
-        }
-        self.longest_wait *= exp(-elapsed / LONGEST_WAIT_FADES);
-        self.longest_pause *= exp(-elapsed / LONGEST_PAUSE_FADES);
+        let weights = Weights::after(elapsed);
+        self.arrivals.advance(elapsed, weights);
+        self.sendings.advance(elapsed, weights);
+        let packets = self.waits.advance(elapsed, weights);
+        self.losses.advance(packets, weights);
+        self.pauses.advance(elapsed);
         self.at = now;
-        (self.arrived, self.sent, self.packets, self.lost, self.waited) = (0.0, 0.0, 0.0, 0.0, 0.0);
     }
 
     /// What is seen of the path, with what Sprout makes of it, and what the last picture was given.
@@ -233,20 +174,22 @@ impl History {
         if self.began_at.is_none() {
             (self.began_at, self.at) = (Some(now), now);
         }
-        self.advance(now, outlook.mean_rate);
-        self.greatest_rate.put(at, Reverse(outlook.mean_rate), RATE_MEMORY);
+        let elapsed = now - self.at;
+        self.mean_rates.put(at, elapsed, outlook.mean_rate);
+        self.advance(now, elapsed);
         self.values(path, outlook, given).map(|value| value.clamp(-LARGEST, LARGEST) as f32)
     }
 
     fn values(&self, path: &PathView<'_>, outlook: &Outlook, given: f64) -> [f64; OBSERVED] {
         let now = path.now.as_secs_f64();
-        let Self { arrival_rates: arrivals, sending_rates: sendings, waits, losses, .. } = self;
+        let [arrivals, sendings] = [&self.arrivals, &self.sendings].map(|rate| rate.averages.get());
+        let (waits, losses) = (self.waits.averages.get(), self.losses.averages.get());
         let mean = outlook.mean_rate.max(1.0);
         let ratio = |rate: f64| log(rate.max(0.0) / mean + 0.05);
         let time = |seconds: f64| log1p(seconds.max(0.0) / 0.02);
-        let a_picture = mean * self.frame_interval;
+        let a_picture = mean * self.pictures.interval;
         let unknown = now - outlook.known_until;
-        let former = self.former_rates.unwrap_or([mean; FORMER.len()]);
+        let former = self.mean_rates.former(mean);
         let (burst_bytes, burst_rate, passage_bytes, passage_rate) =
             path.last_burst.map_or((0.0, 0.0, 0.0, 0.0), |burst| {
                 let (all, later) = burst.bytes;
@@ -255,7 +198,7 @@ impl History {
                 let carried = burst.carried.as_f64();
                 (all.as_f64(), later.as_f64() / arrival, carried, carried / passage)
             });
-        let greatest = self.greatest_rate.get().map_or(mean, |Reverse(rate)| rate.max(mean));
+        let greatest = self.mean_rates.greatest(mean);
         let age = now - self.began_at.unwrap_or(now);
         [
             log(mean / 150e3) / 2.0,
@@ -270,8 +213,8 @@ impl History {
             time(outlook.outside),
             time(outlook.round_trip),
             time(outlook.last_round_trip - outlook.round_trip),
-            time(now - self.heard_at),
-            time(self.frame_interval),
+            time(now - self.feedback_at),
+            time(self.pictures.interval),
             exp(-age / 2.0),
             0.0,
             ratio(arrivals[0]),
@@ -284,8 +227,8 @@ impl History {
             time(waits[2]),
             time(waits[3]),
             time(waits[4]),
-            time(self.last_wait),
-            time(self.longest_wait),
+            time(self.waits.last),
+            time(self.waits.longest),
             losses[2],
             losses[4],
             ratio(sendings[0]),
@@ -294,17 +237,17 @@ impl History {
             ratio(burst_rate),
             log1p(burst_bytes / a_picture),
             time(now - outlook.round_trip - self.left_at),
-            time(self.mean_pause),
-            time(self.longest_pause),
+            time(self.pauses.mean),
+            time(self.pauses.longest),
             time(now - outlook.oldest_at - outlook.round_trip),
-            log(self.last_picture / a_picture + 0.05),
+            log(self.pictures.last / a_picture + 0.05),
             log(given / a_picture + 0.05),
             log(former[0].max(1.0) / mean),
             log(former[1].max(1.0) / mean),
             log(greatest / mean),
             ratio(passage_rate),
             log1p(passage_bytes / a_picture),
-            time(self.since_return(now)),
+            time(self.pauses.since_return(now)),
         ]
     }
 }

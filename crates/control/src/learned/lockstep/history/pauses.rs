@@ -1,0 +1,70 @@
+//! Pauses between deliveries.
+
+use libm::exp;
+
+/// Deliveries nearer than this are one, seconds.
+const LEAST: f64 = 0.001;
+/// The weight of a pause in the mean.
+const WEIGHT: f64 = 0.1;
+/// The longest pause fades over this time, seconds.
+const LONGEST_FADES: f64 = 2.0;
+/// Deliveries resume after a pause of at least this length, seconds.
+const RETURN: f64 = 0.3;
+
+/// The pauses between deliveries, seconds.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    /// When the last packet arrived, receiver's clock.
+    arrived_at: f64,
+    /// Exponential average of the pauses.
+    pub(super) mean: f64,
+    /// The longest pause, which fades.
+    pub(super) longest: f64,
+    /// When feedback reported that deliveries resumed.
+    returned_at: f64,
+}
+
+impl Pauses {
+    /// A packet arrived at `at`, as feedback reports at `now`.
+    pub(super) fn on_arrival(&mut self, at: f64, now: f64) {
+        let pause = at - self.arrived_at;
+        if pause > LEAST && self.arrived_at > 0.0 {
+            self.mean += WEIGHT * (pause - self.mean);
+            self.longest = self.longest.max(pause);
+        }
+        self.arrived_at = self.arrived_at.max(at);
+        if pause > RETURN {
+            self.returned_at = now;
+        }
+    }
+
+    pub(super) fn advance(&mut self, elapsed: f64) {
+        self.longest *= exp(-elapsed / LONGEST_FADES);
+    }
+
+    /// Time since deliveries last resumed, at `now`.
+    pub(super) fn since_return(&self, now: f64) -> f64 {
+        (now - self.returned_at).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_below_a_millisecond_are_none() {
+        let mut pauses = Pauses::default();
+        [1.0, 1.0005, 1.001].iter().for_each(|&at| pauses.on_arrival(at, at));
+        assert_eq!((pauses.mean, pauses.longest), (0.0, 0.0));
+        pauses.on_arrival(1.101, 1.2);
+        assert!((pauses.longest - 0.1).abs() < 1e-9 && (pauses.mean - 0.01).abs() < 1e-9, "{pauses:?}");
+    }
+
+    #[test]
+    fn deliveries_return_after_a_pause_of_300_ms() {
+        let mut pauses = Pauses::default();
+        [(1.0, 1.1), (1.2, 1.3), (1.6, 1.7), (1.7, 1.8)].iter().for_each(|&(at, now)| pauses.on_arrival(at, now));
+        assert!((pauses.since_return(2.0) - 0.3).abs() < 1e-9, "{pauses:?}");
+    }
+}

@@ -1,0 +1,27 @@
+//! Bytes that were sent for the present picture and for the last one.
+
+/// The bytes of pictures, and the time between them.
+#[derive(Debug)]
+pub(super) struct Pictures {
+    /// Bytes sent since the present picture began.
+    present: f64,
+    /// Bytes sent for the picture before.
+    pub(super) last: f64,
+    /// Time between pictures, seconds.
+    pub(super) interval: f64,
+}
+
+impl Pictures {
+    pub(super) fn new(interval: f64) -> Self {
+        Self { present: 0.0, last: 0.0, interval }
+    }
+
+    pub(super) fn sent(&mut self, bytes: f64) {
+        self.present += bytes;
+    }
+
+    /// The next picture begins.
+    pub(super) fn next(&mut self) {
+        self.last = std::mem::take(&mut self.present);
+    }
+}

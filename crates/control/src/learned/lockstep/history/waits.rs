@@ -1,0 +1,38 @@
+//! How long packets waited in the queue of the link.
+
+use libm::exp;
+
+use super::averages::{Averages, Weights};
+
+/// The longest wait fades over this time, seconds.
+const LONGEST_FADES: f64 = 0.4;
+
+/// The waits of packets in the queue, seconds.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    /// Sum of the waits since the averages were last advanced.
+    sum: f64,
+    /// Number of packets since then.
+    packets: f64,
+    pub(super) last: f64,
+    /// The longest wait, which fades.
+    pub(super) longest: f64,
+    pub(super) averages: Averages,
+}
+
+impl Waits {
+    pub(super) fn add(&mut self, wait: f64) {
+        self.sum += wait;
+        self.packets += 1.0;
+        self.last = wait;
+        self.longest = self.longest.max(wait);
+    }
+
+    /// Advances the averages; returns the number of packets since they were last advanced.
+    pub(super) fn advance(&mut self, elapsed: f64, weights: Weights) -> f64 {
+        let (sum, packets) = (std::mem::take(&mut self.sum), std::mem::take(&mut self.packets));
+        self.averages.put(if packets > 0.0 { sum / packets } else { self.last }, weights);
+        self.longest *= exp(-elapsed / LONGEST_FADES);
+        packets
+    }
+}

@@ -1,0 +1,97 @@
+//! Counts the datagrams of data and sound that arrived, and names the newest: loss and jitter as the receiver sees them.
+
+use std::time::Duration;
+
+use lockstep_units::{ByteCount, Timestamp};
+
+use super::FURTHEST_FRAME;
+use crate::Arrival;
+use crate::wire::expand;
+
+/// A sequence number further ahead than this is refused.
+const FURTHEST_SEQUENCE: u64 = FURTHEST_FRAME as u64 * 256;
+
+/// The header fields that data and sound share, and how the datagram arrived.
+#[derive(Debug)]
+pub(super) struct Stamp {
+    pub(super) sequence: u64,
+    pub(super) sent_at: Timestamp,
+    pub(super) idle: u32,
+    pub(super) frame: u32,
+    pub(super) fragment: u16,
+    pub(super) size: ByteCount,
+    pub(super) congestion_experienced: bool,
+}
+
+/// The datagram with the highest sequence number that arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Newest {
+    pub(super) sequence: u64,
+    pub(super) sent_at: Timestamp,
+    pub(super) arrived_at: Timestamp,
+    idle: u32,
+}
+
+/// The datagrams of data and sound that arrived.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    newest: Option<Newest>,
+    /// Number of datagrams, each sequence number once.
+    received: u64,
+    /// Smoothed difference between the delays of consecutive arrivals, nanoseconds.
+    jitter: f64,
+    /// Delay of the last arrival, nanoseconds, with an unknown offset between the clocks.
+    last_delay: Option<i64>,
+}
+
+impl Arrivals {
+    pub(super) fn newest(&self) -> Option<Newest> {
+        self.newest
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The sequence number whose lower 32 bits are `low`; none if it is too far ahead.
+    pub(super) fn sequence(&self, low: u32) -> Option<u64> {
+        let highest = self.newest.map_or(0, |newest| newest.sequence);
+        let sequence = expand(low, highest);
+        (sequence <= highest + FURTHEST_SEQUENCE).then_some(sequence)
+    }
+
+    /// Whether `sequence` is higher than all that arrived.
+    pub(super) fn is_newest(&self, sequence: u64) -> bool {
+        self.newest.is_none_or(|newest| sequence > newest.sequence)
+    }
+
+    /// Counts a datagram that arrived at `now`, and describes it for the estimator.
+    pub(super) fn on_arrival(&mut self, now: Timestamp, stamp: &Stamp) -> Arrival {
+        let &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced } = stamp;
+        self.received += 1;
+        let delay = now.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64;
+        if let Some(before) = self.last_delay.replace(delay) {
+            self.jitter += (delay.saturating_sub(before).unsigned_abs() as f64 - self.jitter) / 16.0;
+        }
+        let is_newest = self.is_newest(sequence);
+        let grace = match self.newest {
+            Some(newest) if is_newest => idle.wrapping_sub(newest.idle),
+            _ => 0,
+        };
+        if is_newest {
+            self.newest = Some(Newest { sequence, sent_at, arrived_at: now, idle });
+        }
+        let grace = Duration::from_micros(u64::from(grace));
+        Arrival { arrived_at: now, sent_at, size, sequence, frame, fragment, grace, congestion_experienced }
+    }
+
+    /// Interarrival jitter (RFC 3550, section 6.4.1).
+    pub(super) fn jitter(&self) -> Duration {
+        Duration::from_nanos(self.jitter as u64)
+    }
+
+    /// Number of datagrams that were sent before the newest arrival and did not arrive.
+    pub(super) fn missing(&self) -> u64 {
+        self.newest.map_or(0, |newest| (newest.sequence + 1).saturating_sub(self.received))
+    }
+}
