@@ -53,8 +53,6 @@ lockstep_units::config! {
         /// If the budget has shrunk below every candidate, the smallest is sent up to this factor over it: a budget is a
         /// forecast, and a skipped picture is not seen.
         most_over: f64 = 1.15, "", 1.0..=10.0, "2026-11-control-ablation";
-        /// The same in bytes, beside the factor.
-        least_over: ByteCount = 60, "bytes", 0..=10_000, "2026-11-control-ablation";
     }
 }
 
@@ -255,8 +253,8 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     fn choose(&self, menu: &Menu<C>, budget: ByteCount, anyway: bool) -> Option<usize> {
         let nearly = || match self.mode {
             MenuMode::Fit { .. } if budget > ByteCount::ZERO => {
-                let FunctionalConfig { most_over, least_over, .. } = self.tuning.functional;
-                let most = ByteCount::new((most_over * budget.as_f64()) as u64) + least_over;
+                let most_over = self.tuning.functional.most_over;
+                let most = ByteCount::new((most_over * budget.as_f64()) as u64);
                 menu.smallest().filter(|&index| menu.candidates[index].size() <= most)
             }
             _ => None,

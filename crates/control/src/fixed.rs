@@ -22,11 +22,7 @@ impl Fixed {
     #[must_use]
     pub fn new(rate: Bitrate, setting: &Setting) -> Self {
         let pacing_rate = rate.mul_f64(PACING_FACTOR);
-        Self {
-            rate,
-            pacing_rate,
-            bucket: TokenBucket::tuned(setting.payload, setting.frame_interval, setting.tuning.token_bucket),
-        }
+        Self { rate, pacing_rate, bucket: TokenBucket::new(setting.payload, setting.frame_interval) }
     }
 }
 

@@ -118,7 +118,7 @@ impl Gcc {
             probe_clusters: ProbeClusters::new(setting.payload),
             probe_estimator: ProbeEstimator::default(),
             round_trips: VecDeque::new(),
-            bucket: TokenBucket::tuned(setting.payload, setting.frame_interval, setting.tuning.token_bucket),
+            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
             bursts: Bursts::default(),
             started: false,
             target: bounds.initial,

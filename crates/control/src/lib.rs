@@ -44,7 +44,7 @@ use lockstep_units::Timestamp;
 
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
-pub use claimed_share::{ClaimConfig, ClaimRule};
+pub use claimed_share::ClaimConfig;
 pub use controller::{Allowance, Controller, InFlight, Input, Traits};
 pub use copa::Copa;
 pub use estimator_kind::EstimatorKind;
@@ -55,8 +55,8 @@ pub use hindsight::Hindsight;
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use limit::{
-    Budget, Ceiling, CeilingConfig, Delivered, DeliveredConfig, Gross, Limit, LimitedBy, Net, ShortQueueLimit,
-    SilenceLimit, bitrate_ceiling, is_binding, narrow,
+    Budget, Ceiling, CeilingConfig, Delivered, Gross, Limit, LimitedBy, Net, ShortQueueLimit, SilenceLimit,
+    bitrate_ceiling, is_binding, narrow,
 };
 pub use loss_rate::{LossConfig, LossRate, Protection};
 pub use nada::Nada;
@@ -70,7 +70,7 @@ pub use salsify::SalsifyWindow;
 pub use scream::Scream;
 pub use short_queue::{BottleneckQueue, ShortQueueConfig};
 pub use sprout::{JitterConfig, RateFilterConfig, Sprout, SproutConfig};
-pub use token_bucket::{TokenBucket, TokenBucketConfig};
+pub use token_bucket::TokenBucket;
 pub use tuning::Tuning;
 
 /// What the receiving end makes of the datagrams that arrive.

@@ -175,7 +175,7 @@ impl Nada {
             last_signal_ms: 0.0,
             updated_at: None,
             rate_bps: setting.bounds.initial.as_bps() as f64,
-            bucket: TokenBucket::tuned(setting.payload, setting.frame_interval, setting.tuning.token_bucket),
+            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
         }
     }
 

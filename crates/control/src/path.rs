@@ -149,7 +149,7 @@ impl PathObserver {
             burst: self.deliveries.most_by_bursts(),
             last_burst: self.bursts.last().copied(),
             burst_rate: self.bursts.recent_rate(now),
-            cross_traffic: self.cross_traffic.at(now, &self.bursts, self.silence.present_round_trip(now)),
+            cross_traffic: self.cross_traffic.at(now, &self.bursts),
             loss: self.loss,
             is_silent: self.is_silent(now),
             is_restarting: self.silence.is_restarting(),

@@ -35,8 +35,6 @@ lockstep_units::config! {
         least_step: Duration = 0.02, "s", 0.001..=1.0, "2026-11-control-ablation";
         /// Frames that have to be equally late.
         frames: u32 = 4, "frames", 2..=64, "2026-11-control-ablation";
-        /// Time over which they have to be.
-        lasting: Duration = 0.1, "s", 0.0..=5.0, "2026-11-control-ablation";
         /// A standing queue would contradict its own rate by this factor: rates change, too.
         margin: f64 = 1.5, "", 1.0..=16.0, "2026-11-control-ablation";
     }
@@ -56,8 +54,7 @@ struct Candidate {
     before: i64,
     first: i64,
     least: i64,
-    /// When the first of the frames left that were about as late as that, how many they are, and how many were later.
-    since: Timestamp,
+    /// How many frames left that were about as late as that, and how many were later.
     equal: u32,
     later: u32,
     /// Whether the last frame was one of those that were about as late.
@@ -69,9 +66,9 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new(before: i64, first: i64, since: Timestamp, config: PathDelayConfig) -> Self {
+    fn new(before: i64, first: i64, config: PathDelayConfig) -> Self {
         let rate = (0.0, f64::INFINITY);
-        Self { before, first, least: first, since, equal: 1, later: 0, last_equal: true, rate, config }
+        Self { before, first, least: first, equal: 1, later: 0, last_equal: true, rate, config }
     }
 
     fn tolerance(&self) -> i64 {
@@ -90,10 +87,10 @@ impl Candidate {
         }
     }
 
-    fn is_path(&self, now: Timestamp) -> bool {
+    fn is_path(&self) -> bool {
         let (least, most) = self.rate;
-        let PathDelayConfig { frames, lasting, margin, .. } = self.config;
-        self.equal >= frames && now.is_later_by(lasting, self.since) && least > margin * most
+        let PathDelayConfig { frames, margin, .. } = self.config;
+        self.equal >= frames && least > margin * most
     }
 }
 
@@ -147,7 +144,7 @@ impl DelayStep {
             // A larger packet takes longer by itself.
             let longer = delay.saturating_sub(last.delay) as f64 - (bytes - last.bytes).max(0.0) / carried;
             if rested && longer >= least_step as f64 {
-                self.candidate = Some(Candidate::new(last.delay, delay, sent_at, self.config));
+                self.candidate = Some(Candidate::new(last.delay, delay, self.config));
             }
             return None;
         };
@@ -156,7 +153,7 @@ impl DelayStep {
             return None;
         }
         if delay < candidate.first.saturating_sub(candidate.tolerance()) {
-            *candidate = Candidate::new(candidate.before, delay, sent_at, self.config);
+            *candidate = Candidate::new(candidate.before, delay, self.config);
             return None;
         }
         if delay > candidate.first.saturating_add(candidate.tolerance()) {
@@ -172,7 +169,7 @@ impl DelayStep {
         if std::mem::replace(&mut candidate.last_equal, true) {
             candidate.left(behind + bytes, gap + delay.saturating_sub(last.delay) as f64);
         }
-        let least = candidate.is_path(sent_at).then_some(candidate.least)?;
+        let least = candidate.is_path().then_some(candidate.least)?;
         self.candidate = None;
         Some(least)
     }

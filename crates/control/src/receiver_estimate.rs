@@ -82,7 +82,7 @@ impl ReceiverEstimate {
             bounds,
             estimate: bounds.initial,
             loss: LossController::new(bounds),
-            bucket: TokenBucket::tuned(setting.payload, setting.frame_interval, setting.tuning.token_bucket),
+            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
         }
     }
 

@@ -149,7 +149,7 @@ impl Scream {
             congested_at: Timestamp::ZERO,
             reacted_at: None,
             target: setting.bounds.initial,
-            bucket: TokenBucket::tuned(setting.payload, setting.frame_interval, setting.tuning.token_bucket),
+            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
         }
     }
 

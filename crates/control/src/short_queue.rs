@@ -50,6 +50,8 @@ lockstep_units::config! {
         most_paced: Duration = 0.066, "s", 0.001..=2.0, "2026-11-control-ablation";
         /// Weight of a frame in the rate at which the path empties the queue.
         rate_weight: f64 = 0.5, "", 0.01..=1.0, "2026-11-control-ablation";
+        /// Fragments that took this many times as long to arrive as to leave were slowed down on the way.
+        slowed: f64 = 1.2, "", 1.0..=10.0, "2026-11-control-ablation";
         /// A packet that arrived counts as this share of one that was lost: a burst at twice the path's rate loses half of
         /// what exceeds the queue.
         worth_of_arrived: f64 = 0.5, "", 0.0..=10.0, "2026-11-control-ablation";
@@ -122,7 +124,7 @@ impl Burst {
 
     /// Bytes a second at which they came through, and whether that is slower than they left. What came last may have been
     /// overtaken on the way.
-    fn rate(&self) -> Option<(f64, bool)> {
+    fn rate(&self, slowed: f64) -> Option<(f64, bool)> {
         let count = self.arrivals.len();
         let in_order = (count - count / OVERTAKEN).max(LEAST_FRAGMENTS);
         let arrivals = self.arrivals.get(..in_order)?;
@@ -133,7 +135,7 @@ impl Burst {
         let bytes: f64 = arrivals[1..].iter().map(|&(_, bytes)| bytes).sum();
         let leaving = self.sent_at.1.saturating_since(self.sent_at.0).as_secs_f64();
         let leaving = leaving * (in_order - 1) as f64 / (count - 1) as f64;
-        Some((bytes / time, time > leaving))
+        Some((bytes / time, time > slowed * leaving))
     }
 }
 
@@ -316,7 +318,7 @@ impl ShortQueue {
 
     /// Learns from what has arrived of the last frame.
     fn learn_rate(&mut self) {
-        let Some((seen, slowed)) = self.burst.rate() else { return };
+        let Some((seen, slowed)) = self.burst.rate(self.config.slowed) else { return };
         self.rate = match self.rate {
             None => slowed.then_some(seen),
             Some(known) if slowed => Some(known + self.config.rate_weight * (seen - known)),

@@ -38,7 +38,7 @@ use lockstep_transport::wire::DATA_HEADER;
 use lockstep_transport::{AcknowledgedFragment, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
-use crate::claimed_share::{ClaimRule, ClaimedShare};
+use crate::claimed_share::ClaimedShare;
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
 use crate::{Allowance, Controller, InFlight, Input, Latency, PathView, Setting, Traits, Tuning};
 use busy_time::BusyTime;
@@ -64,17 +64,7 @@ lockstep_units::config! {
         volatility: f64 = 0.55, "", 0.01..=5.0, "2026-11-control-ablation";
         /// Probability that a forecast is missed.
         risk: f64 = 0.35, "", 0.001..=0.5, "2026-11-control-ablation";
-        /// An acknowledgement that is later than the shortest round trip by this is missed.
-        lateness: f64 = 0.005, "s", 0.0..=1.0, "2026-11-control-ablation";
-        /// Weight of a packet whose wait for other flows is shorter than the mean; a tenth of it if it is longer: the lower part counts.
-        outside_weight: f64 = 0.2, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// A frame's share goes by the rate of bursts, up to this many times the own rate.
-        most_sharers: f64 = 8.0, "", 1.0..=100.0, "2026-11-control-ablation";
-        /// Without room, a frame may still have this share of what the cautious rate carries in a frame interval: a coarse picture is seen.
-        least_share: f64 = 0.2, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// That holds while the wait is no longer than this many tolerated delays.
-        least_within: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
-        /// However much deliveries scatter, no longer delay in the queue is tolerated.
+        /// However much deliveries scatter, no longer delay in the queue is tolerated: on a slow link all do.
         most_tolerated: f64 = 0.15, "s", 0.0..=5.0, "2026-11-control-ablation";
         /// Pacing rate over the mean rate.
         pacing: f64 = 4.0, "", 1.0..=64.0, "2026-11-control-ablation";
@@ -145,8 +135,6 @@ pub(crate) struct Outlook {
     pub wait: f64,
     /// Until when it is known what the link has delivered; now, where nothing is on the way.
     pub known_until: f64,
-    /// What packets wait that is not for the sender's own.
-    pub outside: f64,
     /// The shortest of recent round trips, and the last.
     pub round_trip: f64,
     pub last_round_trip: f64,
@@ -177,12 +165,8 @@ pub struct Sprout {
     first_sequence: u64,
     /// When the sender's own packets alone would have left, at the rate of bursts.
     own_left: f64,
-    /// What packets wait for what is not the sender's own: jitter, turns of a scheduler, others' packets.
-    outside: f64,
     jitter: Jitter,
     claimed_share: ClaimedShare,
-    /// When the last packet that was heard of had left the link.
-    left_at: f64,
     /// What is to be counted on, once it was asked for since something new was learned.
     cautious_rate: Cell<Option<f64>>,
 }
@@ -204,7 +188,6 @@ impl Sprout {
             on_the_way: VecDeque::new(),
             first_sequence: 0,
             own_left: 0.0,
-            outside: 0.0,
             jitter: Jitter::new(setting.tuning.jitter),
             claimed_share: ClaimedShare::new(
                 payload + HEADERS,
@@ -212,7 +195,6 @@ impl Sprout {
                 setting.tuning.path.retry,
                 setting.tuning.claim,
             ),
-            left_at: 0.0,
             cautious_rate: Cell::new(None),
         }
     }
@@ -228,11 +210,6 @@ impl Sprout {
     /// What is claimed beside those who keep the queue filled.
     pub(crate) fn claimed_share(&self) -> &ClaimedShare {
         &self.claimed_share
-    }
-
-    /// The same sender with another rule of what it claims.
-    pub(crate) fn set_claim(&mut self, rule: ClaimRule) {
-        self.claimed_share.set_rule(rule);
     }
 
     /// The mean of what is believed of the rate, bytes a second.
@@ -256,7 +233,7 @@ impl Sprout {
     fn tolerated(&self) -> f64 {
         let least = self.mode.tolerated.max(self.mode.interval_share * self.frame_interval);
         let scatter = self.mode.scatter * self.busy.filter().scatter_time();
-        (least + scatter).min(self.config.most_tolerated.max(least)) + self.jitter.tolerated()
+        (least + scatter).min(self.config.most_tolerated.max(least))
     }
 
     /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
@@ -273,22 +250,17 @@ impl Sprout {
     fn on_arrival(&mut self, path: &PathView<'_>, arrival: &AcknowledgedFragment, waited: f64) {
         let sent = arrival.sent_at.as_secs_f64();
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_CARRIAGE);
-        self.left_at = self.left_at.max(left);
 
         let idle = sent >= self.own_left;
         let takes = bytes / self.path_rate(path).max(1.0);
         self.own_left = self.own_left.max(sent) + takes;
         let start = if idle {
             let outside = (waited - (self.own_left - sent)).max(0.0);
-            let less = self.config.outside_weight;
-            self.outside += if outside < self.outside { less } else { 0.1 * less } * (outside - self.outside);
             self.jitter.waited(outside);
-            // What it always waits, and jitter, is no time that it took to be delivered.
-            let idly = self.outside + self.jitter.of(outside - self.outside);
-            left - (waited - idly).max(0.0)
+            // Jitter is no time that it took to be delivered.
+            left - (waited - self.jitter.of(outside)).max(0.0)
         } else {
-            let free = self.busy.free_at().max(sent);
-            free + self.jitter.of_later(arrival.frame, left - free - takes)
+            self.busy.free_at().max(sent)
         };
         self.busy.departed(bytes, start, left, idle);
     }
@@ -302,9 +274,8 @@ impl Sprout {
             path_rate: self.path_rate(path),
             scatter_time: self.busy.filter().scatter_time(),
             spread: self.busy.filter().spread(),
-            wait: self.backlog(path).max(self.outside),
+            wait: self.backlog(path),
             known_until: self.known_until(path),
-            outside: self.outside,
             round_trip: Self::round_trip(path),
             last_round_trip: Self::last_round_trip(path),
             oldest_at: self.on_the_way.front().map_or(now, |sent| sent.at),
@@ -314,7 +285,7 @@ impl Sprout {
 
     /// Of what left before that, something would have been heard.
     fn heard_of(&self, path: &PathView<'_>) -> f64 {
-        path.now.as_secs_f64() - Self::round_trip(path) - self.config.lateness - path.feedback_delay.as_secs_f64()
+        path.now.as_secs_f64() - Self::round_trip(path) - path.feedback_delay.as_secs_f64()
     }
 
     /// When the link was free, or nothing more had left, as far as is known.
@@ -328,7 +299,7 @@ impl Sprout {
     fn known_until(&self, path: &PathView<'_>) -> f64 {
         let now = path.now.as_secs_f64();
         let Some(oldest) = self.on_the_way.front() else { return now };
-        self.heard_until(path).max(oldest.at + self.outside).min(now)
+        self.heard_until(path).max(oldest.at).min(now)
     }
 
     /// How long what is on the way will keep the link from `path.now` on.
@@ -336,7 +307,7 @@ impl Sprout {
         let (now, cautious_rate) = (path.now.as_secs_f64(), self.cautious_rate(path));
         let mut free = self.heard_until(path);
         for sent in &self.on_the_way {
-            free = free.max(sent.at + self.outside) + sent.bytes / cautious_rate;
+            free = free.max(sent.at) + sent.bytes / cautious_rate;
         }
         (free - now).max(0.0)
     }
@@ -353,10 +324,6 @@ impl Sprout {
     }
 
     pub(crate) fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) {
-        if path.path_changed {
-            // What packets waited for others was that of the former path.
-            self.outside = 0.0;
-        }
         for (arrival, wait) in feedback.acknowledged.iter().zip(path.queueing_delays) {
             self.on_arrival(path, arrival, wait.queued.as_secs_f64());
         }
@@ -370,9 +337,9 @@ impl Sprout {
         let now = path.now.as_secs_f64();
         let oldest_at = self.on_the_way.front().map_or(now, |sent| sent.at);
         let delay = Self::last_round_trip(path).max(now - oldest_at);
-        self.claimed_share.on_time(path, delay, now - Self::round_trip(path) - self.left_at);
+        self.claimed_share.on_time(path, delay);
         if let Some(oldest) = self.on_the_way.front() {
-            self.busy.silent(oldest.at + self.outside, self.heard_of(path));
+            self.busy.silent(oldest.at, self.heard_of(path));
             self.cautious_rate.set(None);
         }
     }
@@ -394,17 +361,14 @@ impl Controller for Sprout {
 
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let tolerated = self.tolerated();
-        let wait = self.backlog(path).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate(path);
+        let wait = self.backlog(path) + in_flight.queued.as_f64() / self.cautious_rate(path);
         let room = (tolerated - wait).max(0.0);
         let mean_rate = self.mean_rate();
-        let path_rate = self.path_rate(path).min(self.config.most_sharers * mean_rate);
+        let path_rate = self.path_rate(path);
         let by_path = self.mode.path_share * path_rate * self.frame_interval;
         let most = self.mode.own_share * mean_rate * self.frame_interval + by_path;
         let mut bytes = (self.cautious_rate(path) * room + by_path * room / tolerated).min(most);
         bytes = bytes.max(self.claimed_share.budget(path, in_flight));
-        if wait < self.config.least_within * tolerated {
-            bytes = bytes.max(self.config.least_share * self.cautious_rate(path) * self.frame_interval);
-        }
         if in_flight.bytes == ByteCount::ZERO {
             // A packet that is alone delays nothing.
             bytes = bytes.max(self.payload + HEADERS);

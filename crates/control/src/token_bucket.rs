@@ -9,19 +9,15 @@ use crate::{Allowance, InFlight};
 /// However low the rate, a fragment leaves this often: a guard of the pacer.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Debt beyond the bytes of this time is forgiven: a guard for targets that fall. Not tuned: the default path never owes more.
+const LONGEST_OWED: Duration = Duration::from_millis(500);
+
 /// Weight of a datagram in the smoothed size, which only paces controllers that decide on a rate.
 const SIZE_WEIGHT: f64 = 1.0 / 16.0;
 
-lockstep_units::config! {
-    /// The token bucket of the ceiling, and of controllers that decide on a rate.
-    pub struct TokenBucketConfig = "token_bucket" {
-        /// Frame intervals of unused rate that a frame may have on top of its own. More makes a burst after a pause; none
-        /// takes from a frame that is a little late.
-        saved_intervals: u32 = 1, "frame intervals", 0..=64, "2026-11-control-ablation";
-        /// Debt beyond the bytes of this time is forgiven.
-        longest_owed: Duration = 0.5, "s", 0.0..=60.0, "2026-11-control-ablation";
-    }
-}
+/// Frame intervals of unused rate that a frame may have on top of its own. Not tuned: none, and more, change nothing on the default
+/// path (lab: 2026-11-control-ablation).
+const SAVED_INTERVALS: u32 = 1;
 
 /// What has been sent against what the target let through: a frame's budget is what is left, so that the rate is the
 /// target in the mean, however the codec's frames scatter.
@@ -38,7 +34,6 @@ pub struct TokenBucket {
     tokens: f64,
     /// The last target, and what was worked out of it.
     limits: (Bitrate, Limits),
-    longest_owed: Duration,
 }
 
 /// Between these is what is saved at a target, bytes.
@@ -52,15 +47,8 @@ impl TokenBucket {
     /// A bucket for frames every `frame_interval`, in fragments of up to `payload` bytes.
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
-        Self::tuned(payload, frame_interval, TokenBucketConfig::default())
-    }
-
-    /// The same with other constants.
-    #[must_use]
-    pub fn tuned(payload: ByteCount, frame_interval: Duration, config: TokenBucketConfig) -> Self {
         Self {
-            saved: frame_interval * (1 + config.saved_intervals),
-            longest_owed: config.longest_owed,
+            saved: frame_interval * (1 + SAVED_INTERVALS),
             longest: frame_interval * 64,
             at: Timestamp::ZERO,
             datagram_bytes: payload.as_f64(),
@@ -74,7 +62,7 @@ impl TokenBucket {
             return self.limits.1;
         }
         // What is owed after the target has fallen is not owed for ever.
-        let least = -target.bytes_in(self.longest_owed).as_f64();
+        let least = -target.bytes_in(LONGEST_OWED).as_f64();
         Limits { least, most: target.bytes_in(self.saved).as_f64() }
     }
 

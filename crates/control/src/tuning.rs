@@ -2,9 +2,8 @@
 
 use crate::learned::{LockstepConfig, RuleTuning};
 use crate::{
-    CeilingConfig, ClaimConfig, CrossTrafficConfig, DeliveredConfig, JitterConfig, LossConfig, NarrowPathConfig,
-    PathConfig, PathDelayConfig, ProbingConfig, RateFilterConfig, ShortQueueConfig, SilenceConfig, SproutConfig,
-    TokenBucketConfig,
+    CeilingConfig, ClaimConfig, CrossTrafficConfig, JitterConfig, LossConfig, NarrowPathConfig, PathConfig,
+    PathDelayConfig, ProbingConfig, RateFilterConfig, ShortQueueConfig, SilenceConfig, SproutConfig,
 };
 
 lockstep_units::tuning! {
@@ -26,12 +25,8 @@ lockstep_units::tuning! {
         short_queue: ShortQueueConfig,
         /// Paths on which sound goes first.
         narrow_path: NarrowPathConfig,
-        /// The limit by what the path delivered.
-        delivered: DeliveredConfig,
         /// The limit by bit rate.
         ceiling: CeilingConfig,
-        /// The ceiling's token bucket.
-        token_bucket: TokenBucketConfig,
         /// Sprout, on which the default controller builds.
         sprout: SproutConfig,
         /// Its filter over the rate.

@@ -30,6 +30,11 @@ const REMEMBERED: u64 = 2_048;
 /// So many frame numbers, up to the newest transmitted one, are remembered for the same reason.
 const REMEMBERED_FRAMES: u64 = 1_024;
 
+/// Granularity of timers: the tail timer waits this much longer than round trip and variation.
+pub(crate) const TIMER_GRANULARITY: Duration = Duration::from_millis(10);
+/// The tail timer does not back off beyond this: a bound.
+pub(crate) const MOST_TAIL: Duration = Duration::from_secs(3);
+
 lockstep_units::config! {
     /// Loss detection.
     pub struct LossDetectionConfig = "loss_detection" {
@@ -41,11 +46,6 @@ lockstep_units::config! {
         most_time_threshold: f64 = 2.0, "round trips", 1.125..=16.0, "2026-11-control-ablation";
         /// Acknowledged fragments without a spurious loss until one step of tolerance is taken back.
         calm: u32 = 512, "packets", 1..=65_536, "2026-11-control-ablation";
-        /// The tail timer waits this much longer than round trip and variation: the granularity of timers. It grows tenfold
-        /// after spurious losses.
-        tail_margin: Duration = 0.01, "s", 0.0..=1.0, "2026-11-control-ablation";
-        /// The tail timer does not back off beyond this.
-        most_tail: Duration = 3.0, "s", 0.1..=60.0, "2026-11-control-ablation";
     }
 }
 
@@ -518,10 +518,8 @@ impl LossDetection {
         let overtaken = smoothed.max(latest).saturating_mul(self.tolerance.time_eighths().into()) / 8;
         let margin = nanoseconds(self.tolerance.tail_margin()).saturating_add(nanoseconds(self.longest_hold));
         let slack = variation.saturating_mul(4).saturating_add(margin);
-        let tail = smoothed.saturating_add(slack).max(nanoseconds(LEAST_TAIL * self.tolerance.config().tail_margin));
-        let backed_off = tail
-            .saturating_mul(1 << self.backoff.min(16))
-            .min(nanoseconds(self.tolerance.config().most_tail).max(tail));
+        let tail = smoothed.saturating_add(slack).max(nanoseconds(LEAST_TAIL * TIMER_GRANULARITY));
+        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(nanoseconds(MOST_TAIL).max(tail));
         let overtaken = overtaken.max(nanoseconds(LEAST_TIME));
         self.patience = Patience { overtaken, tail: backed_off, slack };
         self.due.set(None);

@@ -307,7 +307,7 @@ impl Concerto {
             state: vec![0.0; SIGNALS * intervals * REPORTS * GROUPS],
             due: None,
             target: setting.bounds.initial,
-            bucket: TokenBucket::tuned(setting.payload, setting.frame_interval, setting.tuning.token_bucket),
+            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
             model,
         })
     }

@@ -16,6 +16,7 @@
 //! |---|---|---|
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
 //! | others share the path | bursts come through [`Rule::shared`] times as fast as the mean rate, averaged over `averaged` pictures in which that rate was steady | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
+//! | feedback is late | acknowledgements wait `late`, as where the other end's pictures are before them, averaged likewise | it has learned where they came at once: without this the p95 of two-way calls is 11 % longer |
 //! | the path is long | `far`, there and back, averaged likewise | it has learned on paths of up to 120 ms, and holds back on longer ones: of 22 calls of 0.5 to 5 Mb/s at 600 ms QoE_d was 3.652, and is 3.727, as Sprout's |
 //! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
 
@@ -30,10 +31,10 @@ use std::time::Duration;
 use libm::log;
 use lockstep_transport::wire::DATA_HEADER;
 use lockstep_transport::{Feedback, LostFragment};
-use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::{Model, ModelError};
-use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
+use crate::fragments::{DATAGRAM_CARRIAGE, PICTURE};
 use crate::sprout::frame_within;
 use crate::{Allowance, Controller, InFlight, Input, KnownPath, Latency, PathView, Setting, Sprout, Traits};
 use forecast::{Basis, FORECAST, Forecast};
@@ -57,6 +58,8 @@ lockstep_units::config! {
         skipped: f64 = 0.5, "frame intervals", 0.0..=4.0, "2026-11-control-ablation";
         /// Inputs beyond those of training by this share of their range are unlike those; two fifths of it end that.
         unlike: f64 = 0.25, "", 0.0..=100.0, "2026-11-control-ablation";
+        /// Feedback is late if it waits this long; half of it ends that.
+        late: f64 = 0.05, "s", 0.0..=10.0, "2026-11-control-ablation";
         /// A path that takes this long there and back is longer than the lessons' paths.
         far: f64 = 0.35, "s", 0.0..=60.0, "2026-11-control-ablation";
         /// Pictures over which these are averaged.
@@ -187,6 +190,8 @@ pub enum Fallback {
     NoForecast,
     /// Others share the path: bursts come through faster than one's own share.
     SharedPath,
+    /// Acknowledgements wait, as where the other end's pictures are before them.
+    LateFeedback,
     /// The path takes longer than any that the model has learned from.
     LongPath,
     /// Inputs are unlike those that the model has learned from.
@@ -194,13 +199,15 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    const ALL: [Self; 4] = [Self::NoForecast, Self::SharedPath, Self::LongPath, Self::UnlikeTraining];
+    const ALL: [Self; 5] =
+        [Self::NoForecast, Self::SharedPath, Self::LateFeedback, Self::LongPath, Self::UnlikeTraining];
 
     /// The name in the counters of a report.
     const fn name(self) -> &'static str {
         match self {
             Self::NoForecast => "sprout_for_want_of_a_forecast",
             Self::SharedPath => "sprout_on_a_shared_path",
+            Self::LateFeedback => "sprout_as_feedback_is_late",
             Self::LongPath => "sprout_as_the_path_is_long",
             Self::UnlikeTraining => "sprout_as_inputs_are_unlike_training",
         }
@@ -220,6 +227,7 @@ pub struct Lockstep {
     given: f64,
     now: f64,
     shared: Alarm,
+    late: Alarm,
     far: Alarm,
     unlike: Alarm,
     /// Pictures that were decided on, and those of them that Sprout decided on, by [`Fallback`].
@@ -249,6 +257,7 @@ impl Lockstep {
             given: 0.0,
             now: 0.0,
             shared: Alarm::default(),
+            late: Alarm::default(),
             far: Alarm::default(),
             unlike: Alarm::default(),
             pictures: 0,
@@ -283,8 +292,7 @@ impl Lockstep {
 
     /// The same with another rule than the model's.
     #[must_use]
-    pub fn with_rule(mut self, rule: Rule) -> Self {
-        self.sprout.set_claim(rule.claim);
+    pub fn with_rule(self, rule: Rule) -> Self {
         Self { rule, ..self }
     }
 
@@ -308,6 +316,9 @@ impl Lockstep {
         }
         if self.shared.rings {
             return Some(Fallback::SharedPath);
+        }
+        if self.late.rings {
+            return Some(Fallback::LateFeedback);
         }
         if self.far.rings {
             return Some(Fallback::LongPath);
@@ -395,7 +406,8 @@ impl Lockstep {
         }
         let Some(net) = &mut self.net else { return };
         if begins {
-            let LockstepConfig { unlike, far, averaged, .. } = self.config;
+            let LockstepConfig { unlike, late, far, averaged, .. } = self.config;
+            self.late.put(path.feedback_delay.as_secs_f64(), (late, 0.5 * late), averaged);
             self.far.put(outlook.round_trip, (far, FAR_NO_MORE * far), averaged);
             self.unlike.put(net.unlike(&seen), (unlike, 0.4 * unlike), averaged);
             let steady = self.history.change(outlook.mean_rate) <= self.rule.shared_steady;
@@ -470,15 +482,7 @@ impl Controller for Lockstep {
     }
 
     fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
-        if let Some(interval) = self.sprout.claimed_share().pacing_interval(path, self.payload, self.sprout.mean_rate())
-        {
-            return interval;
-        }
-        if self.falls_back().is_some() {
-            return self.sprout.pacing_interval(path, in_flight);
-        }
-        let rate = (self.rule.pacing * self.sprout.mean_rate()).max(1.0);
-        duration_from_seconds((self.payload / rate).min(LONGEST_PACE))
+        self.sprout.pacing_interval(path, in_flight)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

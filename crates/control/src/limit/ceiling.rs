@@ -50,7 +50,7 @@ impl Ceiling {
     #[must_use]
     pub fn new(rate: Bitrate, payload: ByteCount, frame_interval: Duration, tuning: &Tuning) -> Self {
         let least = rate.bytes_in(frame_interval.mul_f64(tuning.ceiling.least_share));
-        Self { rate, bucket: TokenBucket::tuned(payload, frame_interval, tuning.token_bucket), least }
+        Self { rate, bucket: TokenBucket::new(payload, frame_interval), least }
     }
 
     /// A datagram of `size` bytes was sent.

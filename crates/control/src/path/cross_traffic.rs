@@ -27,29 +27,16 @@ use crate::recent_least::RecentLeast;
 lockstep_units::config! {
     /// Cross traffic that keeps the queue filled.
     pub struct CrossTrafficConfig = "cross_traffic" {
-        /// Cross traffic keeps the queue filled if every packet of the span waited this long for it.
+        /// Cross traffic keeps the queue filled if every packet of a window (`path.window`) waited this long for it.
         wait: f64 = 0.02, "s", 0.001..=10.0, "2026-11-control-ablation";
-        /// Time in which every packet has to wait so.
-        span: Duration = 0.7, "s", 0.05..=10.0, "2026-11-control-ablation";
         /// Less than this share of the path's rate is next to nothing.
         next_to_nothing: f64 = 0.15, "", 0.0..=1.0, "2026-11-control-ablation";
         /// The queue is the cross traffic's if next to nothing of the flow's own arrives for this long while the wait does not fall.
         shown_after: Duration = 1.5, "s", 0.1..=60.0, "2026-11-control-ablation";
-        /// A wait that is shorter by this has fallen.
-        fallen: f64 = 0.005, "s", 0.0..=1.0, "2026-11-control-ablation";
-        /// The rate of a burst describes packets of this long afterwards, or of `round_trips`.
-        fresh: Duration = 0.5, "s", 0.01..=10.0, "2026-11-control-ablation";
         /// Round trips that such a description lasts at least: the effect of an acknowledgement shows a round trip later.
         round_trips: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
-        /// Time constant of the average rate of arrivals.
-        arrivals_fade: f64 = 1.0, "s", 0.01..=60.0, "2026-11-control-ablation";
-        /// A round trip of more than this many times the shortest one lately is a queue that grows: TCP halves its window at most.
-        grown: f64 = 2.0, "", 1.0..=100.0, "2026-11-control-ablation";
     }
 }
-
-/// A queue grows if the round trip is longer by this, too, seconds: a guard for short round trips.
-const GROWN_BY: f64 = 0.05;
 /// Packets remembered: a bound on memory.
 const MOST_PACKETS: usize = 16_384;
 
@@ -109,16 +96,14 @@ impl CrossTrafficDetector {
         }
     }
 
-    /// Cross traffic at `now`, sender's clock; the last packet took `round_trip`, or the oldest in flight takes as long.
-    pub(super) fn at(&self, now: Timestamp, bursts: &Bursts, round_trip: Duration) -> CrossTraffic {
-        let shortest = self.shortest_round_trip.get().unwrap_or(0.0);
-        let grows = round_trip.as_secs_f64() > self.config.grown * shortest + GROWN_BY;
+    /// Cross traffic at `now`, sender's clock.
+    pub(super) fn at(&self, now: Timestamp, bursts: &Bursts) -> CrossTraffic {
         let is_fresh =
-            bursts.acknowledged_at().is_some_and(|at| !now.is_later_by(self.config.fresh.max(self.round_trips()), at));
+            bursts.acknowledged_at().is_some_and(|at| !now.is_later_by(self.path.window.max(self.round_trips()), at));
         let rate = |bytes: f64| Bitrate::from_bps((8.0 * bytes) as u64);
         CrossTraffic {
             is_suspected: self.suspected,
-            path_rate: bursts.rate().filter(|_| self.found && !grows && is_fresh).map(rate),
+            path_rate: bursts.rate().filter(|_| self.found && is_fresh).map(rate),
             arrival_rate: rate(self.arrivals),
         }
     }
@@ -136,16 +121,16 @@ impl CrossTrafficDetector {
     /// A packet was acknowledged that had been `queued` beyond the least delay; `bursts` include it. A full queue of cross traffic
     /// is as steady as a longer path, so a path that seems longer is no base here.
     pub(super) fn on_arrival(&mut self, arrival: &AcknowledgedFragment, queued: Duration, bursts: &Bursts) {
-        let CrossTrafficConfig { wait, span, fresh, arrivals_fade, .. } = self.config;
+        let (wait, PathConfig { window, burst_fade, .. }) = (self.config.wait, self.path);
         let (foreign, at) = (self.foreign_wait(arrival, queued, bursts), arrival.arrived_at);
         let since_last = (at.as_secs_f64() - self.arrived_at).max(0.0);
         self.arrived_at += since_last;
-        self.arrivals *= exp(-since_last / arrivals_fade);
-        self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / arrivals_fade;
-        let least = self.least.put(at, foreign, span);
+        self.arrivals *= exp(-since_last / burst_fade);
+        self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / burst_fade;
+        let least = self.least.put(at, foreign, window);
         self.suspected = least > wait;
         self.show(at, least, bursts);
-        if bursts.arrived_at().is_none_or(|burst_at| at.is_later_by(fresh, burst_at)) {
+        if bursts.arrived_at().is_none_or(|burst_at| at.is_later_by(window, burst_at)) {
             // It arrived alone, and the rate is an old one.
             return;
         }
@@ -153,8 +138,8 @@ impl CrossTrafficDetector {
         let continued = self.fresh.filter(|(_, last)| !at.is_later_by(longest_gap, *last));
         let since = continued.map_or(at, |(since, _)| since);
         self.fresh = Some((since, at));
-        let least = self.least_fresh.put(at, foreign, span);
-        let found = if self.found { least > 0.5 * wait } else { at.is_later_by(span, since) && least > wait };
+        let least = self.least_fresh.put(at, foreign, window);
+        let found = if self.found { least > 0.5 * wait } else { at.is_later_by(window, since) && least > wait };
         self.found = found && self.shown_at.is_some_and(|shown_at| !at.is_later_by(self.path.base_memory, shown_at));
     }
 
@@ -165,7 +150,7 @@ impl CrossTrafficDetector {
             return;
         }
         let (since, first) = *self.little.get_or_insert((at, least));
-        if least < first - self.config.fallen {
+        if least < first {
             self.little = Some((at, least));
         } else if at.is_later_by(self.config.shown_after, since) {
             self.shown_at = Some(at);
@@ -197,7 +182,6 @@ mod tests {
         queueing: Queueing,
         bursts: Bursts,
         detector: CrossTrafficDetector,
-        round_trip: Duration,
         frame: u32,
         frame_rate: f64,
     }
@@ -208,7 +192,6 @@ mod tests {
                 queueing: Queueing::new(PathConfig::default(), crate::PathDelayConfig::default()),
                 bursts: Bursts::new(PathConfig::default()),
                 detector: CrossTrafficDetector::new(PathConfig::default(), CrossTrafficConfig::default()),
-                round_trip: Duration::ZERO,
                 frame: 0,
                 frame_rate: 30.0,
             }
@@ -226,13 +209,12 @@ mod tests {
         }
 
         fn set_round_trip(&mut self, now: Timestamp, seconds: f64) {
-            self.round_trip = Duration::from_secs_f64(seconds);
-            self.detector.on_round_trip(now, self.round_trip);
+            self.detector.on_round_trip(now, Duration::from_secs_f64(seconds));
         }
 
         fn at(&self, seconds: f64) -> CrossTraffic {
             let now = Timestamp::ZERO + Duration::from_secs_f64(seconds);
-            self.detector.at(now, &self.bursts, self.round_trip)
+            self.detector.at(now, &self.bursts)
         }
 
         /// The rate of the path beside cross traffic, bytes a second.
@@ -355,16 +337,5 @@ mod tests {
         assert_eq!(beside(3.0), [true, true, false]);
         // Where a round trip is said to be short, so long a silence tells nothing.
         assert_eq!(beside(0.1), [false, false, false]);
-    }
-
-    #[test]
-    fn while_the_delay_grows_nothing_is_told() {
-        let mut path = Path::with_little(|_| 0.2);
-        let heard = path.send(5.0, 2.0, 2, |_, place| 0.2 + 0.0048 * place);
-        let now = Timestamp::ZERO + Duration::from_secs_f64(heard);
-        path.set_round_trip(now, 0.24);
-        assert!(path.rate(heard).is_some());
-        path.set_round_trip(now, 0.8);
-        assert_eq!(path.rate(heard), None);
     }
 }

@@ -93,12 +93,6 @@ impl Silence {
         self.last_round_trip
     }
 
-    /// How long the last packet took there and back, or the oldest in flight takes already.
-    pub(super) fn present_round_trip(&self, now: Timestamp) -> Duration {
-        let waiting = self.waiting_since.map_or(Duration::ZERO, |since| now.saturating_since(since));
-        self.last_round_trip.unwrap_or(self.config.first_round_trip).max(waiting)
-    }
-
     pub(super) fn mean_feedback_delay(&self) -> Duration {
         self.mean_feedback_delay
     }

@@ -9,16 +9,12 @@
 //! independent and normally distributed, 4/3 where uniformly, e/2 where exponentially, by as much where there are
 //! only two kinds of them, and by less where one is like the one before.
 //!
-//! What is jitter is no time that the path was busy, and as it can't be avoided, it is tolerated. What a frame's later packets
-//! wait for each other is forgiven within bounds: all of it, and a link that has slowed down would be taken for one that
-//! scatters.
+//! Jitter is no time that the path was busy.
 //!
 //! | constant | chosen among, and what it brings |
 //! |---|---|
 //! | `weight` | 0.01, 0.02, 0.04: the same within 0.001 |
 //! | `independent` | 1.2, 1.1: 4.262, 4.254; whether most waits are as long as half of the mean, asked beside or instead: less, or longer queues on recorded links |
-//! | `forgiven` | 0, 0.5, 1, 1.5: 4.241, 4.254, 4.243, 4.243 (with 1 and 1.1 of the others) |
-//! | `tolerated` | 1, 1.5, 2: 4.247, 4.254, 4.253 |
 //!
 //! by the mean QoE_d of `lockstep simulate --modelled --clip generated:1280x720@30 --seconds 30 --jitter-ms J`, J from 3 to 30, over
 //! eight links of 0.6 to 20 Mb/s, seeds 1, 2, 4 and 5, without any of this 4.213; and such that over all recorded links, which have no
@@ -26,19 +22,16 @@
 
 use libm::fabs;
 
+/// Nothing counts as jitter before this share of the waits that the averages are made of.
+const LEAST_SHARE: f64 = 0.6;
+
 lockstep_units::config! {
     /// Jitter: waits that no queue makes.
     pub struct JitterConfig = "jitter" {
         /// Weight of each wait in the averages: some two seconds of frames.
         weight: f64 = 0.02, "", 0.001..=1.0, "2026-11-control-ablation";
-        /// Waits before which nothing counts as jitter.
-        least_waits: f64 = 30.0, "waits", 0.0..=1000.0, "2026-11-control-ablation";
         /// Successive waits differ this many times as much as each does from the mean if all of it is jitter; as much if none is.
         independent: f64 = 1.2, "", 1.001..=2.0, "2026-11-control-ablation";
-        /// What is forgiven a frame's later packets, over the mean wait.
-        forgiven: f64 = 0.5, "", 0.0..=10.0, "2026-11-control-ablation";
-        /// What is tolerated, over the mean wait.
-        tolerated: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
     }
 }
 
@@ -52,9 +45,6 @@ pub(super) struct Jitter {
     mean: f64,
     deviation: f64,
     change: f64,
-    frame: u32,
-    /// What may still be forgiven the present frame.
-    forgivable: f64,
 }
 
 impl Jitter {
@@ -74,7 +64,7 @@ impl Jitter {
 
     /// Which part of the waits is jitter.
     fn share(&self) -> f64 {
-        if self.waits < self.config.least_waits || self.deviation <= 0.0 {
+        if self.waits < LEAST_SHARE / self.config.weight || self.deviation <= 0.0 {
             return 0.0;
         }
         ((self.change / self.deviation - 1.0) / (self.config.independent - 1.0)).clamp(0.0, 1.0)
@@ -83,21 +73,6 @@ impl Jitter {
     /// Of a `wait` that is jitter in part, that part.
     pub(super) fn of(&self, wait: f64) -> f64 {
         self.share() * wait.max(0.0)
-    }
-
-    /// Of what a later packet of `frame` waited beyond what it takes itself, what is forgiven.
-    pub(super) fn of_later(&mut self, frame: u32, wait: f64) -> f64 {
-        if frame != self.frame {
-            (self.frame, self.forgivable) = (frame, self.config.forgiven * self.mean);
-        }
-        let forgiven = self.of(wait).min(self.forgivable);
-        self.forgivable -= forgiven;
-        forgiven
-    }
-
-    /// By how much longer a delay is tolerated.
-    pub(super) fn tolerated(&self) -> f64 {
-        self.config.tolerated * self.of(self.mean)
     }
 }
 
@@ -126,7 +101,6 @@ mod tests {
         for wait in [|x: f64| -0.02 * libm::log(1.0 - x), |x| 0.05 * x] {
             let jitter = after(drawn().map(wait).take(300));
             assert!(jitter.share() > 0.8, "{jitter:?}");
-            assert!(jitter.tolerated() > 0.015, "{jitter:?}");
         }
     }
 
@@ -147,13 +121,5 @@ mod tests {
     fn nothing_is_said_of_a_few_waits_or_of_those_that_are_all_alike() {
         assert_eq!(after(drawn().take(20)).of(0.1), 0.0);
         assert_eq!(after([0.02; 300]).of(0.1), 0.0);
-    }
-
-    #[test]
-    fn a_frame_is_forgiven_no_more_than_a_share_of_the_mean_however_many_packets_it_has() {
-        let mut jitter = after(drawn().map(|x| 0.05 * x).take(300));
-        let forgiven: f64 = (0..50).map(|_| jitter.of_later(1, 0.02)).sum();
-        assert!((forgiven - jitter.config.forgiven * jitter.mean).abs() < 1e-9, "{forgiven} {jitter:?}");
-        assert!(jitter.of_later(2, 0.001) > 0.0, "the next frame has its own");
     }
 }

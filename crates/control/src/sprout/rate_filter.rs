@@ -16,32 +16,28 @@ const RATES: usize = 123;
 pub(super) const TICK: f64 = 0.020;
 /// How many steps a rate may move in a tick, either way.
 const REACH: usize = 6;
+/// Probability in a tick that the rate becomes any other: a numerical guard, which keeps every rate possible.
+const JUMP: f64 = 1e-4;
 /// Rates less likely than this are left out of sums.
 const NEGLIGIBLE: f64 = 1e-5;
 /// What a delivery opportunity carries, bytes.
 const OPPORTUNITY: f64 = 1_500.0;
 /// Bounds of the dispersion: variance over mean of the deliveries, in opportunities.
 const DISPERSION: (f64, f64) = (0.05, 8.0);
-/// No comparison counts for more: a jump of the rate is no scatter.
+/// No comparison counts for more: a JUMP of the rate is no scatter.
 const MOST_SURPRISE: f64 = 30.0;
+/// No scatter lasts longer, seconds: a guard for the slowest links, where a packet takes as long.
+const LONGEST_SCATTER: f64 = 0.3;
 /// Halvings in the search for a quantile.
 const HALVINGS: usize = 10;
 
 lockstep_units::config! {
     /// The filter over the rate.
     pub struct RateFilterConfig = "rate_filter" {
-        /// Probability in a tick that the rate becomes any other, as after an outage.
-        jump: f64 = 1e-4, "", 0.0..=0.1, "2026-11-control-ablation";
-        /// Deliveries are compared with the expectation when this many packets were expected: fewer show how packets are cut.
-        compared: f64 = 4.0, "packets", 1.0..=100.0, "2026-11-control-ablation";
         /// Dispersion of deliveries at first: variance over mean.
         first_dispersion: f64 = 0.6, "", 0.05..=8.0, "2026-11-control-ablation";
         /// Comparisons that it counts for. A slow link gives one a second, so that the first belief decides for a minute there.
         first_weight: f64 = 50.0, "", 1.0..=10_000.0, "2026-11-control-ablation";
-        /// Least weight of a comparison.
-        dispersion_weight: f64 = 0.002, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// No scatter of deliveries lasts longer.
-        longest_scatter: f64 = 0.3, "s", 0.0..=5.0, "2026-11-control-ablation";
         /// Variance of the packets in a tick of a perfectly even link that carries more than this in a tick.
         granularity: f64 = 0.25, "packets", 0.01..=10.0, "2026-11-control-ablation";
     }
@@ -103,12 +99,11 @@ impl RateFilter {
 
     /// A tick passes, in which the rate may have moved (Sprout, section 3.2, "evolve").
     pub(super) fn evolve(&mut self) {
-        let jump = self.config.jump;
-        let mut moved = [jump / RATES as f64; RATES];
-        for (index, &belief) in self.belief.iter().enumerate().filter(|(_, belief)| **belief > NEGLIGIBLE * jump) {
+        let mut moved = [JUMP / RATES as f64; RATES];
+        for (index, &belief) in self.belief.iter().enumerate().filter(|(_, belief)| **belief > NEGLIGIBLE * JUMP) {
             for (offset, &weight) in self.kernel.iter().enumerate() {
                 let to = (index + offset).saturating_sub(REACH).min(RATES - 1);
-                moved[to] += (1.0 - jump) * belief * weight;
+                moved[to] += (1.0 - JUMP) * belief * weight;
             }
         }
         self.belief = moved;
@@ -137,13 +132,13 @@ impl RateFilter {
     fn compare(&mut self, bytes: f64, expected: f64) {
         let (delivered, expected) = (self.compared.0 + bytes, self.compared.1 + expected);
         self.compared = (delivered, expected);
-        if expected < self.config.compared * OPPORTUNITY {
+        if expected < OPPORTUNITY {
             return;
         }
         self.compared = (0.0, 0.0);
         let surprise = (delivered - expected) * (delivered - expected) / (expected * OPPORTUNITY);
         self.comparisons += 1.0;
-        let weight = (1.0 / self.comparisons).max(self.config.dispersion_weight);
+        let weight = 1.0 / self.comparisons;
         self.dispersion += weight * (surprise.min(MOST_SURPRISE) - self.dispersion);
         self.dispersion = self.dispersion.clamp(DISPERSION.0, DISPERSION.1);
     }
@@ -164,7 +159,7 @@ impl RateFilter {
 
     /// Over what time the deliveries of about one opportunity scatter, seconds.
     pub(super) fn scatter_time(&self) -> f64 {
-        (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(self.config.longest_scatter)
+        (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(LONGEST_SCATTER)
     }
 
     /// The rate that will be kept at least in the mean of the next `seconds`, but for a share `risk`; bytes a second

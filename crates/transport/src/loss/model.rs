@@ -180,9 +180,8 @@ impl Model {
             return sent.sent_at + patience.max(LEAST_TIME);
         }
         let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
-        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL * self.tolerance.config().tail_margin);
-        let backed_off =
-            tail.saturating_mul(1 << self.backoff.min(16)).min(self.tolerance.config().most_tail.max(tail));
+        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL * TIMER_GRANULARITY);
+        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
         // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
         (sent.sent_at + backed_off).max(self.heard_at + slack)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::LossDetectionConfig;
+use super::{LossDetectionConfig, TIMER_GRANULARITY};
 
 /// How many newer fragments must be acknowledged before one is lost, at first (RFC 9002, section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
@@ -27,11 +27,7 @@ impl Tolerance {
     /// That of a path on which no loss was spurious.
     pub(super) fn new(config: LossDetectionConfig) -> Self {
         let (packet_threshold, time_eighths) = (PACKET_THRESHOLD, TIME_EIGHTHS);
-        Self { packet_threshold, time_eighths, tail_margin: config.tail_margin, calm: 0, config }
-    }
-
-    pub(super) fn config(&self) -> &LossDetectionConfig {
-        &self.config
+        Self { packet_threshold, time_eighths, tail_margin: TIMER_GRANULARITY, calm: 0, config }
     }
 
     /// How many newer fragments must be acknowledged before one is lost.
@@ -52,7 +48,7 @@ impl Tolerance {
     /// A fragment that had counted as lost was acknowledged, so much later than round trip and variation say. If newer
     /// ones had been acknowledged before, the threshold that would have borne it is `overtaken_by`.
     pub(super) fn mistaken(&mut self, late: Duration, overtaken_by: Option<u64>) {
-        self.tail_margin = self.tail_margin.max((late * 5 / 4).min(MOST_MARGINS * self.config.tail_margin));
+        self.tail_margin = self.tail_margin.max((late * 5 / 4).min(MOST_MARGINS * TIMER_GRANULARITY));
         self.calm = 0;
         if let Some(overtaken_by) = overtaken_by {
             self.packet_threshold = self.packet_threshold.max(overtaken_by).min(self.config.most_packet_threshold);
@@ -69,7 +65,7 @@ impl Tolerance {
         self.calm = 0;
         self.packet_threshold = (self.packet_threshold - 1).max(PACKET_THRESHOLD);
         self.time_eighths = (self.time_eighths - 1).max(TIME_EIGHTHS);
-        self.tail_margin = (self.tail_margin * 3 / 4).max(self.config.tail_margin);
+        self.tail_margin = (self.tail_margin * 3 / 4).max(TIMER_GRANULARITY);
         true
     }
 }

@@ -6,12 +6,11 @@ use std::fmt;
 use lockstep_units::tuning::{Constant, Tunable, Tuned};
 
 use crate::Latency;
-use crate::claimed_share::ClaimRule;
 use crate::learned::model::excerpt;
 use crate::learned::shipped::Shipped;
 
 /// How many numbers a rule has.
-const COUNT: usize = 11;
+const COUNT: usize = 8;
 
 const fn field(name: &'static str, about: &'static str, unit: &'static str, least: f64, most: f64) -> Constant {
     // The default is the model's.
@@ -37,7 +36,6 @@ const FIELDS: [Constant; COUNT] = [
         1.0,
     ),
     field("target_level", "Quantile of the rate for a codec that follows a rate.", "", 0.1, 0.75),
-    field("pacing", "Pacing rate of a frame over the mean rate.", "", 1.5, 64.0),
     field(
         "shared",
         "Bursts this many times as fast as the mean rate show that others share the path.",
@@ -49,14 +47,6 @@ const FIELDS: [Constant; COUNT] = [
         "shared_steady",
         "Such bursts count while the logarithm of the rate changes by no more than this in a second.",
         "1/s",
-        0.0,
-        10.0,
-    ),
-    field("claim", "Share of the path's rate that is claimed beside cross traffic.", "", 0.0, 0.5),
-    field(
-        "claim_overdue",
-        "A share is claimed while the last delivery is overdue by no more than this.",
-        "s",
         0.0,
         10.0,
     ),
@@ -77,14 +67,10 @@ pub struct Rule {
     pub smallest: f64,
     /// The quantile of the rate that a codec is given which follows one.
     pub target_level: f64,
-    /// How many times as fast as the mean rate the packets of a frame leave.
-    pub pacing: f64,
     /// Bursts that come through so many times as fast as the mean rate say that others share the path,
     pub shared: f64,
     /// where the natural logarithm of that rate has changed by no more than this in a second.
     pub shared_steady: f64,
-    /// What is claimed beside those who keep the queue filled.
-    pub claim: ClaimRule,
     /// By when nine in ten frames are to be through, seconds: after a pause most paths are as fast as before, and some are
     /// not, and there a frame that is likely to be through soon may be underway for seconds (`docs/learning.md`, "The rule").
     pub latest: f64,
@@ -101,10 +87,8 @@ impl Rule {
             level: 0.55,
             smallest: 0.4,
             target_level: 0.15,
-            pacing: 4.0,
             shared: 1.75,
             shared_steady: 0.3,
-            claim: ClaimRule::default(),
             latest: 0.5,
         };
         match latency {
@@ -157,11 +141,8 @@ impl Rule {
             2 => &mut self.level,
             3 => &mut self.smallest,
             4 => &mut self.target_level,
-            5 => &mut self.pacing,
-            6 => &mut self.shared,
-            7 => &mut self.shared_steady,
-            8 => &mut self.claim.share,
-            9 => &mut self.claim.overdue,
+            5 => &mut self.shared,
+            6 => &mut self.shared_steady,
             _ => &mut self.latest,
         }
     }
@@ -224,7 +205,7 @@ mod tests {
     #[test]
     fn a_rule_is_read_as_it_is_written() {
         for latency in Latency::ALL {
-            let rule = Rule { level: 0.31, intervals: 1.7, pacing: 3.0, ..Rule::of(latency) };
+            let rule = Rule { level: 0.31, intervals: 1.7, ..Rule::of(latency) };
             assert_eq!(Rule::read(latency, &rule.to_string()), Ok(rule));
         }
     }
