@@ -24,7 +24,7 @@ lockstep_units::config! {
         planned: f64 = 0.9, "", 0.1..=1.0, "2026-11-control-ablation";
         /// A picture may have the bytes of this time, and leaves when no more are in flight. So may each fragment: words wait
         /// behind it. A picture saves no more while it waits; sound waits while twice as many bytes are in flight.
-        picture: Duration = 0.2, "s", 0.01..=5.0, "2026-11-control-ablation";
+        picture: Duration = 0.15, "s", 0.01..=5.0, "2026-11-control-ablation";
         /// The longest time without a picture; four times as long where bytes in flight would delay it.
         longest_without: Duration = 1.5, "s", 0.1..=60.0, "2026-11-control-ablation";
         /// Rate that is assumed of a path that may be narrow; pictures with less than a quarter of it wait for silence.

@@ -1,8 +1,8 @@
 """What each tuned constant of the control path brings: calls with one changed, against the same calls as they are.
 
 The evaluation set is fixed: modelled calls over generated links, and recordings if given, under every condition of
-:data:`CONDITIONS`. A variant is a tuning such as ``jitter.least_waits=1000`` (``lockstep controllers --constants`` lists
-the names). Each of its calls is compared with the call of the same link, condition and seed without it.
+:data:`CONDITIONS`. A variant is a tuning such as ``jitter.weight=0.1`` (``lockstep controllers --constants`` lists the
+names). Each of its calls is compared with the call of the same link, condition and seed without it.
 """
 
 import argparse
@@ -121,8 +121,8 @@ def words(found: polars.DataFrame) -> str:
     lines = [f"{'variant':<{width}}  changed     QoE_d     +-     worst call  worst condition          p95, %"]
     lines += [
         f"{row['variant']:<{width}}  {row['changed']:>3}/{row['calls']:<3} {row['qoe_d']:>+9.4f}"
-        f" {row['qoe_d_half']:.4f} {row['worst_call']:>+11.3f}  {row['worst_condition']:<16} {row['worst_condition_qoe_d']:>+7.3f}"
-        f" {row['delay_p95_percent']:>+7.1f}"
+        f" {row['qoe_d_half']:.4f} {row['worst_call']:>+11.3f}"
+        f"  {row['worst_condition']:<16} {row['worst_condition_qoe_d']:>+7.3f} {row['delay_p95_percent']:>+7.1f}"
         for row in found.iter_rows(named=True)
     ]
     return "\n".join(lines)

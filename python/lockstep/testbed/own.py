@@ -227,9 +227,7 @@ def check(options: Mapping[str, str]) -> None:
     """
     controller = options["controller"]
     if controller == "hindsight":
-        raise TestbedError(
-            "the controller `hindsight` knows the link, which only simulated calls provide"
-        )
+        raise TestbedError("the controller `hindsight` knows the link, which only simulated calls provide")
     # What is no ticket is refused with status 1, after all words were read; words that are wrong with 2.
     command = [lockstep_command(), "send", "no-ticket", "--source", "generated", *sender_words(options)]
     tried = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603

@@ -31,7 +31,7 @@ pub struct StudyArguments {
 #[derive(Subcommand)]
 enum Study {
     /// What each tuned constant of the control path brings: modelled calls over a fixed evaluation set with one changed
-    /// (`--variants jitter.least_waits=1000 rule.level=0.5`), beside the same calls as they are.
+    /// (`--variants jitter.weight=0.1 rule.level=0.5`), beside the same calls as they are.
     Ablation(ModuleWords),
     /// BoB on the profiles of its paper, beside its heuristic, Gemini and HRCC: accuracy, rate, delay, loss and scores; and
     /// the threshold of its selector.
