@@ -29,6 +29,8 @@ lockstep_units::config! {
         longest_without: Duration = 1.5, "s", 0.1..=60.0, "2026-11-control-ablation";
         /// Rate that is assumed of a path that may be narrow; pictures with less than a quarter of it wait for silence.
         assumed: Bitrate = 32_000, "bit/s", 1_000..=1_000_000, "2026-11-control-ablation";
+        /// Bytes in flight that are no queue; half as many are on any path, since little comes out where little is sent.
+        harmless: ByteCount = 2_000, "bytes", 0..=100_000, "2026-11-control-ablation";
     }
 }
 
@@ -40,7 +42,8 @@ impl NarrowWayConfig {
 
     /// Bytes that may be in flight of a path of this capacity while sound leaves.
     fn most_in_flight(&self, capacity: Bitrate) -> ByteCount {
-        capacity.bytes_in(MOST_PICTURES_IN_FLIGHT * self.picture)
+        let always = ByteCount::new(self.harmless.get() / 2);
+        capacity.bytes_in(MOST_PICTURES_IN_FLIGHT * self.picture).max(always)
     }
 }
 
@@ -121,7 +124,7 @@ impl NarrowWay {
             (self.tokens, self.at) = (0.0, now);
             // Until more is known of a path than what trickles out of it, what is on the way is enough.
             let unanswered = self.path.is_unanswered() && now.saturating_since(self.picture_at) < self.first_round_trip;
-            let unknown = (self.path.is_unproven() || unanswered) && in_flight.bytes > ByteCount::ZERO;
+            let unknown = (self.path.is_unproven() || unanswered) && in_flight.bytes > self.config.harmless;
             return unknown || self.is_suspected(now);
         };
         let earned = left.bytes_in(now.saturating_since(self.at)).as_f64();
@@ -143,7 +146,7 @@ impl NarrowWay {
     pub(crate) fn must_hold(&self, now: Timestamp, in_flight: OnTheWay) -> bool {
         let enough = match self.path.capacity() {
             Some(capacity) => self.config.most_in_flight(capacity),
-            None if self.is_suspected(now) && self.path.is_unproven() => ByteCount::ZERO,
+            None if self.is_suspected(now) && self.path.is_unproven() => self.config.harmless,
             None if self.is_suspected(now) => self.narrow.bytes_in(MOST_PICTURES_IN_FLIGHT * self.config.picture),
             None => return false,
         };

@@ -21,6 +21,7 @@ fn call(options: &[(&str, &str)], overridden: Option<(&str, f64)>) -> Scores {
 
 const LOSSY: &[(&str, &str)] = &[("trace", "cellular:mean=1mbps,seed=3"), ("loss", "3%"), ("jitter_ms", "5")];
 const OUTAGE: &[(&str, &str)] = &[("trace", "constant:1mbps,outage=3s+2s")];
+const REORDERED: &[(&str, &str)] = &[("trace", "constant:2mbps"), ("reorder", "10%,30ms")];
 const NARROW: &[(&str, &str)] = &[("trace", "constant:50kbps")];
 const SHORT_QUEUE: &[(&str, &str)] = &[("trace", "constant:2mbps"), ("queue_packets", "5")];
 const SLOW_FEEDBACK: &[(&str, &str)] = &[("trace", "constant:1mbps"), ("reverse", "constant:48kbps")];
@@ -31,7 +32,7 @@ const FAST: &[(&str, &str)] = &[("trace", "constant:20mbps")];
 type Case = (&'static str, f64, &'static [(&'static str, &'static str)]);
 
 /// A constant of each group with another value, and a call that depends on it.
-const CASES: [Case; 20] = [
+const CASES: [Case; 21] = [
     ("path.window", 0.1, LOSSY),
     ("sprout.volatility", 2.0, LOSSY),
     ("rate_filter.first_dispersion", 4.0, LOSSY),
@@ -42,16 +43,17 @@ const CASES: [Case; 20] = [
     ("loss.worth", 0.0, LOSSY),
     ("short_queue.used", 0.1, SHORT_QUEUE),
     ("narrow_path.rate", 10_000.0, NARROW),
+    ("delivered.first_flight", 2_000.0, LOSSY),
     ("ceiling.bits_per_pixel", 0.1, FAST),
     ("rule.level", 0.2, LOSSY),
-    ("loss_detection.tail_margin", 0.03, OUTAGE),
+    ("loss_detection.most_time_threshold", 1.125, REORDERED),
     ("reverse_path.queue", 1.0, SLOW_FEEDBACK),
     ("waiting_sound.longest_held", 0.02, NARROW),
     ("narrow_way.picture", 0.02, NARROW),
     ("functional.aim", 0.4, LOSSY),
     ("size_curve.common_share", 0.05, LOSSY),
     ("frame_dropper.coarse", 0.0, LOSSY),
-    ("decode_lag.longest_pause", 0.05, SLOW_DECODER),
+    ("decode_lag.least_feedback", 100.0, SLOW_DECODER),
 ];
 
 #[test]

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | claimed | [`ClaimConfig::share`] of the path's rate, and no more than 1.5 times what arrives | a path that was taken for a faster one is not filled: without the second bound p95 was 26 s in one of three calls over `Verizon-EVDO-driving.down`, with it as long as without claims |
 //! | such a frame | two packets at least, right behind each other: a budget of three | one alone does not tell the path's rate |
-//! | the same where others are suspected | every second | packets that come alone tell no rate, and so nothing of others; nor does what was once taken for a slow path end by itself |
+//! | the same where others are suspected | whenever nothing is in flight, and every second | packets that come alone tell no rate, and so nothing of others; nor does what was once taken for a slow path end by itself |
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
 
 use std::time::Duration;
@@ -106,7 +106,8 @@ impl ClaimedShare {
 
     /// What a frame may have of the link because of it, bytes.
     pub fn budget(&self, path: &PathView<'_>, in_flight: InFlight) -> f64 {
-        let asks = path.cross_traffic.is_suspected && self.pair_at == self.picture_at;
+        let is_alone = in_flight.bytes == ByteCount::ZERO;
+        let asks = path.cross_traffic.is_suspected && (is_alone || self.pair_at == self.picture_at);
         let budget = if asks { self.unspent.max(self.pair) } else { self.unspent - in_flight.queued.as_f64() };
         if budget >= self.pair { budget } else { 0.0 }
     }

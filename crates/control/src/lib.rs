@@ -55,8 +55,8 @@ pub use hindsight::Hindsight;
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use limit::{
-    Budget, Ceiling, CeilingConfig, Delivered, Gross, Limit, LimitedBy, Net, ShortQueueLimit, SilenceLimit,
-    bitrate_ceiling, is_binding, narrow,
+    Budget, Ceiling, CeilingConfig, Delivered, DeliveredConfig, Gross, Limit, LimitedBy, Net, ShortQueueLimit,
+    SilenceLimit, bitrate_ceiling, is_binding, narrow,
 };
 pub use loss_rate::{LossConfig, LossRate, Protection};
 pub use nada::Nada;

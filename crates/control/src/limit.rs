@@ -15,7 +15,7 @@ mod silence;
 use lockstep_units::{Bitrate, ByteCount};
 
 pub use ceiling::{Ceiling, CeilingConfig, bitrate_ceiling};
-pub use delivered::Delivered;
+pub use delivered::{Delivered, DeliveredConfig};
 pub use short_queue::ShortQueueLimit;
 pub use silence::SilenceLimit;
 

@@ -21,6 +21,8 @@ use crate::PathView;
 
 /// This share of the bound is tried before the path counts as narrow no more.
 const NEARLY: f64 = 0.99;
+/// A queue that stands this many pauses after a trial, or sooner, is the trial's.
+const TRIAL: u32 = 3;
 /// The pause between trials doubles up to this many times the first one.
 const MOST_PAUSES: u32 = 64;
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
@@ -33,8 +35,6 @@ lockstep_units::config! {
         rate: Bitrate = 100_000, "bit/s", 1_000..=10_000_000, "2026-11-control-ablation";
         /// A queue stands after this many periods (`reverse_path.period`) in a row; the rate is measured over them.
         standing_periods: u32 = 3, "periods", 1..=50, "2026-11-control-ablation";
-        /// A queue that stands this soon after a trial is the trial's.
-        trial: Duration = 3.0, "s", 0.0..=60.0, "2026-11-control-ablation";
     }
 }
 /// Arrivals remembered at most; so many in a window are no narrow path's.
@@ -154,7 +154,7 @@ impl NarrowPath {
     }
 
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
-        let NarrowPathConfig { rate: narrow, standing_periods, trial } = self.config;
+        let NarrowPathConfig { rate: narrow, standing_periods } = self.config;
         let (pause, long) = (self.retry, self.queue.queue);
         self.standing = if queue > long { self.standing.saturating_add(1) } else { 0 };
         let measured = self.measured();
@@ -162,7 +162,7 @@ impl NarrowPath {
         let since = now.saturating_since(self.changed_at);
         if self.standing >= standing_periods {
             if self.tried {
-                let failed = since < trial;
+                let failed = since < TRIAL * pause;
                 self.pause = if failed { (2 * self.pause).min(MOST_PAUSES * pause) } else { pause };
                 self.tried = false;
             }

@@ -52,6 +52,8 @@ lockstep_units::config! {
         rate_weight: f64 = 0.5, "", 0.01..=1.0, "2026-11-control-ablation";
         /// Fragments that took this many times as long to arrive as to leave were slowed down on the way.
         slowed: f64 = 1.2, "", 1.0..=10.0, "2026-11-control-ablation";
+        /// Fragments lost that are evidence: two are lost together by chance.
+        least_lost: f64 = 3.0, "packets", 1.0..=100.0, "2026-11-control-ablation";
         /// A packet that arrived counts as this share of one that was lost: a burst at twice the path's rate loses half of
         /// what exceeds the queue.
         worth_of_arrived: f64 = 0.5, "", 0.0..=10.0, "2026-11-control-ablation";
@@ -332,7 +334,7 @@ impl ShortQueue {
             return;
         }
         self.faded_at = now;
-        let share = libm::exp2(-time.div_duration_f64(self.path.base_memory));
+        let share = libm::exp2(-time.div_duration_f64(2 * self.path.memory));
         self.places.fade(share);
         if self.holds.is_some() {
             self.holds = self.what_fits();

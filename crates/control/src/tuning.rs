@@ -2,8 +2,8 @@
 
 use crate::learned::{LockstepConfig, RuleTuning};
 use crate::{
-    CeilingConfig, ClaimConfig, CrossTrafficConfig, JitterConfig, LossConfig, NarrowPathConfig, PathConfig,
-    PathDelayConfig, ProbingConfig, RateFilterConfig, ShortQueueConfig, SilenceConfig, SproutConfig,
+    CeilingConfig, ClaimConfig, CrossTrafficConfig, DeliveredConfig, JitterConfig, LossConfig, NarrowPathConfig,
+    PathConfig, PathDelayConfig, ProbingConfig, RateFilterConfig, ShortQueueConfig, SilenceConfig, SproutConfig,
 };
 
 lockstep_units::tuning! {
@@ -25,6 +25,8 @@ lockstep_units::tuning! {
         short_queue: ShortQueueConfig,
         /// Paths on which sound goes first.
         narrow_path: NarrowPathConfig,
+        /// The limit by what the path delivered.
+        delivered: DeliveredConfig,
         /// The limit by bit rate.
         ceiling: CeilingConfig,
         /// Sprout, on which the default controller builds.

@@ -45,7 +45,7 @@ impl Path {
     /// What a frame may have although its controller allows a gigabyte, and the binding limit.
     fn limited(&self, in_flight: InFlight) -> (Budget, Option<LimitedBy>) {
         let silence = SilenceLimit { payload: ByteCount::new(PAYLOAD) };
-        let by_path: [&dyn Limit; 3] = [&Delivered, &silence, &ShortQueueLimit];
+        let by_path: [&dyn Limit; 3] = [&Delivered::default(), &silence, &ShortQueueLimit];
         let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling as &dyn Limit);
         let budget = Budget::of(&BOUNDLESS, in_flight);
         narrow(&self.path.view(self.now), budget, by_path.into_iter().chain(ceiling))
@@ -370,5 +370,5 @@ fn a_limit_that_does_not_cut_is_not_binding() {
         affordable: Gross(ByteCount::new(100)),
         ..path.limited(InFlight::default()).0
     };
-    assert_eq!(narrow(&path.path.view(path.now), small, [&Delivered as &dyn Limit]), (small, None));
+    assert_eq!(narrow(&path.path.view(path.now), small, [&Delivered::default() as &dyn Limit]), (small, None));
 }

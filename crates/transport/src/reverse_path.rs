@@ -14,6 +14,11 @@ const GONE: u32 = 5;
 /// The pause between trials doubles up to this many times the first one.
 const MOST_PAUSES: u32 = 32;
 
+/// Periods without a queue until more acknowledgements are tried; the pause doubles with each failure.
+const PAUSE: u32 = 50;
+/// The base delay is remembered for one to two times this many periods.
+const HALF_MEMORY: u32 = 75;
+
 lockstep_units::config! {
     /// Acknowledgements that queue on their way back.
     pub struct ReversePathConfig = "reverse_path" {
@@ -21,10 +26,6 @@ lockstep_units::config! {
         period: Duration = 0.2, "s", 0.02..=2.0, "2026-11-control-ablation";
         /// A queue longer than this shows that the way back has no room.
         queue: Duration = 0.05, "s", 0.005..=1.0, "2026-11-control-ablation";
-        /// Time without a queue until more acknowledgements are tried; it doubles with each failure.
-        pause: Duration = 10.0, "s", 0.1..=320.0, "2026-11-control-ablation";
-        /// The base delay is remembered for one to two of these.
-        half_memory: Duration = 15.0, "s", 1.0..=300.0, "2026-11-control-ablation";
     }
 }
 
@@ -60,7 +61,7 @@ impl ReversePath {
             doublings: 0,
             changed_at: Timestamp::ZERO,
             tried: false,
-            pause: config.pause,
+            pause: PAUSE * config.period,
             config,
         }
     }
@@ -80,7 +81,7 @@ impl ReversePath {
     pub(crate) fn on_acknowledgement(&mut self, now: Timestamp, sent_at: Timestamp) {
         let micros = |at: Timestamp| i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
         let delay = micros(now).saturating_sub(micros(sent_at));
-        if now.saturating_since(self.half_began) >= self.config.half_memory {
+        if now.saturating_since(self.half_began) >= HALF_MEMORY * self.config.period {
             (self.half_began, self.least) = (now, [self.least[1], i64::MAX]);
         }
         self.least[1] = self.least[1].min(delay);
@@ -96,7 +97,8 @@ impl ReversePath {
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
         let since = now.saturating_since(self.changed_at);
         // One that shrinks is on its way to be gone.
-        let ReversePathConfig { period, queue: too_long, pause, .. } = self.config;
+        let ReversePathConfig { period, queue: too_long } = self.config;
+        let pause = PAUSE * period;
         let stands = queue > too_long && queue >= std::mem::replace(&mut self.queue, queue);
         if stands && self.doublings < MOST_DOUBLINGS && since >= EFFECT * period {
             self.pause = if self.tried && since < pause { (2 * self.pause).min(MOST_PAUSES * pause) } else { pause };

@@ -68,7 +68,7 @@ impl<C: Codec> SendingEnd<C> {
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
         let limits = Limits {
             is_bounded: self.controller.traits().is_bounded,
-            delivered: Delivered,
+            delivered: Delivered(self.tuning.control.delivered),
             silence: SilenceLimit { payload: self.path_payload },
             ceiling: self.ceiling.as_ref(),
             narrow_path: self.narrow_way(),
@@ -226,7 +226,7 @@ mod tests {
         let narrow = NarrowWay::new(&tuning);
         let mut limits = Limits {
             is_bounded: true,
-            delivered: Delivered,
+            delivered: Delivered::default(),
             silence: SilenceLimit { payload },
             ceiling: Some(&ceiling),
             narrow_path: Some(&narrow),

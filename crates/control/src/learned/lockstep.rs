@@ -64,8 +64,6 @@ lockstep_units::config! {
         far: f64 = 0.35, "s", 0.0..=60.0, "2026-11-control-ablation";
         /// Pictures over which these are averaged.
         averaged: f64 = 30.0, "pictures", 1.0..=1000.0, "2026-11-control-ablation";
-        /// Time over which the rate is taken for a codec that follows one.
-        target_time: f64 = 0.5, "s", 0.025..=0.5, "2026-11-control-ablation";
         /// Least of that rate, as a share of the mean rate.
         least_target: f64 = 0.1, "", 0.0..=1.0, "2026-11-control-ablation";
     }
@@ -472,7 +470,10 @@ impl Controller for Lockstep {
         // Of a path of which nothing was heard a low quantile is that of all paths, and the first picture would be as coarse as
         // the slowest of them take.
         let level = if self.history.has_heard() { self.rule.target_level } else { self.rule.level };
-        let rate = (present.room(self.config.target_time, level) / self.config.target_time).max(0.0);
+        let rate = {
+            let time = path.window.as_secs_f64();
+            (present.room(time, level) / time).max(0.0)
+        };
         Allowance {
             budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
             target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),

@@ -9,13 +9,21 @@ use crate::path::GROWTH;
 /// Bytes that a frame may have whatever was observed: ten packets, TCP's initial window (RFC 6928).
 const LEAST_FRAME: ByteCount = ByteCount::new(15_000);
 
+lockstep_units::config! {
+    /// The limit by what the path delivered.
+    pub struct DeliveredConfig = "delivered" {
+        /// Bytes that may be in flight before the first feedback: a slow link's first second is its worst.
+        first_flight: ByteCount = 8_000, "bytes", 0..=10_000_000, "2026-11-control-ablation";
+    }
+}
+
 /// A frame has at most what the path delivered in the best half second of the last five, or what the spacing of fragments
 /// inside a burst shows that it would have.
 ///
 /// Without the latter a quiet scene could never grow again: the vicious circle of Concerto (MobiCom 2019, section 2). Twice
 /// as much may be in flight, and the target is at most twice that rate, so that a sender can double in a round trip.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Delivered;
+pub struct Delivered(pub DeliveredConfig);
 
 impl Limit for Delivered {
     fn kind(&self) -> LimitedBy {
@@ -25,8 +33,8 @@ impl Limit for Delivered {
     fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         let shown = path.delivered.max(path.burst).max(LEAST_FRAME);
         let grown = ByteCount::new(GROWTH * shown.get());
-        // Before the first feedback there is nothing to grow from, and a slow link's first second is its worst.
-        let flight = if path.round_trip.is_none() { ByteCount::new(LEAST_FRAME.get() / 2) } else { grown };
+        // Before the first feedback there is nothing to grow from.
+        let flight = if path.round_trip.is_none() { self.0.first_flight } else { grown };
         let room = flight.saturating_sub(budget.in_flight.bytes);
         let target = budget.target.min(Bitrate::mean(grown, path.window));
         Budget { target, ..budget }.capped(shown.min(room))

@@ -10,7 +10,7 @@
 //!
 //! Not all cross traffic gives way: beside a constant rate that leaves little of the path, sending more only makes the queue
 //! longer. So cross traffic counts only once the flow's own arrivals were next to nothing of the path's rate for
-//! `shown_after` and the wait did not fall meanwhile. That is valid as long as base delays are.
+//! `path.retry` and the wait did not fall meanwhile. That is valid as long as base delays are.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,12 +31,12 @@ lockstep_units::config! {
         wait: f64 = 0.02, "s", 0.001..=10.0, "2026-11-control-ablation";
         /// Less than this share of the path's rate is next to nothing.
         next_to_nothing: f64 = 0.15, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// The queue is the cross traffic's if next to nothing of the flow's own arrives for this long while the wait does not fall.
-        shown_after: Duration = 1.5, "s", 0.1..=60.0, "2026-11-control-ablation";
         /// Round trips that such a description lasts at least: the effect of an acknowledgement shows a round trip later.
         round_trips: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
     }
 }
+/// A wait that is shorter by this has fallen, seconds: less is the granularity of clocks and timers.
+const FALLEN: f64 = 0.005;
 /// Packets remembered: a bound on memory.
 const MOST_PACKETS: usize = 16_384;
 
@@ -121,12 +121,14 @@ impl CrossTrafficDetector {
     /// A packet was acknowledged that had been `queued` beyond the least delay; `bursts` include it. A full queue of cross traffic
     /// is as steady as a longer path, so a path that seems longer is no base here.
     pub(super) fn on_arrival(&mut self, arrival: &AcknowledgedFragment, queued: Duration, bursts: &Bursts) {
-        let (wait, PathConfig { window, burst_fade, .. }) = (self.config.wait, self.path);
+        let (wait, window) = (self.config.wait, self.path.window);
+        // As long as the longest time without a try: with one pair of packets in that time, arrivals are next to nothing.
+        let fade = self.path.retry.as_secs_f64();
         let (foreign, at) = (self.foreign_wait(arrival, queued, bursts), arrival.arrived_at);
         let since_last = (at.as_secs_f64() - self.arrived_at).max(0.0);
         self.arrived_at += since_last;
-        self.arrivals *= exp(-since_last / burst_fade);
-        self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / burst_fade;
+        self.arrivals *= exp(-since_last / fade);
+        self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / fade;
         let least = self.least.put(at, foreign, window);
         self.suspected = least > wait;
         self.show(at, least, bursts);
@@ -150,9 +152,9 @@ impl CrossTrafficDetector {
             return;
         }
         let (since, first) = *self.little.get_or_insert((at, least));
-        if least < first {
+        if least < first - FALLEN {
             self.little = Some((at, least));
-        } else if at.is_later_by(self.config.shown_after, since) {
+        } else if at.is_later_by(self.path.retry, since) {
             self.shown_at = Some(at);
         }
     }

@@ -26,6 +26,8 @@ lockstep_units::config! {
         rate_share: f64 = 0.02, "", 0.0..=1.0, "2026-11-control-ablation";
         /// Least pause between two hellos into silence.
         hello_pause: Duration = 0.02, "s", 0.001..=0.02, "2026-11-control-ablation";
+        /// Share of the delivery rate that hellos may use.
+        hello_share: f64 = 0.0625, "", 0.0001..=1.0, "2026-11-control-ablation";
         /// A pause between hellos lasts one part in this many of the silence: a path that loses packets in bursts works
         /// again after a number of packets, not after a time.
         hello_fade: u32 = 40, "", 1..=10_000, "2026-11-control-ablation";
@@ -106,9 +108,10 @@ impl Probing {
 
     /// Pause after a hello into silence.
     pub(super) fn greeting_pause(&self, now: Timestamp, silence: &Silence, deliveries: &Deliveries) -> Duration {
-        let ProbingConfig { hello_pause, hello_fade, rate_share, .. } = self.config;
+        let ProbingConfig { hello_pause, hello_fade, hello_share, .. } = self.config;
         let silent_for = now.saturating_since(silence.feedback_at());
-        let rate = Bitrate::mean(deliveries.most_in_window(), deliveries.window()).mul_f64(rate_share);
+        let bytes = (hello_share * deliveries.most_in_window().as_f64()) as u64;
+        let rate = Bitrate::mean(ByteCount::new(bytes), deliveries.window());
         rate.time_for(HELLO).max(silent_for / hello_fade).clamp(hello_pause, self.longest_pause)
     }
 

@@ -48,14 +48,14 @@ impl Places {
 
     /// How many packets fit: those from which on packets are lost, if there is such a number.
     pub(super) fn what_fits(&self, config: &ShortQueueConfig) -> Option<usize> {
-        let ShortQueueConfig { worth_of_arrived, significance, .. } = *config;
+        let ShortQueueConfig { least_lost, worth_of_arrived, significance, .. } = *config;
         let (mut arrived, mut lost) = (0.0, 0.0);
         let mut best = (0.0, None);
         for (index, place) in self.0.iter().enumerate().rev() {
             arrived += place.arrived;
             lost += place.lost;
             let value = lost - worth_of_arrived * arrived;
-            if value > best.0 {
+            if lost >= least_lost && value > best.0 {
                 best = (value, Some((index, arrived, lost)));
             }
         }
