@@ -1,5 +1,6 @@
 //! Any bytes as the recording of a controller's decisions, and what can be read of it told to that controller again.
 
+use lockstep_control::PathObserver;
 use lockstep_control::recording::RecordingReader;
 
 use crate::memory::bounded;
@@ -12,8 +13,9 @@ pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
         let Ok((header, mut reader)) = RecordingReader::new(data) else { return };
         let Ok(mut controller) = header.algorithm.controller(&header.setting()) else { return };
+        let mut path = PathObserver::new(header.setting().payload, &header.setting().tuning);
         while let Ok(Some(event)) = reader.next_event() {
-            let _ = event.replay(controller.as_mut());
+            let _ = event.replay(&mut path, controller.as_mut());
         }
         assert!(reader.events() <= data.len() as u64);
     });

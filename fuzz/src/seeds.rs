@@ -3,15 +3,13 @@
 
 use arbitrary::Unstructured;
 use lockstep_control::recording::{Answer, Event, Header, Kept, RecordedInput};
-use lockstep_control::{Algorithm, InFlight, Setting};
+use lockstep_control::{Algorithm, InFlight, PathObserver, Setting};
 use lockstep_link::Trace;
 use lockstep_live::{Ticket, fuzzing};
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
 use lockstep_sound::{Frame, SoundEncoder, SoundSource, Tone, WavWriter};
 use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment, Sound};
-use lockstep_transport::{
-    AcknowledgedFragment, Datagram, Estimate, Feedback, LostFragment, Parity, StateId,
-};
+use lockstep_transport::{AcknowledgedFragment, Datagram, Estimate, Feedback, LostFragment, Parity, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
 use std::io::Cursor;
@@ -228,6 +226,7 @@ fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
         let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
         let header = Header::new(algorithm, &setting, None).expect("it needs no path");
         let mut controller = algorithm.controller(&setting).expect("it needs no path");
+        let mut path = PathObserver::new(setting.payload, &setting.tuning);
         let mut events = Vec::new();
         for number in 0..4 {
             let at = Timestamp::from_millis(100 + 40 * u64::from(number));
@@ -259,12 +258,13 @@ fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
                 (heard_at, RecordedInput::PictureSkipped),
             ];
             for (at, input) in inputs {
-                controller.handle(at, input.input());
+                path.on_input(at, input.input());
+                controller.handle(&path.view(at), input.input());
                 events.push(Event::Input(at, input));
             }
             let in_flight = InFlight { fragments: 1, bytes: size, queued: ByteCount::ZERO };
-            let allowance = controller.allowance(heard_at, in_flight);
-            let pacing = controller.pacing_interval(heard_at, in_flight);
+            let allowance = controller.allowance(&path.view(heard_at), in_flight);
+            let pacing = controller.pacing_interval(&path.view(heard_at), in_flight);
             events.push(Event::Answer(Answer::Allowance(heard_at, in_flight, allowance)));
             events.push(Event::Answer(Answer::Pacing(heard_at, in_flight, pacing)));
             events.push(Event::Answer(Answer::Traits(controller.traits())));

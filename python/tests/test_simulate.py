@@ -107,7 +107,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "queue": {"queue": "codel", "trace": "constant:100kbps"},
     "ecn": {"ecn": True, "queue": "codel", "controller": "gcc", "trace": "constant:100kbps"},
     "queue_packets": {"queue_packets": 2, "trace": "constant:100kbps"},
-    "queue_bytes": {"queue_bytes": 6_000, "trace": "constant:100kbps"},
+    "queue_bytes": {"queue_bytes": 3_000, "trace": "constant:100kbps"},
     "delay_ms": {"delay_ms": 7.5},
     "jitter_ms": {"jitter_ms": 2.5},
     "loss": {"loss": 0.1},
