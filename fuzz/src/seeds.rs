@@ -258,8 +258,7 @@ fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
                 (heard_at, RecordedInput::PictureSkipped),
             ];
             for (at, input) in inputs {
-                path.on_input(at, input.input());
-                controller.handle(&path.view(at), input.input());
+                path.pass(at, input.input(), controller.as_mut());
                 events.push(Event::Input(at, input));
             }
             let in_flight = InFlight { fragments: 1, bytes: size, queued: ByteCount::ZERO };

@@ -153,8 +153,8 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// The same with another bound on what is sent in the long run than [`bitrate_ceiling`](lockstep_control::bitrate_ceiling), or with none: that of a controller
-    /// that has one ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
+    /// The same with another ceiling of the bit rate than [`bitrate_ceiling`](lockstep_control::bitrate_ceiling), or without one, for
+    /// a controller that has one ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
     #[must_use]
     pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
         let ceiling = ceiling.filter(|_| self.controller.traits().has_ceiling);
@@ -304,10 +304,11 @@ impl<C: Codec> SendingEnd<C> {
             match event {
                 SenderEvent::Feedback(feedback) => {
                     self.path.on_feedback(now, &feedback);
+                    let view = self.path.view(now);
                     if self.sound.is_some() {
-                        self.narrow.on_feedback(&self.path.view(now), &feedback);
+                        self.narrow.on_feedback(&view, &feedback);
                     }
-                    self.controller.handle(&self.path.view(now), Input::Feedback(&feedback));
+                    self.controller.handle(&view, Input::Feedback(&feedback));
                     self.decode_lag.on_feedback(now, &feedback);
                     self.transport.reuse(feedback);
                 }

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use lockstep_units::{Bitrate, ByteCount};
+use lockstep_units::ByteCount;
 
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 use crate::{InFlight, PathView};
@@ -42,7 +42,6 @@ pub(crate) struct ClaimedShare {
     /// Bytes of a frame that tells the path's rate.
     pair: f64,
     frame_interval: f64,
-    now: f64,
     /// How long packets take there and back.
     delay: f64,
     picture_at: f64,
@@ -54,10 +53,6 @@ pub(crate) struct ClaimedShare {
     pictures: u64,
 }
 
-fn bytes_per_second(rate: Bitrate) -> f64 {
-    rate.as_bps() as f64 / 8.0
-}
-
 impl ClaimedShare {
     /// Of a path that nothing is known of, for frames every `frame_interval` seconds in packets of `packet` bytes.
     pub fn new(packet: f64, frame_interval: f64, retry: Duration, config: ClaimConfig) -> Self {
@@ -66,7 +61,6 @@ impl ClaimedShare {
             config,
             pair: config.pair * packet,
             frame_interval,
-            now: 0.0,
             delay: 0.0,
             picture_at: f64::NEG_INFINITY,
             unspent: 0.0,
@@ -83,24 +77,25 @@ impl ClaimedShare {
     /// Time has passed: packets take `delay` seconds there and back, or the oldest in flight takes as long already. With each
     /// picture, the share of a frame interval is added to what may be sent.
     pub fn on_time(&mut self, path: &PathView<'_>, delay: f64) {
-        (self.now, self.delay) = (path.now.as_secs_f64(), delay);
-        if self.now - self.picture_at < PICTURE * self.frame_interval {
+        let now = path.now.as_secs_f64();
+        self.delay = delay;
+        if now - self.picture_at < PICTURE * self.frame_interval {
             return;
         }
-        self.picture_at = self.now;
+        self.picture_at = now;
         let rate = self.rate(path).unwrap_or(0.0);
         let most = (rate * self.config.kept).max(if rate > 0.0 { self.pair } else { 0.0 });
         self.unspent = (self.unspent.max(-most) + rate * self.frame_interval).min(most);
         self.pictures += u64::from(rate > 0.0);
-        if path.cross_traffic.is_suspected && self.now - self.pair_at >= self.retry {
-            self.pair_at = self.now;
+        if path.cross_traffic.is_suspected && now - self.pair_at >= self.retry {
+            self.pair_at = now;
         }
     }
 
     /// The rate that is claimed beside those who keep the queue filled, bytes a second.
     pub fn rate(&self, path: &PathView<'_>) -> Option<f64> {
-        let rate = bytes_per_second(path.cross_traffic.path_rate?);
-        let most = self.config.growth * bytes_per_second(path.cross_traffic.arrival_rate);
+        let rate = path.cross_traffic.path_rate?.as_bytes_per_second();
+        let most = self.config.growth * path.cross_traffic.arrival_rate.as_bytes_per_second();
         Some((self.config.share * rate).min(most))
     }
 

@@ -175,8 +175,7 @@ impl Sending<'_> {
     }
 
     fn pass(&mut self, now: Timestamp, input: Input<'_>) {
-        self.path.on_input(now, input);
-        self.controller.handle(&self.path.view(now), input);
+        self.path.pass(now, input, self.controller);
     }
 
     /// Sends a frame if there is a budget for one, and says the target of that moment.

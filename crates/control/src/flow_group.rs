@@ -145,8 +145,7 @@ fn scaled(size: ByteCount, factor: f64) -> ByteCount {
 
 impl Coupled {
     fn pass(&mut self, now: Timestamp, input: Input<'_>) {
-        self.path.on_input(now, input);
-        self.controller.handle(&self.path.view(now), input);
+        self.path.pass(now, input, self.controller.as_mut());
     }
 
     fn on_sent(&mut self, now: Timestamp, size: ByteCount) {

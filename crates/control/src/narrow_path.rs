@@ -1,13 +1,13 @@
 //! Whether a path carries so little that sound has to be sent in another way, and how much it carries.
 //!
-//! Controllers do not say: several never ask for less than 30 or 150 kb/s, whatever the path carries. A path is narrow where
-//! what is sent queues all the time and less than [`NarrowPathConfig::rate`] comes out of the queue; what comes out is what it carries.
+//! Controllers do not say: several never ask for less than 30 or 150 kb/s, whatever the path carries. A path is narrow if its
+//! queue stands all the time and less than [`NarrowPathConfig::rate`] leaves the queue; that rate is its capacity.
 //!
 //! | constant | value | why |
 //! |---|---|---|
 //! | narrow | 100 kb/s | above, sound as it usually goes (24 kb/s, and 35 of headers) leaves something for pictures |
 //! | period, and how many in a row | 200 ms, 3 | one that only a burst or a pause of a cellular link made is none: as with acknowledgements |
-//! | a queue; none | 60 ms; 30 ms | what a word at its usual rate fills a path of 32 kb/s with in a tenth of a second; jitter |
+//! | a queue; none | 50 ms, as on the way back; 25 ms | what a word at its usual rate fills a path of 32 kb/s with in a tenth of a second; jitter |
 //! | pauses before more is tried | 1 s; doubled each time that this fails, up to 64 s | a link that only dipped is back at once; each trial on a narrow one makes a queue for about a second |
 //! | growth | 2, to 99 kb/s and then to any | as in slow start; a picture without a bound makes a queue that takes a second to see |
 
@@ -37,6 +37,7 @@ lockstep_units::config! {
         standing_periods: u32 = 3, "periods", 1..=50, "2026-11-control-ablation";
     }
 }
+
 /// Arrivals remembered at most; so many in a window are no narrow path's.
 const MOST_ARRIVALS: usize = 1_024;
 

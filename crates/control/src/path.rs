@@ -5,7 +5,7 @@
 //! ```
 //!
 //! [`PathObserver`] consumes every sent packet, every feedback and every declared loss once. [`PathObserver::view`] is the
-//! state of the path at one moment; each [`Controller`](crate::Controller) and each [`Limit`](crate::Limit) reads it and keeps
+//! state of the path at one moment; each [`Controller`] and each [`Limit`](crate::Limit) reads it and keeps
 //! no copy.
 
 mod bursts;
@@ -32,7 +32,7 @@ use self::silence::Silence;
 pub use self::silence::SilenceConfig;
 pub use crate::path_delay::Wait;
 use crate::short_queue::{BottleneckQueue, ShortQueue};
-use crate::{InFlight, Input, LossRate, Tuning};
+use crate::{Controller, InFlight, Input, LossRate, Tuning};
 
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 pub(crate) const GROWTH: u64 = 2;
@@ -75,12 +75,8 @@ pub struct PathView<'a> {
     pub base_round_trip: Option<Duration>,
     /// How long feedback waits on its way back, averaged.
     pub feedback_delay: Duration,
-    /// How long the packet that was acknowledged last was queued.
-    pub queueing_delay: Duration,
     /// How long each packet that the last feedback acknowledges was queued, in the order of the feedback.
     pub queueing_delays: &'a [Wait],
-    /// Whether the last feedback shows that the path became longer.
-    pub path_changed: bool,
     /// Most bytes delivered in any window of the last 5 s, headers included.
     pub delivered: ByteCount,
     /// Most bytes in a window that the spacing of fragments inside a burst shows, over 5 s.
@@ -142,9 +138,7 @@ impl PathObserver {
             last_round_trip: self.silence.last_round_trip(),
             base_round_trip: self.silence.base_round_trip(),
             feedback_delay: self.silence.mean_feedback_delay(),
-            queueing_delay: self.queueing.delay(),
             queueing_delays: self.queueing.delays(),
-            path_changed: self.queueing.path_changed(),
             delivered: self.deliveries.most_in_window(),
             burst: self.deliveries.most_by_bursts(),
             last_burst: self.bursts.last().copied(),
@@ -169,14 +163,20 @@ impl PathObserver {
         &self.loss
     }
 
-    /// Something happened at the sender: for drivers without a sending end, which do not tell fragments from sound.
-    pub fn on_input(&mut self, now: Timestamp, input: Input<'_>) {
+    /// Without a sending end, nothing tells fragments from sound.
+    fn on_input(&mut self, now: Timestamp, input: Input<'_>) {
         match input {
             Input::Sent(size) => self.on_sound(now, size),
             Input::Feedback(feedback) => self.on_feedback(now, feedback),
             Input::Lost(lost) => self.on_loss(now, lost),
             Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
         }
+    }
+
+    /// Passes something that happened at the sender to `controller`, with a view that includes it.
+    pub fn pass(&mut self, now: Timestamp, input: Input<'_>, controller: &mut dyn Controller) {
+        self.on_input(now, input);
+        controller.handle(&self.view(now), input);
     }
 
     /// A fragment of a frame, a datagram of `size` bytes, was sent.

@@ -192,8 +192,7 @@ impl Event {
     pub fn replay(&self, path: &mut PathObserver, controller: &mut dyn Controller) -> Option<Answer> {
         match self {
             Self::Input(at, input) => {
-                path.on_input(*at, input.input());
-                controller.handle(&path.view(*at), input.input());
+                path.pass(*at, input.input(), controller);
                 None
             }
             Self::Answer(answer) => Some(answer.ask(path, controller)),

@@ -171,7 +171,7 @@ impl BottleneckQueue {
     #[must_use]
     pub fn most_target(&self, queued: ByteCount) -> Bitrate {
         let over = (queued.as_f64() - self.rate * self.most_paced.as_secs_f64()).max(0.0);
-        Bitrate::from_bps((8.0 * (self.rate - over / self.longest_pause.as_secs_f64()).max(0.0)) as u64)
+        Bitrate::from_bytes_per_second((self.rate - over / self.longest_pause.as_secs_f64()).max(0.0))
     }
 
     /// How long `queued` bytes in the pacer take to leave, at least.

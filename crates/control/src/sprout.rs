@@ -11,20 +11,18 @@
 //!   Mb/s and its 5 % are far below the mean on a slow link. Forecasts of 40 % risk over a link that is known to
 //!   scatter do better on every trace than 5 % over one that is taken to.
 //! - The deadline is a delay in the queue, whatever the round trip is, and longer where deliveries scatter more.
-//! - What packets wait each for itself, as no queue makes them, is neither time that the link was busy nor a reason to
-//!   send less ([`jitter`]).
+//! - What packets wait each for itself, as no queue makes them, is no time that the link was busy ([`jitter`]).
 //! - A frame takes only so much of the room that the next one has some, too: a picture that is skipped is not seen.
 //! - A share of what a frame may have goes by the rate of bursts, which is that of the path and not of one's own share
-//!   of it; senders that share a path come to equal rates by that. Beside those that fill the queue until it overflows,
-//!   and so would take everything, a window is held ([`competitors`]); beside those who keep it filled, so that little of
-//!   that is ever seen, a share of the path is claimed ([`crate::claimed_share`]).
+//!   of it; senders that share a path come to equal rates by that. Beside cross traffic that keeps the queue filled, a share
+//!   of the path is claimed ([`crate::claimed_share`]).
 //!
 //! | constant | value | chosen by |
 //! |---|---|---|
 //! | first rate | 1.2 Mb/s, e^0.5 up or down | ten packets in 100 ms, TCP's initial window (RFC 6928) |
 //! | time between two packets of a frame | 2 ms at most | Salsify's published code |
 //! | volatility, and what is in [`Mode`] | | the search that `docs/controllers.md` describes |
-//! | risk, longest tolerated delay, wait within which a coarse frame still goes | 0.35, 150 ms, 1.5 tolerated delays | `docs/controllers.md`, "On slow links" |
+//! | risk, longest tolerated delay | 0.35, 150 ms | `docs/controllers.md`, "On slow links" |
 
 mod busy_time;
 mod jitter;
@@ -49,12 +47,11 @@ pub use rate_filter::RateFilterConfig;
 
 /// How wrong the first rate may be (natural logarithm).
 const FIRST_RATE_SPREAD: f64 = 0.5;
-/// The round trip that is assumed before one was measured, seconds.
-const FIRST_ROUND_TRIP: f64 = 0.5;
 /// What a link carries with a fragment, bytes.
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 /// Packets remembered. More are never on the way, whatever the feedback does.
 const MOST_ON_THE_WAY: usize = 16_384;
+
 lockstep_units::config! {
     /// Sprout.
     pub struct SproutConfig = "sprout" {
@@ -87,11 +84,6 @@ pub(crate) fn frame_within(link_bytes: f64, payload: f64) -> f64 {
     let whole = (link_bytes / (payload + HEADERS)).floor();
     let last = link_bytes - whole * (payload + HEADERS);
     whole * payload + (last - HEADERS).max(0.0)
-}
-
-/// The rate inside bursts, bytes a second.
-fn burst_rate(path: &PathView<'_>) -> Option<f64> {
-    path.burst_rate.map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
 /// What a latency stands for.
@@ -156,6 +148,8 @@ struct Sent {
 #[derive(Debug)]
 pub struct Sprout {
     config: SproutConfig,
+    /// Round trip that is assumed before the first sample.
+    first_round_trip: Duration,
     mode: Mode,
     payload: f64,
     frame_interval: f64,
@@ -180,6 +174,7 @@ impl Sprout {
         let filter = RateFilter::new(config.first_rate, FIRST_RATE_SPREAD, config.volatility, rate_filter);
         Self {
             config,
+            first_round_trip: setting.tuning.silence.first_round_trip,
             mode: Mode::of(setting.latency, &config),
             payload,
             frame_interval: setting.frame_interval.as_secs_f64(),
@@ -199,12 +194,12 @@ impl Sprout {
         }
     }
 
-    fn round_trip(path: &PathView<'_>) -> f64 {
-        path.base_round_trip.map_or(FIRST_ROUND_TRIP, |time| time.as_secs_f64())
+    fn round_trip(&self, path: &PathView<'_>) -> f64 {
+        path.base_round_trip.unwrap_or(self.first_round_trip).as_secs_f64()
     }
 
-    fn last_round_trip(path: &PathView<'_>) -> f64 {
-        path.last_round_trip.map_or(FIRST_ROUND_TRIP, |time| time.as_secs_f64())
+    fn last_round_trip(&self, path: &PathView<'_>) -> f64 {
+        path.last_round_trip.unwrap_or(self.first_round_trip).as_secs_f64()
     }
 
     /// What is claimed beside those who keep the queue filled.
@@ -226,7 +221,7 @@ impl Sprout {
 
     /// The path's rate: that of bursts, where there were any; no less than one's own.
     fn path_rate(&self, path: &PathView<'_>) -> f64 {
-        burst_rate(path).unwrap_or(0.0).max(self.mean_rate())
+        path.burst_rate.map_or(0.0, Bitrate::as_bytes_per_second).max(self.mean_rate())
     }
 
     /// Delay that is tolerated in the queue.
@@ -239,7 +234,7 @@ impl Sprout {
     /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
     fn cautious_rate(&self, path: &PathView<'_>) -> f64 {
         self.cautious_rate.get().unwrap_or_else(|| {
-            let horizon = Self::round_trip(path) + self.tolerated();
+            let horizon = self.round_trip(path) + self.tolerated();
             let rate = self.busy.filter().cautious_rate(horizon, self.config.risk).max(1.0);
             self.cautious_rate.set(Some(rate));
             rate
@@ -276,8 +271,8 @@ impl Sprout {
             spread: self.busy.filter().spread(),
             wait: self.backlog(path),
             known_until: self.known_until(path),
-            round_trip: Self::round_trip(path),
-            last_round_trip: Self::last_round_trip(path),
+            round_trip: self.round_trip(path),
+            last_round_trip: self.last_round_trip(path),
             oldest_at: self.on_the_way.front().map_or(now, |sent| sent.at),
             on_the_way: self.on_the_way.iter().map(|sent| sent.bytes).sum(),
         }
@@ -285,7 +280,7 @@ impl Sprout {
 
     /// Of what left before that, something would have been heard.
     fn heard_of(&self, path: &PathView<'_>) -> f64 {
-        path.now.as_secs_f64() - Self::round_trip(path) - path.feedback_delay.as_secs_f64()
+        path.now.as_secs_f64() - self.round_trip(path) - path.feedback_delay.as_secs_f64()
     }
 
     /// When the link was free, or nothing more had left, as far as is known.
@@ -336,7 +331,7 @@ impl Sprout {
     pub(crate) fn on_time(&mut self, path: &PathView<'_>) {
         let now = path.now.as_secs_f64();
         let oldest_at = self.on_the_way.front().map_or(now, |sent| sent.at);
-        let delay = Self::last_round_trip(path).max(now - oldest_at);
+        let delay = self.last_round_trip(path).max(now - oldest_at);
         self.claimed_share.on_time(path, delay);
         if let Some(oldest) = self.on_the_way.front() {
             self.busy.silent(oldest.at, self.heard_of(path));
@@ -364,8 +359,7 @@ impl Controller for Sprout {
         let wait = self.backlog(path) + in_flight.queued.as_f64() / self.cautious_rate(path);
         let room = (tolerated - wait).max(0.0);
         let mean_rate = self.mean_rate();
-        let path_rate = self.path_rate(path);
-        let by_path = self.mode.path_share * path_rate * self.frame_interval;
+        let by_path = self.mode.path_share * self.path_rate(path) * self.frame_interval;
         let most = self.mode.own_share * mean_rate * self.frame_interval + by_path;
         let mut bytes = (self.cautious_rate(path) * room + by_path * room / tolerated).min(most);
         bytes = bytes.max(self.claimed_share.budget(path, in_flight));
@@ -380,11 +374,11 @@ impl Controller for Sprout {
             budget: ByteCount::new(frame_within(bytes, self.payload) as u64),
             pacing_interval: self.pacing_interval_at(path, mean_rate),
             // A codec that follows a rate and is given next to none for a second stands still for many.
-            target: Bitrate::from_bps(
-                (8.0 * payload_share * (self.cautious_rate(path) * drain).max(claimed_rate)) as u64,
+            target: Bitrate::from_bytes_per_second(
+                payload_share * (self.cautious_rate(path) * drain).max(claimed_rate),
             )
             .max(self.least_target),
-            capacity: Some(Bitrate::from_bps((8.0 * mean_rate) as u64)),
+            capacity: Some(Bitrate::from_bytes_per_second(mean_rate)),
             behind_cross_traffic: self.claimed_share.held_up(path),
         }
     }

@@ -17,8 +17,7 @@ fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
     let mut now = Timestamp::ZERO;
     for number in 0..2_000 {
         now = Timestamp::from_millis(10 * number);
-        path.on_input(now, Input::Sent(size));
-        controller.handle(&path.view(now), Input::Sent(size));
+        path.pass(now, Input::Sent(size), controller.as_mut());
         let Some(arrived) = number.checked_sub(5) else { continue };
         let sent_at = Timestamp::from_millis(10 * arrived);
         let fragment = AcknowledgedFragment {
@@ -38,8 +37,7 @@ fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
             highest_sequence: arrived,
             received: arrived + 1,
         };
-        path.on_input(now, Input::Feedback(&feedback));
-        controller.handle(&path.view(now), Input::Feedback(&feedback));
+        path.pass(now, Input::Feedback(&feedback), controller.as_mut());
     }
     controller.allowance(&path.view(now), InFlight::default()).target
 }

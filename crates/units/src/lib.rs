@@ -244,6 +244,18 @@ impl Bitrate {
         Self(u64::try_from(bits / u128::from(span)).unwrap_or(u64::MAX))
     }
 
+    /// A rate of so many bytes a second, rounded down to whole bits; zero if it is negative or NaN.
+    #[must_use]
+    pub fn from_bytes_per_second(bytes: f64) -> Self {
+        Self::from_bps((8.0 * bytes) as u64)
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn as_bytes_per_second(self) -> f64 {
+        self.as_bps() as f64 / 8.0
+    }
+
     /// Bits per second.
     #[must_use]
     pub const fn as_bps(self) -> u64 {

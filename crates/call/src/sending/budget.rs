@@ -62,7 +62,8 @@ impl<C: Codec> SendingEnd<C> {
     /// The controller's allowance at `now`, what the limits leave of it, and the binding one.
     fn narrowed(&self, now: Timestamp) -> (Allowance, Budget, Option<LimitedBy>) {
         let in_flight = self.in_flight();
-        let allowance = self.controller.allowance(&self.path.view(now), in_flight);
+        let path = self.path.view(now);
+        let allowance = self.controller.allowance(&path, in_flight);
         let budget = Budget::of(&allowance, in_flight);
         // Sound until the next picture leaves before that picture.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
@@ -74,7 +75,7 @@ impl<C: Codec> SendingEnd<C> {
             narrow_path: self.narrow_way(),
             sound: SoundShare { bytes: sound.bytes_in(self.frame_interval) },
         };
-        let (budget, binding) = narrow(&self.path.view(now), budget, limits.list());
+        let (budget, binding) = narrow(&path, budget, limits.list());
         (allowance, budget, binding)
     }
 

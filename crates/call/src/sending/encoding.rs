@@ -76,7 +76,7 @@ impl<C: Codec> SendingEnd<C> {
         let (capture, picture) = self.waiting.take()?;
         self.note_silence(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
-        // Of what was sent into silence, or to an address that the other end has left, nothing may have arrived.
+        // Frames sent during an outage, or to an address that the other end has left, may all be lost.
         let chain_breaks = self.silent
             || self.chain.has_moved
             || self.is_stuck(now)
@@ -140,10 +140,10 @@ impl<C: Codec> SendingEnd<C> {
             self.waiting = Some((encoding.capture, encoding.picture));
             return;
         }
-        // Of what is sent whatever the budget, the picture is not given up for a newer one: that one would be as large.
+        // A probe ignores the budget, so a newer picture does not replace it: that one would be as large.
         let may_refine = still_good && (self.waiting.is_none() || probes);
         if !may_refine {
-            return self.decide(now, encoding, menu, &budget, probes);
+            return self.decide(now, encoding, menu, &budget, still_good, probes);
         }
         // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
         let probe = if probes { self.payload } else { ByteCount::ZERO };
@@ -152,21 +152,22 @@ impl<C: Codec> SendingEnd<C> {
                 self.refinement = Some(job);
                 self.encoding = Some(encoding);
             }
-            Err(menu) => self.decide(now, encoding, menu, &budget, probes),
+            Err(menu) => self.decide(now, encoding, menu, &budget, still_good, probes),
         }
     }
 
-    /// Chooses a candidate of `menu`, or none, and sends it. `probes`: a small frame is due whatever the budget.
+    /// Chooses a candidate of `menu`, or none, and sends it. `still_good`: it can still be decoded. `probes`: a small frame is
+    /// due whatever the budget.
     fn decide(
         &mut self,
         now: Timestamp,
         encoding: Encoding<C::Picture>,
         menu: Menu<C>,
         frame_budget: &FrameBudget,
+        still_good: bool,
         probes: bool,
     ) {
         let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
-        let still_good = self.leads_on(&encoding);
         let limited_by = self.limited_by(now, frame_budget);
         self.record(encoding.capture, |record| {
             (record.budget, record.limited_by) = (Some(budget), Some(limited_by));

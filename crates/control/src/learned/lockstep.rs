@@ -51,6 +51,7 @@ pub const MODEL_STATE: usize = 48;
 
 /// What a link carries with a fragment, bytes.
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
+
 lockstep_units::config! {
     /// When Sprout decides in place of the model, and what the rule leaves open.
     pub struct LockstepConfig = "lockstep" {
@@ -64,7 +65,7 @@ lockstep_units::config! {
         far: f64 = 0.35, "s", 0.0..=60.0, "2026-11-control-ablation";
         /// Pictures over which these are averaged.
         averaged: f64 = 30.0, "pictures", 1.0..=1000.0, "2026-11-control-ablation";
-        /// Least of that rate, as a share of the mean rate.
+        /// Least rate for a codec that follows one, as a share of the mean rate.
         least_target: f64 = 0.1, "", 0.0..=1.0, "2026-11-control-ablation";
     }
 }
@@ -223,7 +224,6 @@ pub struct Lockstep {
     picture_at: Option<Timestamp>,
     /// What the last picture was given.
     given: f64,
-    now: f64,
     shared: Alarm,
     late: Alarm,
     far: Alarm,
@@ -253,7 +253,6 @@ impl Lockstep {
             present: None,
             picture_at: None,
             given: 0.0,
-            now: 0.0,
             shared: Alarm::default(),
             late: Alarm::default(),
             far: Alarm::default(),
@@ -388,7 +387,6 @@ impl Lockstep {
 
     fn on_time(&mut self, path: &PathView<'_>) {
         let now = path.now;
-        self.now = now.as_secs_f64();
         self.sprout.on_time(path);
         // Asked again while it is coded, a picture is decided anew by what has been heard since, but it counts once.
         let lasting = Duration::from_secs_f64(PICTURE * self.frame_interval);
@@ -398,7 +396,8 @@ impl Lockstep {
         }
         let outlook = self.sprout.outlook(path);
         let seen = self.history.observe(path, &outlook, self.given);
-        let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
+        let basis =
+            Basis { rate: outlook.mean_rate, unknown: (now.as_secs_f64() - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {
             lessons.decided(now, seen, outlook.on_the_way, basis);
         }
@@ -460,10 +459,9 @@ impl Controller for Lockstep {
         let claimed = self.sprout.claimed_share().budget(path, in_flight);
         // A codec that follows a rate and is given next to none for a second stands still for many.
         let payload_share = self.payload / (self.payload + HEADERS);
-        let least =
-            Bitrate::from_bps((8.0 * payload_share * self.config.least_target * self.sprout.mean_rate()) as u64);
+        let least = Bitrate::from_bytes_per_second(payload_share * self.config.least_target * self.sprout.mean_rate());
         let beside = self.sprout.claimed_share().rate(path).unwrap_or(0.0);
-        let least = least.max(self.least_target).max(Bitrate::from_bps((8.0 * payload_share * beside) as u64));
+        let least = least.max(self.least_target).max(Bitrate::from_bytes_per_second(payload_share * beside));
         let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else {
             return Allowance { target: allowance.target.max(least), ..allowance };
         };
@@ -476,7 +474,7 @@ impl Controller for Lockstep {
         };
         Allowance {
             budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
-            target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),
+            target: Bitrate::from_bytes_per_second(payload_share * rate).max(least),
             pacing_interval: self.pacing_interval(path, in_flight),
             ..allowance
         }

@@ -65,7 +65,7 @@ impl Bursts {
     /// The rate inside bursts at `now`.
     pub(super) fn recent_rate(&self, now: Timestamp) -> Option<Bitrate> {
         let is_recent = self.acknowledged_at.is_some_and(|at| !now.is_later_by(self.config.burst_memory, at));
-        self.rate().filter(|_| is_recent).map(|rate| Bitrate::from_bps((8.0 * rate) as u64))
+        self.rate().filter(|_| is_recent).map(Bitrate::from_bytes_per_second)
     }
 
     /// When the last fragment arrived that shows the rate, on the receiver's clock.

@@ -10,7 +10,7 @@
 //!
 //! Not all cross traffic gives way: beside a constant rate that leaves little of the path, sending more only makes the queue
 //! longer. So cross traffic counts only once the flow's own arrivals were next to nothing of the path's rate for
-//! `path.retry` and the wait did not fall meanwhile. That is valid as long as base delays are.
+//! `path.retry` and the wait did not fall. That is valid as long as base delays are.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,10 +31,12 @@ lockstep_units::config! {
         wait: f64 = 0.02, "s", 0.001..=10.0, "2026-11-control-ablation";
         /// Less than this share of the path's rate is next to nothing.
         next_to_nothing: f64 = 0.15, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// Round trips that such a description lasts at least: the effect of an acknowledgement shows a round trip later.
+        /// The rate of a burst describes packets for this many round trips at least: the effect of an acknowledgement shows a
+        /// round trip later.
         round_trips: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
     }
 }
+
 /// A wait that is shorter by this has fallen, seconds: less is the granularity of clocks and timers.
 const FALLEN: f64 = 0.005;
 /// Packets remembered: a bound on memory.
@@ -100,15 +102,14 @@ impl CrossTrafficDetector {
     pub(super) fn at(&self, now: Timestamp, bursts: &Bursts) -> CrossTraffic {
         let is_fresh =
             bursts.acknowledged_at().is_some_and(|at| !now.is_later_by(self.path.window.max(self.round_trips()), at));
-        let rate = |bytes: f64| Bitrate::from_bps((8.0 * bytes) as u64);
         CrossTraffic {
             is_suspected: self.suspected,
-            path_rate: bursts.rate().filter(|_| self.found && is_fresh).map(rate),
-            arrival_rate: rate(self.arrivals),
+            path_rate: bursts.rate().filter(|_| self.found && is_fresh).map(Bitrate::from_bytes_per_second),
+            arrival_rate: Bitrate::from_bytes_per_second(self.arrivals),
         }
     }
 
-    /// The time in which a change of what is sent shows.
+    /// The time in which a change of the sending rate shows.
     fn round_trips(&self) -> Duration {
         duration_from_seconds(self.config.round_trips * self.shortest_round_trip.get().unwrap_or(0.0))
     }
@@ -221,7 +222,7 @@ mod tests {
 
         /// The rate of the path beside cross traffic, bytes a second.
         fn rate(&self, seconds: f64) -> Option<f64> {
-            self.at(seconds).path_rate.map(|rate| rate.as_bps() as f64 / 8.0)
+            self.at(seconds).path_rate.map(Bitrate::as_bytes_per_second)
         }
 
         fn is_suspected(&self) -> bool {
