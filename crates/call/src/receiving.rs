@@ -360,6 +360,15 @@ impl<C: Codec> ReceivingEnd<C> {
         self.transport.jitter()
     }
 
+    /// Age of a picture or message that the sender stamped at `stamped_at`, at `now` on this end's clock: the delay beyond the
+    /// smallest packet delay of the last minute, plus half the `round_trip`. None before the first packet.
+    #[must_use]
+    pub fn age(&self, now: Timestamp, stamped_at: Timestamp, round_trip: Duration) -> Option<Duration> {
+        let delay = now.as_nanos() as i64 - stamped_at.as_nanos() as i64;
+        let beyond = delay.saturating_sub(self.transport.least_delay()?);
+        Some(Duration::from_nanos(u64::try_from(beyond).unwrap_or(0)) + round_trip / 2)
+    }
+
     /// How many datagrams are missing of those transmitted before the newest that came.
     #[must_use]
     pub fn missing(&self) -> u64 {
@@ -397,7 +406,7 @@ impl<C: Codec> ReceivingEnd<C> {
                     self.format = Some(hello.format);
                     // A small datagram can say of its picture that it is huge.
                     self.pixel_limit = self.most_pixels.min(pixels(&hello.format));
-                    if let Some(estimators) = &self.estimators {
+                    if let Some(estimators) = self.estimators.as_ref().filter(|_| self.estimator.is_none()) {
                         self.estimator = estimators(hello.estimator);
                         let estimator = self.estimator.as_ref();
                         self.asked_for_feedback_only =

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use lockstep_control::{Ceiling, Controller, InFlight, Input, PathObserver};
 use lockstep_transport::wire::Acknowledgement;
-use lockstep_transport::{Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError};
+use lockstep_transport::{
+    Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, VideoFormat, WireError,
+};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::Codec;
@@ -24,7 +26,7 @@ use crate::frame_log::OpenRecords;
 use crate::narrow::NarrowWay;
 use crate::overhead::Overhead;
 use crate::record::FrameRecord;
-use crate::sound::SoundRate;
+use crate::sound::RecentRate;
 use crate::tuning::Tuning;
 use crate::vp8_codec::Vp8;
 use chain::Chain;
@@ -87,7 +89,9 @@ pub struct SendingEnd<C: Codec = Vp8> {
     overhead: Overhead,
     frame_interval: Duration,
     /// What sound takes; nothing where there was none.
-    sound: Option<Box<SoundRate>>,
+    sound: Option<Box<RecentRate>>,
+    /// Messages of the application.
+    messages: RecentRate,
     /// Where there is sound, whether the path is so narrow that it goes another way, and pictures seldom.
     narrow: NarrowWay,
     controller: Box<dyn Controller>,
@@ -134,6 +138,7 @@ impl<C: Codec> SendingEnd<C> {
             overhead: Overhead::default(),
             frame_interval,
             sound: None,
+            messages: RecentRate::default(),
             narrow: NarrowWay::new(tuning),
             transport: Sender::new(transport),
             controller,
@@ -157,10 +162,34 @@ impl<C: Codec> SendingEnd<C> {
     /// a controller that has one ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
     #[must_use]
     pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
+        self.set_max_bitrate(ceiling);
+        self
+    }
+
+    /// Changes the ceiling of the bit rate during the call; none removes it. Controllers without a ceiling ignore it.
+    pub fn set_max_bitrate(&mut self, ceiling: Option<Bitrate>) {
         let ceiling = ceiling.filter(|_| self.controller.traits().has_ceiling);
         self.ceiling =
             ceiling.map(|rate| Ceiling::new(rate, self.path_payload, self.frame_interval, &self.tuning.control));
-        self
+    }
+
+    /// Replaces the controller during the call, for example to change the latency. The new one starts without estimates of
+    /// its own, and must require the same estimator at the receiver.
+    pub fn set_controller(&mut self, controller: Box<dyn Controller>) {
+        self.controller = controller;
+    }
+
+    /// Announces pictures of another size or rate during the call. The encoder begins the new size with a frame that decodes
+    /// from nothing.
+    pub fn set_format(&mut self, now: Timestamp, format: VideoFormat) {
+        self.frame_interval = format.frame_interval();
+        self.transport.set_format(now, format);
+    }
+
+    /// The format last announced.
+    #[must_use]
+    pub fn format(&self) -> VideoFormat {
+        self.transport.format()
     }
 
     /// Frames from now on have at most so many bytes in each datagram, no more than the transport was set up for: what the

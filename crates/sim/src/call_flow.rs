@@ -321,7 +321,7 @@ impl<C: Codec> CallFlow<C> {
         if let Some(steps) = &mut self.steps {
             steps.frames.captured(now);
         }
-        self.sender.capture(now, picture);
+        self.sender.capture(now, now, picture);
         self.captures += 1;
         let (captured, since) = &mut self.captured_since;
         *captured += 1;

@@ -4,6 +4,7 @@
 //! [`tuning`] has what tuned constants are declared with.
 #![forbid(unsafe_code)]
 
+mod sliding_minimum;
 pub mod tuning;
 
 use std::fmt;
@@ -11,6 +12,8 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use sliding_minimum::SlidingMinimum;
 
 /// The most pictures a second that a clip, a camera or a sender may announce: four times the fastest displays. Without a
 /// bound a damaged header would have every moment full of pictures.

@@ -39,11 +39,12 @@ fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Opti
 }
 
 impl<C: Codec> SendingEnd<C> {
-    /// The source gave `picture`. It replaces one that still waits for the encoder.
-    pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
+    /// The source gave `picture`, captured at `captured_at`, no later than `now`. It replaces one that still waits for the
+    /// encoder.
+    pub fn capture(&mut self, now: Timestamp, captured_at: Timestamp, picture: C::Picture) {
         self.controller.handle(&self.path.view(now), Input::Time);
         let (target, estimate) = self.rates(now);
-        let capture = self.records.capture(now, |record| {
+        let capture = self.records.capture(captured_at.min(now), |record| {
             (record.target, record.estimate) = (Some(target), Some(estimate));
         });
         if let Some((older, _)) = self.waiting.replace((capture, picture)) {
@@ -97,7 +98,7 @@ impl<C: Codec> SendingEnd<C> {
             picture: &picture,
             source,
             budget: budget.frame.0,
-            target: self.overhead.less(self.left_by_sound(now, budget.target)),
+            target: self.overhead.less(self.left_for_pictures(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
             may_wait: self.controller.traits().has_ceiling,
