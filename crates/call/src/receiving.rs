@@ -360,7 +360,13 @@ impl<C: Codec> ReceivingEnd<C> {
         self.transport.jitter()
     }
 
-    /// Age of a picture or message that the sender stamped at `stamped_at`, at `now` on this end's clock: the delay beyond the
+    /// Smallest packet delay of the last minute in nanoseconds, clock offset included; none before the first packet.
+    #[must_use]
+    pub fn least_delay(&self) -> Option<i64> {
+        self.transport.least_delay()
+    }
+
+    /// Age of a picture that the sender stamped at `stamped_at`, at `now` on this end's clock: the delay beyond the
     /// smallest packet delay of the last minute, plus half the `round_trip`. None before the first packet.
     #[must_use]
     pub fn age(&self, now: Timestamp, stamped_at: Timestamp, round_trip: Duration) -> Option<Duration> {

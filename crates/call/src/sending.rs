@@ -13,7 +13,7 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Ceiling, Controller, InFlight, Input, PathObserver};
+use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver};
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
     Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, VideoFormat, WireError,
@@ -69,6 +69,8 @@ pub struct SendingStatus {
     pub target: Bitrate,
     /// Quantizer of the last frame sent.
     pub quantizer: Option<u8>,
+    /// The limit of the last picture that was decided on; none before the first.
+    pub limited_by: Option<LimitedBy>,
     /// Smoothed round-trip time.
     pub round_trip_time: Option<Duration>,
     /// On the way.
@@ -102,6 +104,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     path: PathObserver,
     /// The most that is sent in the long run.
     ceiling: Option<Ceiling>,
+    /// Whether the ceiling follows the format.
+    has_automatic_ceiling: bool,
     /// Whether the path was silent when that was last asked.
     silent: bool,
     /// When the next hello goes into the silence.
@@ -109,6 +113,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     chain: Chain,
     decode_lag: DecodeLag,
     last_quantizer: Option<u8>,
+    last_limited_by: Option<LimitedBy>,
     records: OpenRecords,
     committed: Option<Committed<C>>,
 }
@@ -148,11 +153,13 @@ impl<C: Codec> SendingEnd<C> {
             refinement: None,
             path: PathObserver::new(payload, control),
             ceiling,
+            has_automatic_ceiling: true,
             silent: false,
             greets_at: None,
             chain: Chain::new(),
             decode_lag: DecodeLag::new(tuning.decode_lag, control.silence.margin, control.path.retry),
             last_quantizer: None,
+            last_limited_by: None,
             records: OpenRecords::default(),
             committed: None,
         }
@@ -168,6 +175,11 @@ impl<C: Codec> SendingEnd<C> {
 
     /// Changes the ceiling of the bit rate during the call; none removes it. Controllers without a ceiling ignore it.
     pub fn set_max_bitrate(&mut self, ceiling: Option<Bitrate>) {
+        self.has_automatic_ceiling = false;
+        self.set_ceiling(ceiling);
+    }
+
+    fn set_ceiling(&mut self, ceiling: Option<Bitrate>) {
         let ceiling = ceiling.filter(|_| self.controller.traits().has_ceiling);
         self.ceiling =
             ceiling.map(|rate| Ceiling::new(rate, self.path_payload, self.frame_interval, &self.tuning.control));
@@ -184,6 +196,11 @@ impl<C: Codec> SendingEnd<C> {
     pub fn set_format(&mut self, now: Timestamp, format: VideoFormat) {
         self.frame_interval = format.frame_interval();
         self.transport.set_format(now, format);
+        if self.has_automatic_ceiling {
+            let config = &self.tuning.control.ceiling;
+            let ceiling = config.rate(format.width.into(), format.height.into(), self.frame_interval);
+            self.set_ceiling(Some(ceiling));
+        }
     }
 
     /// The format last announced.
@@ -297,6 +314,7 @@ impl<C: Codec> SendingEnd<C> {
         SendingStatus {
             target: self.budget(now).target,
             quantizer: self.last_quantizer,
+            limited_by: self.last_limited_by,
             round_trip_time: self.transport.round_trip_time().map(|time| time.smoothed),
             in_flight: self.in_flight(),
             held_states: self.encoder.held_states(),

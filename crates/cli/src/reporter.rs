@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
-use lockstep_live::{CallState, Clock, Finished, Presence, Shown, Warning, Witness};
+use lockstep_live::{CallEvent, CallState, Clock, Finished, Presence, Shown, Witness};
 use lockstep_media::Notice;
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -370,14 +370,16 @@ impl Reporter {
 }
 
 impl Witness for Reporter {
-    fn warned(&mut self, warning: Warning) {
-        notice(self.status, &format!("warning: {warning}"));
-    }
-
-    fn joined(&mut self) {
-        self.joined = true;
-        if self.status == StatusArgument::Line {
-            self.screen.say(Said::News("the other end is there".to_owned()));
+    fn event(&mut self, event: CallEvent) {
+        match event {
+            CallEvent::Warning(warning) => notice(self.status, &format!("warning: {warning}")),
+            CallEvent::Joined => {
+                self.joined = true;
+                if self.status == StatusArgument::Line {
+                    self.screen.say(Said::News("the other end is there".to_owned()));
+                }
+            }
+            _ => {}
         }
     }
 

@@ -11,12 +11,15 @@ use crate::clock::Clock;
 use crate::connection::{Connection, Traffic};
 use crate::control::CallKind;
 use crate::datagrams::{Incoming, Reader};
+use crate::event::CallEvent;
 use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::handle::{CallHandle, PushedFrame, Request};
+use crate::messages::{Delivery, MessageError};
 use crate::peer::{Listener, Peer};
 use crate::presence::{CallState, Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
-use crate::sending::{Sending, SendingEvent, SendingHalf};
+use crate::sending::{PictureSource, Sending, SendingEvent, SendingHalf};
 use crate::sockets::Sockets;
 use crate::sound::SoundEvent;
 use crate::ticket::Ticket;
@@ -35,6 +38,8 @@ pub(crate) enum Event {
     Sending(SendingEvent),
     Decoded(DecodeOutcome),
     Sound(SoundEvent),
+    /// The application made a request.
+    Woken,
 }
 
 /// What one end of a live call is told.
@@ -56,18 +61,18 @@ pub struct CallOptions {
     pub idle_limit: Option<Duration>,
     /// Asked whether the call shall end.
     pub stop: Stop,
-    /// What the person wants while the call runs.
-    pub commands: Option<mpsc::Receiver<Command>>,
+    /// The age at which the other end's newest picture is stale ([`CallEvent::Stale`]); none means never.
+    pub stale_after: Option<Duration>,
+    /// The application's requests while the call runs.
+    pub handle: CallHandle,
     /// Where QUIC logs its packets.
     pub qlog: Option<Qlog>,
 }
 
 /// Hears of a call while it runs.
 pub trait Witness {
-    /// A condition degrades the call that is about to begin.
-    fn warned(&mut self, warning: Warning);
-    /// The other end is there.
-    fn joined(&mut self) {}
+    /// An event; all but [`CallEvent::Ended`] and [`CallEvent::Failed`], which [`Finished::result`] is.
+    fn event(&mut self, event: CallEvent);
     /// A few times a second: what the end that sends is at.
     fn status(&mut self, _now: Timestamp, _end: &SendingEnd) {}
     /// As often: what the end that receives is at.
@@ -94,8 +99,6 @@ pub struct Finished {
     pub traffic: Option<Traffic>,
     /// Whether the other end was ever there.
     pub joined: bool,
-    /// [`CallOptions::commands`] of a call that could begin, for the next one.
-    pub commands: Option<mpsc::Receiver<Command>>,
     /// How it ended.
     pub result: Result<Ended, LiveError>,
 }
@@ -113,7 +116,7 @@ struct Call {
     receiving: Option<ReceivingHalf>,
     length: Option<Duration>,
     stop: Stop,
-    commands: Option<mpsc::Receiver<Command>>,
+    handle: CallHandle,
     own: Presence,
     started: Timestamp,
     /// When the source was told to begin.
@@ -161,9 +164,10 @@ fn join(
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
 /// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
 pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
-    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop, commands, qlog } = options;
+    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stale_after, stop, handle, qlog } =
+        options;
     if let Some(warning) = Warning::of_build(lockstep_vp8::IS_OPTIMISED) {
-        witness.warned(warning);
+        witness.event(CallEvent::Warning(warning));
     }
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
     let failed = |sending, receiving, error| Finished {
@@ -173,7 +177,6 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         dropped: 0,
         traffic: None,
         joined: false,
-        commands: None,
         result: Err(error),
     };
     let waits = matches!(peer, Peer::At(_));
@@ -191,7 +194,9 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     };
     // Before the first picture is due.
     let sending = sending.map(|mut half| {
-        half.source.prepare();
+        if let PictureSource::Source(source) = &mut half.source {
+            source.prepare();
+        }
         half
     });
     let started = clock.now();
@@ -199,11 +204,10 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         Ok(sending) => sending,
         Err((end, error)) => return failed(Some(*end), receiving.map(|half| half.end), error),
     };
-    // What the threads still say when the call is over is said to nobody.
-    drop(events);
+    handle.attach(move || drop(events.try_send(Event::Woken)));
     let mut call = Call {
         clock,
-        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, started),
+        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit, stale_after }, started),
         sockets,
         readers,
         buffer: Vec::new(),
@@ -212,7 +216,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         receiving,
         length,
         stop,
-        commands,
+        handle,
         own: Presence::default(),
         started,
         begun: None,
@@ -221,6 +225,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         call.begin(started);
     }
     let result = call.run(witness);
+    call.handle.detach();
     if let Some(sending) = &mut call.sending {
         sending.log_the_rest(&mut |record| witness.captured(record));
     }
@@ -237,7 +242,6 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         traffic: call.exchange.connection.traffic(),
         joined: call.exchange.connection.is_joined(),
         sound,
-        commands: call.commands,
         sending: call.sending.map(|half| half.end),
         receiving: call.receiving.map(|half| half.end),
         result,
@@ -256,7 +260,6 @@ impl Call {
                 if self.own != Presence::default() {
                     self.exchange.connection.show(self.own);
                 }
-                witness.joined();
             }
             if ending.is_none()
                 && let Some(result) = self.reason_to_end(now).transpose()
@@ -266,9 +269,16 @@ impl Call {
             self.exchange.connection.handle_timeout(now);
             let (exchange, mut ends) = self.parts();
             exchange.hear(now, &mut ends);
+            while let Some(event) = exchange.poll_event() {
+                witness.event(event);
+            }
             if let Some(receiving) = &mut self.receiving {
                 let round_trip = self.exchange.connection.shortest_round_trip();
-                receiving.step(now, round_trip, &mut |shown| witness.shown(shown));
+                let exchange = &mut self.exchange;
+                receiving.step(now, round_trip, &mut |shown| {
+                    exchange.on_shown(shown.captured_at);
+                    witness.shown(shown);
+                });
             }
             if let Some(sending) = &mut self.sending {
                 sending.step(now, joined && ending.is_none(), &mut |record| witness.captured(record));
@@ -311,14 +321,47 @@ impl Call {
         CallState { now, dropped, traffic, sound, own: self.own, peer, way, rendezvous_answers }
     }
 
-    /// Does what the person wants; says whether that is to leave.
-    fn obey(&mut self) -> bool {
+    /// Does what the application requested; says whether that is to leave.
+    fn serve_requests(&mut self, now: Timestamp) -> bool {
         let before = self.own;
-        while let Some(command) = self.commands.as_ref().and_then(|commands| commands.try_recv().ok()) {
-            match command {
-                Command::Mute => self.own.muted = !self.own.muted,
-                Command::Camera => self.own.camera_off = !self.own.camera_off,
-                Command::Leave => return true,
+        if let (Some(sending), Some(PushedFrame { captured_at, picture })) =
+            (&mut self.sending, self.handle.take_frame())
+        {
+            sending.push(now, self.clock.origin().moment(captured_at), picture);
+        }
+        while let Some(request) = self.handle.take_request() {
+            match request {
+                Request::Command(Command::Mute) => self.own.muted = !self.own.muted,
+                Request::Command(Command::Camera) => self.own.camera_off = !self.own.camera_off,
+                Request::Command(Command::Leave) => return true,
+                Request::Presence(presence) => self.own = presence,
+                Request::MaxBitrate(cap) => {
+                    if let Some(sending) = &mut self.sending {
+                        sending.end.set_max_bitrate(cap);
+                    }
+                }
+                Request::FrameRate(frame_rate) => {
+                    if let Some(sending) = &mut self.sending {
+                        sending.set_frame_rate(now, frame_rate);
+                    }
+                }
+                Request::Controller(controller) => {
+                    if let Some(sending) = &mut self.sending {
+                        sending.end.set_controller(controller);
+                    }
+                }
+            }
+        }
+        while let Some(message) = self.handle.take_message() {
+            let (exchange, mut ends) = self.parts();
+            let is_kept = match exchange.send_message(now, &mut ends, &message) {
+                Err(MessageError::NotConnected) => message.delivery == Delivery::Reliable,
+                Err(MessageError::QueueFull { .. }) => true,
+                Ok(()) | Err(MessageError::TooLong { .. }) => false,
+            };
+            if is_kept {
+                self.handle.put_back(message);
+                break;
             }
         }
         if self.own != before {
@@ -364,7 +407,7 @@ impl Call {
         if (self.stop)() {
             return Ok(Some(Ended::Stopped));
         }
-        if self.obey() {
+        if self.serve_requests(now) {
             return Ok(Some(Ended::Left));
         }
         self.readers.iter_mut().try_for_each(Reader::check)?;
@@ -436,7 +479,7 @@ impl Call {
                     receiving.heard(at, captured);
                 }
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            Ok(Event::Woken) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::presence::Presence;
 use crate::ticket::Secret;
 
 /// The version of these messages, in the first.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Longest message, without its length.
 const LONGEST: usize = 128;
 

@@ -1,7 +1,7 @@
 //! Drives calls over QUIC in real time, and is the real-time emulator.
 //!
 //! # Optimisation
-//! Without optimisation the codec is too slow, and a debug build shows few pictures. [`Witness::warned`] reports that as
+//! Without optimisation the codec is too slow, and a debug build shows few pictures. [`CallEvent::Warning`] reports that as
 //! [`Warning::Unoptimised`]. These lines in the `Cargo.toml` of a program's workspace optimise its dependencies in debug builds:
 //! ```toml
 //! [profile.dev.package."*"]
@@ -22,11 +22,14 @@ mod devices;
 mod display_queue;
 mod emulate;
 mod emulated_path;
+mod event;
 mod exchange;
 mod gate;
+mod handle;
 mod identity;
 mod measuring;
 mod menu;
+mod messages;
 mod own_picture;
 mod packet_info;
 mod peer;
@@ -60,15 +63,18 @@ pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, Move};
 pub use emulated_path::{
     Carriage, Carried, Direction, EmulatorStatus, Fate, Go, Lateness, PacketLog, PacketRecord, Start,
 };
+pub use event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
+pub use handle::CallHandle;
 pub use identity::Identity;
 pub use menu::ThreadedMenu;
+pub use messages::{Delivery, LONGEST_LATEST, LONGEST_MESSAGE, Message, MessageError, ReceivedMessage};
 pub use own_picture::OwnPicture;
 pub use peer::{Listener, Peer};
 pub use presence::{CallState, Command, HeardSound, Presence};
 pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving, Shown};
 pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
-pub use sending::Sending;
+pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
 pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
 #[cfg(target_os = "linux")]
@@ -81,6 +87,7 @@ pub use tunnel::{
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::control::read_messages;
+    pub use crate::messages::read_messages as read_application_messages;
     pub use crate::rendezvous::{messages, read_message};
     pub use crate::ticket::text_of as ticket_of;
 }
@@ -194,6 +201,9 @@ pub enum LiveError {
     /// The other end does not know the call any more.
     #[error("the other end was started anew, and knows nothing of this call any more")]
     Restarted,
+    /// After a silence, the holder of the standing ticket joined anew.
+    #[error("the other end fell silent and joined anew")]
+    Replaced,
     /// The source of pictures failed.
     #[error("the source failed: {0}")]
     Source(String),

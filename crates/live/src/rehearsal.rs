@@ -122,8 +122,11 @@ struct Cast {
 
 impl Default for Cast {
     fn default() -> Self {
-        let patience =
-            Patience { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
+        let patience = Patience {
+            wait_limit: Some(Duration::from_secs(30)),
+            idle_limit: Some(Duration::from_secs(30)),
+            stale_after: None,
+        };
         Self { pictures: "generated:64x48@30", talk: Talk::Always, patience }
     }
 }

@@ -113,6 +113,7 @@ impl<C: Codec> SendingEnd<C> {
                 self.controller.handle(&self.path.view(now), Input::PictureSkipped);
             }
             let limited_by = self.limited_by(now, &budget);
+            self.last_limited_by = Some(limited_by);
             self.record(capture, |record| {
                 (record.outcome, record.limited_by) = (Outcome::SkippedByEncoder, Some(limited_by));
             });
@@ -170,6 +171,7 @@ impl<C: Codec> SendingEnd<C> {
     ) {
         let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
         let limited_by = self.limited_by(now, frame_budget);
+        self.last_limited_by = Some(limited_by);
         self.record(encoding.capture, |record| {
             (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
             record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
@@ -194,6 +196,7 @@ impl<C: Codec> SendingEnd<C> {
         let limited_by = limited_by_encoder(candidate.quantizer, candidate.size(), budget).unwrap_or(limited_by);
         let (capture, is_probe) = (encoding.capture, candidate.size() > affordable);
         if self.send(now, encoding, target, candidate) {
+            self.last_limited_by = Some(limited_by);
             self.record(capture, |record| record.limited_by = Some(limited_by));
             if is_probe {
                 self.path.on_probe();

@@ -6,7 +6,6 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +14,8 @@ use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Command, Identity, Listener, OpenSink, Peer, Receiving, Sending, ThreadedMenu, Ticket,
+    CallHandle, CallKind, CallOptions, Clock, Identity, Listener, OpenSink, Peer, Receiving, Sending, ThreadedMenu,
+    Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 
@@ -68,7 +68,7 @@ impl ProgramArguments {
     pub fn stop(
         &self,
         interruption: &Interruption,
-        commands: Option<Sender<Command>>,
+        commands: Option<CallHandle>,
     ) -> impl Fn() -> bool + Clone + Send + use<> {
         let interrupted = interruption.asked();
         let told = Arc::new(AtomicBool::new(false));
@@ -368,7 +368,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         kind: CallKind::OneWay,
         sending: Some(Sending {
             end,
-            source,
+            source: source.into(),
             runner: menu_runner(control.menu),
             microphone,
             measures_quality: arguments.log.is_some(),
@@ -378,7 +378,8 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
         stop: Box::new(arguments.program.stop(&interruption, None)),
-        commands: None,
+        stale_after: None,
+        handle: CallHandle::new(),
         qlog,
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
@@ -451,7 +452,8 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             wait_limit: arguments.wait_seconds.0,
             idle_limit: arguments.idle_seconds.0,
             stop: Box::new(stop.clone()),
-            commands: None,
+            stale_after: None,
+            handle: CallHandle::new(),
             qlog,
         };
         let finished = lockstep_live::run(clock, options, &mut reporter);

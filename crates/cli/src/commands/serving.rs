@@ -96,6 +96,7 @@ fn is_of_other_end(result: &Result<Ended, LiveError>) -> bool {
                 | LiveError::Unheard { .. }
                 | LiveError::PeerFailed
                 | LiveError::Restarted
+                | LiveError::Replaced
                 | LiveError::Connection(_)
                 | LiveError::Refused
                 | LiveError::UnknownEstimator { .. }

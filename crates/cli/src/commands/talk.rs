@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
-use std::sync::mpsc::{self, Sender};
 
 use anyhow::Result;
 use clap::Args;
 
 use lockstep_control::Latency;
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Command, Finished, OpenSink, OwnPicture, Peer, Receiving, Sending, Stop,
+    CallHandle, CallKind, CallOptions, Clock, Finished, OpenSink, OwnPicture, Peer, Receiving, Sending, Stop,
 };
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
 use lockstep_vp8::Picture;
@@ -117,7 +116,7 @@ impl TalkArguments {
 struct CallOverlay {
     own: OwnPicture,
     words: SharedWords,
-    commands: Sender<Command>,
+    handle: CallHandle,
 }
 
 impl CallOverlay {
@@ -141,12 +140,12 @@ impl Overlay for CallOverlay {
 
     fn pressed(&mut self, key: char) {
         if let Some(command) = command(key) {
-            let _ = self.commands.send(command); // the call may be over
+            self.handle.command(command);
         }
     }
 
     fn closed(&mut self) {
-        let _ = self.commands.send(Command::Leave);
+        self.handle.leave();
     }
 }
 
@@ -182,9 +181,8 @@ struct Talk {
     control: ControlSettings,
     wait: Limit,
     pages: Pages,
-    /// Where keys, lines and the window put commands.
-    commands: Sender<Command>,
-    commanded: Option<mpsc::Receiver<Command>>,
+    /// Keys, lines and the window send commands by it.
+    handle: CallHandle,
     /// The ticket that others join with.
     ticket: Option<HandedOut>,
     /// Whether the notices about missing devices are printed.
@@ -214,7 +212,7 @@ impl Talk {
         let words = SharedWords::default();
         // Before a ticket is handed out, it is known whether there is a window.
         let open: OpenSink = if arguments.sink() == "window" {
-            let overlay = CallOverlay { own, words: words.clone(), commands: self.commands.clone() };
+            let overlay = CallOverlay { own, words: words.clone(), handle: self.handle.clone() };
             let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
             Box::new(move |_| Ok(Box::new(window)))
         } else {
@@ -241,7 +239,7 @@ impl Talk {
             kind: CallKind::TwoWay,
             sending: Some(Sending {
                 end: sending,
-                source,
+                source: source.into(),
                 runner: menu_runner(control.menu),
                 microphone,
                 measures_quality: arguments.send_log.is_some(),
@@ -251,11 +249,11 @@ impl Talk {
             wait_limit: self.wait.0,
             idle_limit: arguments.idle_seconds.0,
             stop,
-            commands: self.commanded.take(),
+            stale_after: None,
+            handle: self.handle.clone(),
             qlog,
         };
-        let mut finished = lockstep_live::run(clock, options, &mut reporter);
-        self.commanded = finished.commands.take();
+        let finished = lockstep_live::run(clock, options, &mut reporter);
         Ok((reporter, finished))
     }
 }
@@ -287,18 +285,17 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
         None => limit(wait).map_err(anyhow::Error::msg)?,
     };
     let pages = Pages::serve(&arguments.observation)?;
-    let (commands, commanded) = mpsc::channel();
+    let handle = CallHandle::new();
     let keyboard = if pictures_are_piped { None } else { Keyboard::open() };
     if keyboard.is_some() && arguments.status == StatusArgument::Line {
         say!("keys: {KEYS}");
     }
     // A script's standard input is its own, unless there is nothing else to command the call by.
     let is_commanded = keyboard.is_some() || (arguments.no_window && !pictures_are_piped);
-    let typed = is_commanded.then(|| commands.clone());
+    let typed = is_commanded.then(|| handle.clone());
     let stop = arguments.program.stop(&interruption, typed);
-    let commanded = Some(commanded);
     let clock = Clock::start();
-    let mut talk = Talk { clock, control, wait, pages, commands, commanded, ticket, gave_notice: false };
+    let mut talk = Talk { clock, control, wait, pages, handle, ticket, gave_notice: false };
     let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
     let outcome = match peer {
         Peer::At(listener) => {
