@@ -15,7 +15,7 @@ use crate::event::CallEvent;
 use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::handle::{CallHandle, PushedFrame, Request};
 use crate::messages::{Delivery, MessageError};
-use crate::peer::{Listener, Peer};
+use crate::other_end::{Listener, OtherEnd};
 use crate::presence::{CallState, Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
@@ -45,7 +45,7 @@ pub(crate) enum Event {
 /// What one end of a live call is told.
 pub struct CallOptions {
     /// The other end.
-    pub peer: Peer,
+    pub peer: OtherEnd,
     /// Which way pictures go; both ends must say the same.
     pub kind: CallKind,
     /// What this end sends.
@@ -124,12 +124,12 @@ struct Call {
 }
 
 /// Begins to dial or to listen.
-fn open(peer: Peer, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
+fn open(peer: OtherEnd, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
     let (origin, now) = (clock.origin(), clock.now());
     match peer {
-        Peer::Of(ticket) => join(ticket, false, kind, qlog, clock),
-        Peer::ByRendezvous(ticket) => join(ticket, true, kind, qlog, clock),
-        Peer::At(Listener { sockets, identity, rendezvous, hidden }) => {
+        OtherEnd::Of(ticket) => join(ticket, false, kind, qlog, clock),
+        OtherEnd::ByRendezvous(ticket) => join(ticket, true, kind, qlog, clock),
+        OtherEnd::At(Listener { sockets, identity, rendezvous, hidden }) => {
             let mut connection = Connection::listening(&identity, kind, qlog, origin, now)?;
             let own = if hidden { Vec::new() } else { sockets.addresses()? };
             connection.meet(&identity.secret(), rendezvous, &own, hidden, now)?;
@@ -179,7 +179,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         joined: false,
         result: Err(error),
     };
-    let waits = matches!(peer, Peer::At(_));
+    let waits = matches!(peer, OtherEnd::At(_));
     let opened = open(peer, kind, qlog, clock).and_then(|(connection, sockets)| {
         let readers = sockets.read(clock, &events, Some(&connection.gate()), Event::Network)?;
         Ok((connection, sockets, readers))

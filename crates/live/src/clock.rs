@@ -50,6 +50,11 @@ impl Clock {
 pub(crate) struct Origin(Instant);
 
 impl Origin {
+    /// Session time begins at `instant`.
+    pub(crate) fn new(instant: Instant) -> Self {
+        Self(instant)
+    }
+
     /// A moment of session time on the monotonic clock.
     pub(crate) fn instant(self, moment: Timestamp) -> Instant {
         self.0 + moment.saturating_since(Timestamp::ZERO)

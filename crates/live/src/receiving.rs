@@ -66,6 +66,17 @@ fn format_of(display: &Display, announced: Option<lockstep_transport::VideoForma
     VideoFormat { width: display.picture.width(), height: display.picture.height(), frame_rate }
 }
 
+/// An error if this end cannot take part in the call that the sender announced.
+pub(crate) fn refusal(end: &ReceivingEnd) -> Result<(), LiveError> {
+    if let Some(number) = end.refused_estimator() {
+        return Err(LiveError::UnknownEstimator { number });
+    }
+    if let Some((format, limit)) = end.format_beyond_limit() {
+        return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
+    }
+    Ok(())
+}
+
 /// The half while the call runs.
 pub(crate) struct ReceivingHalf {
     pub(crate) end: ReceivingEnd,
@@ -187,12 +198,7 @@ impl ReceivingHalf {
 
     /// Whether this half ends the call, and why.
     pub(crate) fn reason_to_end(&mut self) -> Result<Option<Ended>, LiveError> {
-        if let Some(number) = self.end.refused_estimator() {
-            return Err(LiveError::UnknownEstimator { number });
-        }
-        if let Some((format, limit)) = self.end.format_beyond_limit() {
-            return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
-        }
+        refusal(&self.end)?;
         self.decoder.check()?;
         self.player.as_mut().map_or(Ok(()), Player::check)?;
         if self.sink.is_over() {

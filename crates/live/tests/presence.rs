@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use calls::{both_ways, clip, listener, sending, wait_until};
 use lockstep_live::{
-    CallEvent, CallHandle, CallOptions, CallState, Clock, Command, Ended, Finished, Loudspeaker, Peer, Presence, Shown,
-    Witness,
+    CallEvent, CallHandle, CallOptions, CallState, Clock, Command, Ended, Finished, Loudspeaker, OtherEnd, Presence,
+    Shown, Witness,
 };
 use lockstep_media::{Source, SourceError, VideoFormat};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, Tone};
@@ -66,7 +66,7 @@ impl SoundSink for Counts {
 }
 
 /// An end that talks and can be commanded.
-fn talking(peer: Peer, counts: &Counts, handle: CallHandle) -> JoinHandle<Finished> {
+fn talking(peer: OtherEnd, counts: &Counts, handle: CallHandle) -> JoinHandle<Finished> {
     let mut half = sending(Box::new(Counted(clip(), counts.clone())));
     half.microphone = Some(Box::new(Tone::default()));
     let mut options = both_ways(peer, half);
@@ -83,8 +83,8 @@ fn a_camera_that_is_turned_off_captures_nothing_the_other_end_knows_and_pictures
     let (listener, ticket) = listener();
     let (near, far) = (Counts::default(), Counts::default());
     let handle = CallHandle::new();
-    let here = talking(Peer::At(listener), &near, handle.clone());
-    let there = talking(Peer::Of(ticket), &far, CallHandle::new());
+    let here = talking(OtherEnd::At(listener), &near, handle.clone());
+    let there = talking(OtherEnd::Of(ticket), &far, CallHandle::new());
     let shown = || far.shown.load(Ordering::Relaxed);
     let told = || *far.peer.lock().expect("nobody panics");
     wait_until("pictures", || shown() >= 10);
@@ -111,8 +111,8 @@ fn muted_end_is_silent_and_the_other_end_knows_it() {
     let (listener, ticket) = listener();
     let (near, far) = (Counts::default(), Counts::default());
     let handle = CallHandle::new();
-    let here = talking(Peer::At(listener), &near, handle.clone());
-    let there = talking(Peer::Of(ticket), &far, CallHandle::new());
+    let here = talking(OtherEnd::At(listener), &near, handle.clone());
+    let there = talking(OtherEnd::Of(ticket), &far, CallHandle::new());
     let loud = || far.loud.load(Ordering::Relaxed);
     wait_until("sound", || loud() > 20);
     handle.command(Command::Mute);

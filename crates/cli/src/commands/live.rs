@@ -14,7 +14,7 @@ use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Clock, Identity, Listener, OpenSink, Peer, Receiving, Sending, ThreadedMenu,
+    CallHandle, CallKind, CallOptions, Clock, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending, ThreadedMenu,
     Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
@@ -207,8 +207,8 @@ pub struct WayArguments {
 
 impl WayArguments {
     /// Whoever gave `ticket`.
-    pub fn peer(self, ticket: Ticket) -> Peer {
-        if self.relay_only { Peer::ByRendezvous(ticket) } else { Peer::Of(ticket) }
+    pub fn peer(self, ticket: Ticket) -> OtherEnd {
+        if self.relay_only { OtherEnd::ByRendezvous(ticket) } else { OtherEnd::Of(ticket) }
     }
 }
 
@@ -444,7 +444,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         let open: OpenSink = Box::new(move |format| open_sink(&sink, format));
         let end = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
         let options = CallOptions {
-            peer: Peer::At(listener),
+            peer: OtherEnd::At(listener),
             kind: CallKind::OneWay,
             sending: None,
             receiving: Some(Receiving { end, open_sink: open, loudspeaker }),

@@ -8,7 +8,7 @@ use clap::Args;
 
 use lockstep_control::Latency;
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Clock, Finished, OpenSink, OwnPicture, Peer, Receiving, Sending, Stop,
+    CallHandle, CallKind, CallOptions, Clock, Finished, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
 };
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
 use lockstep_vp8::Picture;
@@ -191,7 +191,7 @@ struct Talk {
 
 impl Talk {
     /// One call with `peer`; `stop` ends it.
-    fn call(&mut self, arguments: &TalkArguments, peer: Peer, stop: Stop) -> Result<(Reporter, Finished)> {
+    fn call(&mut self, arguments: &TalkArguments, peer: OtherEnd, stop: Stop) -> Result<(Reporter, Finished)> {
         let Self { clock, control, .. } = self;
         let clock = *clock;
         let mut missing = MissingDevices::default();
@@ -221,7 +221,7 @@ impl Talk {
         };
         decisions.open_growing()?;
         let observation = Observation::on(&mut self.pages, &arguments.observation)?;
-        let qlog = observation.quic_log(!matches!(peer, Peer::At(_)));
+        let qlog = observation.quic_log(!matches!(peer, OtherEnd::At(_)));
         let logs = Logs { sent: arguments.send_log.as_deref(), shown: arguments.receive_log.as_deref() };
         let mut session = arguments.session.open("talk", "peer", None)?;
         if let Some(log) = &mut session {
@@ -276,7 +276,7 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
         Some(ticket) => (arguments.way.peer(ticket), None),
         None => {
             let (listener, ticket) = arguments.listening.listener(arguments.way)?;
-            (Peer::At(listener), Some(HandedOut::new(ticket)))
+            (OtherEnd::At(listener), Some(HandedOut::new(ticket)))
         }
     };
     let wait = if ticket.is_some() { "none" } else { WAIT };
@@ -298,13 +298,13 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     let mut talk = Talk { clock, control, wait, pages, handle, ticket, gave_notice: false };
     let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
     let outcome = match peer {
-        Peer::At(listener) => {
+        OtherEnd::At(listener) => {
             let mut files = CallFiles::default();
             service.serve(listener, |listener| {
                 files = arguments.listening.files_after(&files, &outputs);
                 files.print();
                 let arguments = arguments.of_call(files.number())?;
-                let (reporter, finished) = talk.call(&arguments, Peer::At(listener), Box::new(stop.clone()))?;
+                let (reporter, finished) = talk.call(&arguments, OtherEnd::At(listener), Box::new(stop.clone()))?;
                 Ok(ServedCall { reporter, finished, files: files.clone() })
             })
         }

@@ -12,7 +12,7 @@ use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
     CallEvent, CallHandle, CallKind, CallOptions, Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket,
-    EmulatorStatus, Finished, Identity, Listener, Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket,
+    EmulatorStatus, Finished, Identity, Listener, Move, OpenSink, OtherEnd, Receiving, Sending, Shown, Stop, Ticket,
     Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
@@ -99,7 +99,7 @@ pub fn sink(open: impl FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> +
 /// What one end is told that joins.
 pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOptions {
     CallOptions {
-        peer: Peer::Of(ticket),
+        peer: OtherEnd::Of(ticket),
         kind: CallKind::OneWay,
         sending,
         receiving: None,
@@ -113,7 +113,7 @@ pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOption
     }
 }
 
-pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
+pub fn both_ways(peer: OtherEnd, sending: Sending) -> CallOptions {
     let receiving = Receiving { end: receiving_end(), open_sink: sink(discard), loudspeaker: None };
     let (kind, length) = (CallKind::TwoWay, Some(LIMIT));
     let (wait_limit, idle_limit) = (CALL.wait_limit, CALL.idle_limit);
@@ -231,7 +231,7 @@ fn started(
     let asked = stopped.clone();
     let thread = thread::spawn(move || {
         let options = CallOptions {
-            peer: Peer::At(listener),
+            peer: OtherEnd::At(listener),
             kind: CallKind::OneWay,
             sending: None,
             receiving: Some(Receiving { end: end(), open_sink, loudspeaker: None }),
