@@ -22,6 +22,8 @@ pub enum CallKind {
     OneWay,
     /// Both ways.
     TwoWay,
+    /// From the listener to the joiner.
+    FromListener,
 }
 
 impl CallKind {
@@ -29,11 +31,12 @@ impl CallKind {
         match self {
             Self::OneWay => 1,
             Self::TwoWay => 2,
+            Self::FromListener => 3,
         }
     }
 
     fn from_number(number: u8) -> Option<Self> {
-        [Self::OneWay, Self::TwoWay].into_iter().find(|kind| kind.number() == number)
+        [Self::OneWay, Self::TwoWay, Self::FromListener].into_iter().find(|kind| kind.number() == number)
     }
 }
 

@@ -206,6 +206,9 @@ pub enum LiveError {
     /// After a silence, the holder of the standing ticket joined anew.
     #[error("the other end fell silent and joined anew")]
     Replaced,
+    /// The controller cannot be made.
+    #[error("cannot make the controller: {0}")]
+    Controller(String),
     /// The source of pictures failed.
     #[error("the source failed: {0}")]
     Source(String),

@@ -42,11 +42,16 @@ impl Listener {
     /// # Errors
     /// If the system cannot duplicate the sockets.
     pub fn for_next_call(&self) -> Result<Option<Self>, LiveError> {
-        if !self.identity.is_reusable() {
-            return Ok(None);
-        }
+        if self.identity.is_reusable() { self.try_clone().map(Some) } else { Ok(None) }
+    }
+
+    /// The same listener for another call, one at a time.
+    ///
+    /// # Errors
+    /// If the system cannot duplicate the sockets.
+    pub fn try_clone(&self) -> Result<Self, LiveError> {
         let (sockets, identity) = (self.sockets.try_clone()?, self.identity.clone());
-        Ok(Some(Self { sockets, identity, rendezvous: self.rendezvous.clone(), hidden: self.hidden }))
+        Ok(Self { sockets, identity, rendezvous: self.rendezvous.clone(), hidden: self.hidden })
     }
 
     /// The ticket to hand out: `others` are addresses that this machine does not know of itself, such as that of a router

@@ -48,6 +48,18 @@ impl PeerConfig {
         Self { sending: Some(end), ..Self::of(CallKind::OneWay) }
     }
 
+    /// An end that sends to whoever joins with its ticket.
+    #[must_use]
+    pub fn sending_to_joiner(end: SendingEnd) -> Self {
+        Self { sending: Some(end), ..Self::of(CallKind::FromListener) }
+    }
+
+    /// An end that receives from the giver of a ticket.
+    #[must_use]
+    pub fn receiving_from_listener(end: ReceivingEnd) -> Self {
+        Self { receiving: Some(end), ..Self::of(CallKind::FromListener) }
+    }
+
     /// An end that receives from whoever joins with its ticket.
     #[must_use]
     pub fn receiving(end: ReceivingEnd) -> Self {
