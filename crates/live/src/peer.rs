@@ -281,7 +281,7 @@ impl Peer {
 
     /// Begins to end the call if it is over.
     fn end_if_due(&mut self, now: Timestamp) {
-        if self.ending.is_some() {
+        if self.ending.is_some() || self.is_over {
             return;
         }
         let reason = self.exchange.loss().and_then(|ended| match ended {

@@ -542,9 +542,14 @@ impl Call {
         }
     }
 
-    fn stop(&mut self) {
+    /// Begins to end the call, and does not wait: [`CallEvent::Ended`] follows.
+    pub fn end(&self) {
         self.shared.leaves.store(true, Ordering::Relaxed);
         self.shared.handle.leave();
+    }
+
+    fn stop(&mut self) {
+        self.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
