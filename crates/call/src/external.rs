@@ -54,8 +54,6 @@ pub struct EncodedPicture {
 
 /// The encoder of an application's codec. Its calls come one at a time, on the call's encoder thread.
 pub trait PictureEncoder: Send {
-    /// The codec's number in the hello: not [`CodecId::VP8`]. The receiver's [`PictureDecoder::codec`] must be the same.
-    fn codec(&self) -> CodecId;
     /// [`Recovery::FromHeldState`] if the encoder codes from any state that it has not been asked to forget.
     /// [`Recovery::Retransmit`] if it codes from its last frame, and makes a key frame where another state is the source.
     /// Asked once.
@@ -70,8 +68,6 @@ pub trait PictureEncoder: Send {
 
 /// The decoder of an application's codec. Its calls come one at a time, on the call's decoder thread.
 pub trait PictureDecoder: Send {
-    /// The codec's number in the hello: not [`CodecId::VP8`].
-    fn codec(&self) -> CodecId;
     /// Decodes `frame` from the state `source`; gives the name of the state reached, computed from what was decoded, and
     /// the picture. None if the frame is damaged or its picture has more than `pixel_limit` luma samples: that is checked
     /// before memory is allocated. The frame comes from outside: whatever its bytes, decoding must not panic. The state
@@ -145,8 +141,8 @@ impl fmt::Debug for ExternalDecoder {
 }
 
 impl ExternalDecoder {
-    fn new(decoder: impl PictureDecoder + 'static) -> Self {
-        let (codec, counts) = (decoder.codec(), HandleCounts::default());
+    fn new(codec: CodecId, decoder: impl PictureDecoder + 'static) -> Self {
+        let counts = HandleCounts::default();
         Self(Some(SharedDecoder { codec, decoder: Arc::new(Mutex::new(decoder)), counts }))
     }
 }
@@ -224,10 +220,10 @@ impl Codec for External {
 }
 
 impl ReceivingEnd<External> {
-    /// Decodes pictures with `decoder`. Without one the end refuses every call.
+    /// Decodes the pictures of the codec `codec` with `decoder`. Without a decoder the end refuses every call.
     #[must_use]
-    pub fn decoding_with(self, decoder: impl PictureDecoder + 'static) -> Self {
-        self.with_arena(ExternalDecoder::new(decoder))
+    pub fn decoding_with(self, codec: CodecId, decoder: impl PictureDecoder + 'static) -> Self {
+        self.with_arena(ExternalDecoder::new(codec, decoder))
     }
 }
 
@@ -246,10 +242,11 @@ pub struct ExternalEncoder {
 }
 
 impl ExternalEncoder {
-    /// The seam of a sending end that codes with `encoder`.
+    /// The seam of a sending end that codes with `encoder`. The hello names the codec `codec`, a number that the application
+    /// chose and that both ends use; [`CodecId::VP8`] is taken.
     #[must_use]
-    pub fn new(encoder: impl PictureEncoder + 'static) -> Self {
-        let (codec, recovery) = (encoder.codec(), encoder.recovery());
+    pub fn new(codec: CodecId, encoder: impl PictureEncoder + 'static) -> Self {
+        let recovery = encoder.recovery();
         let encoder: Arc<Mutex<dyn PictureEncoder>> = Arc::new(Mutex::new(encoder));
         let (held, forgotten) = (Vec::new(), Vec::new());
         Self { encoder, codec, recovery, held, forgotten, begun_at: None, key_frame_at: None }
