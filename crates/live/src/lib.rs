@@ -17,7 +17,7 @@ mod clock;
 mod connection;
 mod control;
 mod datagrams;
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 mod devices;
 mod display_queue;
 mod emulate;
@@ -58,7 +58,7 @@ pub use call::{CallOptions, Finished, Witness, run};
 pub use clock::Clock;
 pub use connection::{Traffic, Way};
 pub use control::CallKind;
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 pub use devices::{open_loudspeaker, open_microphone};
 pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, Move};
 pub use emulated_path::{

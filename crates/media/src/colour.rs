@@ -4,6 +4,7 @@
 use lockstep_vp8::{Picture, PictureError};
 
 /// Converts one picture to `0x00RRGGBB` words, row after row, in `pixels`, which is resized to fit.
+#[cfg(any(test, feature = "window"))]
 pub(crate) fn to_rgb(picture: &Picture, pixels: &mut Vec<u32>) {
     let (width, height) = (picture.width(), picture.height());
     pixels.resize(width * height, 0);
@@ -21,7 +22,7 @@ pub(crate) fn to_rgb(picture: &Picture, pixels: &mut Vec<u32>) {
 
 /// Converts packed YUYV 4:2:2 with rows `stride` bytes apart; pairs of chroma rows are averaged. Bytes that are missing
 /// (a short buffer) become grey: a camera that delivers too little has said so already.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg(any(test, all(feature = "camera", target_os = "linux")))]
 pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
     let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
     let byte = |y: usize, at: usize| bytes.get(y * stride + at).copied().unwrap_or(128);
@@ -42,7 +43,7 @@ pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]
 }
 
 /// Converts packed full-range YCbCr 4:4:4, as JPEG decoders give it; chroma of each four pixels is averaged.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg(any(test, all(feature = "camera", target_os = "linux")))]
 pub(crate) fn from_full_range_ycbcr(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
     let expected = Picture::i420_length(width, height);
     if bytes.len() != 3 * width * height {
