@@ -11,6 +11,7 @@
 pub mod barcode;
 mod bjontegaard;
 mod clip;
+#[cfg(any(test, feature = "window", all(feature = "camera", target_os = "linux")))]
 mod colour;
 mod format;
 mod ivf;
