@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lockstep_transport::{Recovery, StateId};
+use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::Codec;
@@ -58,6 +58,10 @@ impl FullThrottle {
 }
 
 impl FrameEncoder<Modelled> for FullThrottle {
+    fn codec(&self) -> CodecId {
+        CodecId::VP8
+    }
+
     fn recovery(&self) -> Recovery {
         self.filling.recovery
     }

@@ -12,6 +12,7 @@ mod conventional;
 mod distribution;
 mod encode_time;
 mod encoder;
+mod external;
 mod frame_columns;
 mod frame_dropper;
 mod frame_log;
@@ -40,7 +41,7 @@ mod vp8_codec;
 
 pub use announced::announced;
 pub use call_log::{CallLog, FinishedCall};
-pub use codec::Codec;
+pub use codec::{Codec, FunctionalCodec, PictureCodec};
 pub use codec_model::{
     ClipModel, CodecModel, CodecModelError, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS,
     Persistence, REFERENCE_POINTS, ReferenceEffect,
@@ -50,6 +51,10 @@ pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, LONGEST_PACER_DE
 pub use distribution::{Distribution, MOST_EXACT_VALUES};
 pub use encode_time::{CodingTimes, EncodeTime, EncodeTimeError, EncodeWork, JobTimes, Machine, TimePoint};
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
+pub use external::{
+    EncodeRequest, EncodedPicture, External, ExternalDecoder, ExternalEncoder, ExternalState, PictureDecoder,
+    PictureEncoder,
+};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
 pub use frame_dropper::FrameDropperConfig;
 pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};

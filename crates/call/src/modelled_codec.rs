@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use lockstep_transport::{Datagram, Length, StateId, WireError};
+use lockstep_transport::{CodecId, Datagram, Length, StateId, WireError};
 use lockstep_units::ByteCount;
 
-use crate::codec::Codec;
+use crate::codec::{Codec, FunctionalCodec};
 use crate::encoder::Candidate;
 use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledReference};
 
@@ -85,11 +85,11 @@ impl Codec for Modelled {
     type Arena = ();
     type Payload = Length;
     type Packet = Datagram<Length>;
-    type Parameters = Arc<ClipCurves>;
     type Analysis = ModelledAnalysis;
     type Fitting = ModelledFitting;
 
     const HAS_PIXELS: bool = false;
+    const SHARES_STATES: bool = false;
 
     fn pixels(_picture: &ModelledPicture) -> Option<&lockstep_vp8::Picture> {
         None
@@ -98,6 +98,46 @@ impl Codec for Modelled {
     fn shown_pixels(_shown: &()) -> Option<&lockstep_vp8::Picture> {
         None
     }
+
+    fn encode(analysis: &ModelledAnalysis, quantizer: u8) -> Candidate<Self> {
+        analysis.candidate(analysis.curves.encode(&analysis.picture, quantizer, analysis.is_key_frame()))
+    }
+
+    fn name(state: &ModelledState) -> StateId {
+        state.name
+    }
+
+    fn last_shown(_state: &ModelledState) -> Option<()> {
+        Some(())
+    }
+
+    fn decode(
+        _arena: &(),
+        _source: &ModelledState,
+        _frame: &Length,
+        target: StateId,
+        _limit: usize,
+    ) -> Option<(ModelledState, ())> {
+        Some((ModelledState { name: target, reference: None }, ()))
+    }
+
+    fn decodes(_arena: &()) -> Option<CodecId> {
+        Some(Self::ID)
+    }
+
+    fn pack(datagram: Datagram<Length>) -> Datagram<Length> {
+        datagram
+    }
+
+    fn unpack(packet: Datagram<Length>) -> Result<Datagram<Length>, WireError> {
+        Ok(packet)
+    }
+}
+
+impl FunctionalCodec for Modelled {
+    type Parameters = Arc<ClipCurves>;
+
+    const ID: CodecId = CodecId::VP8;
 
     fn luma_samples(curves: &Arc<ClipCurves>, _picture: &ModelledPicture) -> usize {
         let (width, height) = curves.picture_size();
@@ -123,10 +163,6 @@ impl Codec for Modelled {
         None
     }
 
-    fn encode(analysis: &ModelledAnalysis, quantizer: u8) -> Candidate<Self> {
-        analysis.candidate(analysis.curves.encode(&analysis.picture, quantizer, analysis.is_key_frame()))
-    }
-
     fn fitting(analysis: ModelledAnalysis, first: u8) -> ModelledFitting {
         ModelledFitting { analysis, first, coded: Vec::new() }
     }
@@ -148,31 +184,5 @@ impl Codec for Modelled {
         const FILLED: f64 = 0.92;
         let filled = |size: ByteCount| size.as_f64() >= FILLED * budget.as_f64();
         fitting.coded.iter().any(|&(quantizer, size)| size <= budget && (quantizer == 0 || filled(size)))
-    }
-
-    fn name(state: &ModelledState) -> StateId {
-        state.name
-    }
-
-    fn last_shown(_state: &ModelledState) -> Option<()> {
-        Some(())
-    }
-
-    fn decode(
-        _arena: &(),
-        _source: &ModelledState,
-        _frame: &Length,
-        target: StateId,
-        _limit: usize,
-    ) -> Option<(ModelledState, ())> {
-        Some((ModelledState { name: target, reference: None }, ()))
-    }
-
-    fn pack(datagram: Datagram<Length>) -> Datagram<Length> {
-        datagram
-    }
-
-    fn unpack(packet: Datagram<Length>) -> Result<Datagram<Length>, WireError> {
-        Ok(packet)
     }
 }

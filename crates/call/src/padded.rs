@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_transport::{Length, Recovery, StateId};
+use lockstep_transport::{CodecId, Length, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::conventional::ConventionalEncoder;
@@ -47,6 +47,10 @@ impl Padded {
 }
 
 impl FrameEncoder<Modelled> for Padded {
+    fn codec(&self) -> CodecId {
+        self.video.codec()
+    }
+
     fn recovery(&self) -> Recovery {
         FrameEncoder::recovery(&self.video)
     }

@@ -119,7 +119,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
 }
 
 impl<C: Codec> SendingEnd<C> {
-    /// A sending end that has captured nothing yet. The encoder says how `transport` recovers from losses.
+    /// A sending end that has captured nothing yet. The encoder says which codec `transport` announces, and
+    /// how it recovers from losses.
     #[must_use]
     pub fn new(
         mut transport: SenderConfig,
@@ -127,7 +128,7 @@ impl<C: Codec> SendingEnd<C> {
         encoder: Box<dyn FrameEncoder<C>>,
         tuning: &Tuning,
     ) -> Self {
-        transport.recovery = encoder.recovery();
+        (transport.recovery, transport.codec) = (encoder.recovery(), encoder.codec());
         transport.tuning = tuning.transport;
         let payload = ByteCount::new(transport.payload as u64);
         let format = transport.format;

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd, SoundScores};
+use lockstep_call::{DecodeOutcome, FrameRecord, PictureCodec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
 use lockstep_units::Timestamp;
 
 use crate::clock::Clock;
@@ -33,25 +33,25 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What happens to a call.
-pub(crate) enum Event {
+pub(crate) enum Event<C: PictureCodec = Vp8> {
     Network(Incoming),
-    Sending(SendingEvent),
-    Decoded(DecodeOutcome),
+    Sending(SendingEvent<C>),
+    Decoded(DecodeOutcome<C>),
     Sound(SoundEvent),
     /// The application made a request.
     Woken,
 }
 
 /// What one end of a live call is told.
-pub struct CallOptions {
+pub struct CallOptions<C: PictureCodec = Vp8> {
     /// The other end.
     pub peer: OtherEnd,
     /// Which way pictures go; both ends must say the same.
     pub kind: CallKind,
     /// What this end sends.
-    pub sending: Option<Sending>,
+    pub sending: Option<Sending<C>>,
     /// What it receives.
-    pub receiving: Option<Receiving>,
+    pub receiving: Option<Receiving<C>>,
     /// How long pictures are sent once the other end is there; none means until the source ends. Without a
     /// [`CallOptions::wait_limit`] whoever joins begins at once, so that the call ends even if nobody answers.
     pub length: Option<Duration>,
@@ -70,13 +70,13 @@ pub struct CallOptions {
 }
 
 /// Hears of a call while it runs.
-pub trait Witness {
+pub trait Witness<C: PictureCodec = Vp8> {
     /// An event; all but [`CallEvent::Ended`] and [`CallEvent::Failed`], which [`Finished::result`] is.
     fn event(&mut self, event: CallEvent);
     /// A few times a second: what the end that sends is at.
-    fn status(&mut self, _now: Timestamp, _end: &SendingEnd) {}
+    fn status(&mut self, _now: Timestamp, _end: &SendingEnd<C>) {}
     /// As often: what the end that receives is at.
-    fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd) {}
+    fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd<C>) {}
     /// After these: what the call is at.
     fn at(&mut self, _state: &CallState) {}
     /// The record of every captured picture, in order, as soon as this end knows all of it.
@@ -86,11 +86,11 @@ pub trait Witness {
 }
 
 /// One end of a live call that is over.
-pub struct Finished {
+pub struct Finished<C: PictureCodec = Vp8> {
     /// The ends as the call left them, however it ended.
-    pub sending: Option<SendingEnd>,
+    pub sending: Option<SendingEnd<C>>,
     /// The end that received.
-    pub receiving: Option<ReceivingEnd>,
+    pub receiving: Option<ReceivingEnd<C>>,
     /// How the other's sound was heard, if it was.
     pub sound: Option<SoundScores>,
     /// Pictures that were decoded and not shown, because the sink was too slow.
@@ -104,16 +104,16 @@ pub struct Finished {
 }
 
 /// A call while it runs.
-struct Call {
+struct Call<C: PictureCodec> {
     clock: Clock,
     exchange: Exchange,
     sockets: Sockets,
     readers: Vec<Reader>,
     /// A datagram on its way to a socket.
     buffer: Vec<u8>,
-    incoming: mpsc::Receiver<Event>,
-    sending: Option<SendingHalf>,
-    receiving: Option<ReceivingHalf>,
+    incoming: mpsc::Receiver<Event<C>>,
+    sending: Option<SendingHalf<C>>,
+    receiving: Option<ReceivingHalf<C>>,
     length: Option<Duration>,
     stop: Stop,
     handle: CallHandle,
@@ -163,7 +163,7 @@ fn join(
 
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
 /// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
-pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
+pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut impl Witness<C>) -> Finished<C> {
     let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stale_after, stop, handle, qlog } =
         options;
     if let Some(warning) = Warning::of_build(lockstep_vp8::IS_OPTIMISED) {
@@ -248,8 +248,8 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     }
 }
 
-impl Call {
-    fn run(&mut self, witness: &mut impl Witness) -> Result<Ended, LiveError> {
+impl<C: PictureCodec> Call<C> {
+    fn run(&mut self, witness: &mut impl Witness<C>) -> Result<Ended, LiveError> {
         let mut ending: Option<(Timestamp, Result<Ended, LiveError>)> = None;
         let mut next_status = self.started;
         let mut joined = false;
@@ -429,7 +429,7 @@ impl Call {
     }
 
     /// The exchange, and the ends that it is for.
-    fn parts(&mut self) -> (&mut Exchange, Ends<'_>) {
+    fn parts(&mut self) -> (&mut Exchange, Ends<'_, C>) {
         let sending = self.sending.as_mut().map(|half| &mut half.end);
         let receiving = self.receiving.as_mut().map(|half| &mut half.end);
         (&mut self.exchange, Ends { sending, receiving })

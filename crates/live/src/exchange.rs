@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockstep_call::{ReceivingEnd, SendingEnd};
+use lockstep_call::{PictureCodec, ReceivingEnd, SendingEnd, Vp8};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
@@ -36,9 +36,9 @@ pub(crate) struct Patience {
 }
 
 /// The halves of one end of a call.
-pub(crate) struct Ends<'a> {
-    pub(crate) sending: Option<&'a mut SendingEnd>,
-    pub(crate) receiving: Option<&'a mut ReceivingEnd>,
+pub(crate) struct Ends<'a, C: PictureCodec = Vp8> {
+    pub(crate) sending: Option<&'a mut SendingEnd<C>>,
+    pub(crate) receiving: Option<&'a mut ReceivingEnd<C>>,
 }
 
 /// A connection, and what was heard of its end.
@@ -65,7 +65,7 @@ pub(crate) struct Exchange {
 pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
     match result {
         Ok(_) => CloseReason::Done,
-        Err(LiveError::UnknownEstimator { .. }) => CloseReason::Unsupported,
+        Err(LiveError::UnknownEstimator { .. } | LiveError::UnknownCodec { .. }) => CloseReason::Unsupported,
         Err(_) => CloseReason::Failed,
     }
 }
@@ -107,10 +107,10 @@ impl Exchange {
     ///
     /// # Errors
     /// As [`Connection::send_message`].
-    pub(crate) fn send_message(
+    pub(crate) fn send_message<C: PictureCodec>(
         &mut self,
         now: Timestamp,
-        ends: &mut Ends<'_>,
+        ends: &mut Ends<'_, C>,
         message: &Message,
     ) -> Result<(), MessageError> {
         let bytes = self.connection.send_message(now, message)? as u64;
@@ -127,7 +127,7 @@ impl Exchange {
     }
 
     /// The age of the newest picture; before the first, the time since the other end joined.
-    fn picture_age(&self, now: Timestamp, receiving: &ReceivingEnd) -> Option<Duration> {
+    fn picture_age<C: PictureCodec>(&self, now: Timestamp, receiving: &ReceivingEnd<C>) -> Option<Duration> {
         let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
         match self.newest_picture {
             Some(captured_at) => receiving.age(now, captured_at, round_trip),
@@ -136,7 +136,7 @@ impl Exchange {
     }
 
     /// Reports what changed of the path, the age of pictures and the quality.
-    fn watch(&mut self, now: Timestamp, ends: &Ends<'_>) {
+    fn watch<C: PictureCodec>(&mut self, now: Timestamp, ends: &Ends<'_, C>) {
         if !self.connection.is_open() {
             return;
         }
@@ -164,7 +164,7 @@ impl Exchange {
     }
 
     /// When [`Self::watch`] has something to report, if nothing arrives.
-    fn watch_at(&self, ends: &Ends<'_>) -> Option<Timestamp> {
+    fn watch_at<C: PictureCodec>(&self, ends: &Ends<'_, C>) -> Option<Timestamp> {
         let interrupted = (!self.is_interrupted).then(|| self.connection.last_heard() + SILENT);
         let stale =
             self.patience.stale_after.filter(|_| !self.is_stale && ends.receiving.is_some()).and_then(|limit| {
@@ -175,7 +175,7 @@ impl Exchange {
         Timestamp::earliest([interrupted, stale, self.quality_at])
     }
 
-    fn quality(&self, now: Timestamp, ends: &Ends<'_>) -> Quality {
+    fn quality<C: PictureCodec>(&self, now: Timestamp, ends: &Ends<'_, C>) -> Quality {
         let sending = ends.sending.as_ref().map(|end| {
             let status = end.status(now);
             SendingQuality {
@@ -200,7 +200,7 @@ impl Exchange {
     }
 
     /// Takes what the connection has for the ends.
-    pub(crate) fn hear(&mut self, now: Timestamp, ends: &mut Ends<'_>) {
+    pub(crate) fn hear<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
         while let Some(heard) = self.connection.poll() {
             match heard {
                 Heard::Joined => {
@@ -249,10 +249,10 @@ impl Exchange {
 
     /// The next datagram that leaves, into `buffer`, which is empty; gives where it goes. Asked until there is none, after
     /// everything else that happens to the connection or the ends.
-    pub(crate) fn poll_transmit(
+    pub(crate) fn poll_transmit<C: PictureCodec>(
         &mut self,
         now: Timestamp,
-        ends: &mut Ends<'_>,
+        ends: &mut Ends<'_, C>,
         buffer: &mut Vec<u8>,
     ) -> Option<SocketAddr> {
         if let (Some(sending), Some(largest)) = (&mut ends.sending, self.connection.largest_datagram()) {
@@ -331,7 +331,7 @@ impl Exchange {
     }
 
     /// When the connection or the ends are to be asked next.
-    pub(crate) fn poll_timeout(&mut self, ends: &Ends<'_>) -> Option<Timestamp> {
+    pub(crate) fn poll_timeout<C: PictureCodec>(&mut self, ends: &Ends<'_, C>) -> Option<Timestamp> {
         let joined = self.connection.is_open();
         // Before anybody is there the ends have much to say, and nobody to say it to.
         let sending = ends.sending.as_ref().and_then(|end| end.poll_timeout()).filter(|_| joined);
@@ -342,7 +342,7 @@ impl Exchange {
 }
 
 /// Gives a datagram to the end that it is for: what a sender says to the one that receives, and the other way round.
-fn take(ends: &mut Ends<'_>, at: Timestamp, decoded: Result<Datagram, WireError>) {
+fn take<C: PictureCodec>(ends: &mut Ends<'_, C>, at: Timestamp, decoded: Result<Datagram, WireError>) {
     let of_a_receiver = matches!(decoded, Ok(Datagram::Acknowledgement(_) | Datagram::HelloReply(_)));
     match (&mut ends.sending, &mut ends.receiving) {
         (Some(sending), None) => drop(sending.handle_datagram(at, decoded)),
@@ -352,7 +352,7 @@ fn take(ends: &mut Ends<'_>, at: Timestamp, decoded: Result<Datagram, WireError>
     }
 }
 
-fn next_transmit(now: Timestamp, ends: &mut Ends<'_>) -> Option<Transmit> {
+fn next_transmit<C: PictureCodec>(now: Timestamp, ends: &mut Ends<'_, C>) -> Option<Transmit> {
     let sending = ends.sending.as_mut().and_then(|end| end.poll_transmit(now));
     sending.or_else(|| ends.receiving.as_mut().and_then(|end| end.poll_transmit(now)))
 }

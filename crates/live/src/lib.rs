@@ -17,7 +17,7 @@ mod clock;
 mod connection;
 mod control;
 mod datagrams;
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 mod devices;
 mod display_queue;
 mod emulate;
@@ -58,7 +58,7 @@ pub use call::{CallOptions, Finished, Witness, run};
 pub use clock::Clock;
 pub use connection::{Traffic, Way};
 pub use control::CallKind;
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 pub use devices::{open_loudspeaker, open_microphone};
 pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, Move};
 pub use emulated_path::{
@@ -287,9 +287,9 @@ pub enum LiveError {
     /// The other end ended the call because it failed.
     #[error("the other end ended the call because it failed; its own message says why")]
     PeerFailed,
-    /// The receiver does not know the estimator that the sender's controller needs.
+    /// The receiver lacks the estimator of the sender's controller, or the decoder of its codec.
     #[error(
-        "the other end has not the estimator that this controller needs; is it of an older version? Choose another --controller"
+        "the other end lacks the estimator of this controller or the decoder of this codec; choose another --controller or codec, or update the other end"
     )]
     Refused,
     /// The sender's controller needs an estimator that this receiver does not know.
@@ -299,6 +299,14 @@ pub enum LiveError {
     UnknownEstimator {
         /// The estimator's number in the hello.
         number: u16,
+    },
+    /// The sender's codec has no decoder at this receiver.
+    #[error(
+        "cannot decode the sender's codec {number}: this receiver has no decoder of it; use the same codec at both ends"
+    )]
+    UnknownCodec {
+        /// The codec's number in the hello.
+        number: u8,
     },
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use lockstep_call::{Display, ReceivingEnd, SendingEnd, SerialMenu};
+use lockstep_call::{Display, PictureCodec, ReceivingEnd, SendingEnd, SerialMenu, Vp8};
 use lockstep_transport::{SendError, SoundPacket, VideoFormat};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
@@ -24,13 +24,13 @@ use crate::ticket::{MOST_ADDRESSES, Ticket};
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 
 /// Configuration of a [`Peer`].
-pub struct PeerConfig {
+pub struct PeerConfig<C: PictureCodec = Vp8> {
     /// The direction of pictures; both ends must choose the same.
     pub kind: CallKind,
     /// The end that sends pictures; none in an end that only receives.
-    pub sending: Option<SendingEnd>,
+    pub sending: Option<SendingEnd<C>>,
     /// The end that receives pictures; none in an end that only sends.
-    pub receiving: Option<ReceivingEnd>,
+    pub receiving: Option<ReceivingEnd<C>>,
     /// Time that the other end may take to join; none waits forever.
     pub wait_limit: Option<Duration>,
     /// Silence that ends the call; none waits forever.
@@ -41,34 +41,34 @@ pub struct PeerConfig {
     pub addresses: Vec<SocketAddr>,
 }
 
-impl PeerConfig {
+impl<C: PictureCodec> PeerConfig<C> {
     /// An end that sends to the giver of a ticket.
     #[must_use]
-    pub fn sending(end: SendingEnd) -> Self {
+    pub fn sending(end: SendingEnd<C>) -> Self {
         Self { sending: Some(end), ..Self::of(CallKind::OneWay) }
     }
 
     /// An end that sends to whoever joins with its ticket.
     #[must_use]
-    pub fn sending_to_joiner(end: SendingEnd) -> Self {
+    pub fn sending_to_joiner(end: SendingEnd<C>) -> Self {
         Self { sending: Some(end), ..Self::of(CallKind::FromListener) }
     }
 
     /// An end that receives from the giver of a ticket.
     #[must_use]
-    pub fn receiving_from_listener(end: ReceivingEnd) -> Self {
+    pub fn receiving_from_listener(end: ReceivingEnd<C>) -> Self {
         Self { receiving: Some(end), ..Self::of(CallKind::FromListener) }
     }
 
     /// An end that receives from whoever joins with its ticket.
     #[must_use]
-    pub fn receiving(end: ReceivingEnd) -> Self {
+    pub fn receiving(end: ReceivingEnd<C>) -> Self {
         Self { receiving: Some(end), ..Self::of(CallKind::OneWay) }
     }
 
     /// An end that does both.
     #[must_use]
-    pub fn both_ways(sending: SendingEnd, receiving: ReceivingEnd) -> Self {
+    pub fn both_ways(sending: SendingEnd<C>, receiving: ReceivingEnd<C>) -> Self {
         Self { sending: Some(sending), receiving: Some(receiving), ..Self::of(CallKind::TwoWay) }
     }
 
@@ -138,11 +138,11 @@ pub struct ReceivedFrame {
 ///
 /// The owner's loop: [`Peer::poll_output`] until it returns [`Output::Timeout`], then wait for a datagram or that time, then
 /// [`Peer::handle_input`]. After any other method, poll again.
-pub struct Peer {
+pub struct Peer<C: PictureCodec = Vp8> {
     exchange: Exchange,
     gate: Gate,
-    sending: Option<SendingEnd>,
-    receiving: Option<ReceivingEnd>,
+    sending: Option<SendingEnd<C>>,
+    receiving: Option<ReceivingEnd<C>>,
     own: Presence,
     joined: bool,
     ending: Option<(Timestamp, Result<Ended, LiveError>)>,
@@ -154,11 +154,20 @@ pub struct Peer {
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Peer {
+    /// The ticket of `identity` for a listener whose socket others reach at `addresses`; more than eight are cut off.
+    #[must_use]
+    pub fn ticket(identity: &Identity, addresses: &[SocketAddr], servers: &[SocketAddr]) -> Ticket {
+        let addresses = addresses.iter().copied().take(MOST_ADDRESSES).collect();
+        Ticket { key: identity.public(), secret: identity.secret(), addresses, rendezvous: servers.to_vec() }
+    }
+}
+
+impl<C: PictureCodec> Peer<C> {
     /// Joins the giver of `ticket`.
     ///
     /// # Errors
     /// If the system has no random numbers, or the ticket's key is not one.
-    pub fn join(mut ticket: Ticket, config: PeerConfig, now: Timestamp) -> Result<Self, LiveError> {
+    pub fn join(mut ticket: Ticket, config: PeerConfig<C>, now: Timestamp) -> Result<Self, LiveError> {
         let origin = Origin::new(Instant::now());
         let (secret, servers) = (ticket.secret, std::mem::take(&mut ticket.rendezvous));
         let mut connection = Connection::joining(ticket, config.kind, None, origin, now)?;
@@ -173,7 +182,7 @@ impl Peer {
     pub fn listen(
         identity: &Identity,
         servers: &[SocketAddr],
-        config: PeerConfig,
+        config: PeerConfig<C>,
         now: Timestamp,
     ) -> Result<Self, LiveError> {
         let origin = Origin::new(Instant::now());
@@ -182,14 +191,7 @@ impl Peer {
         Ok(Self::new(connection, config, now))
     }
 
-    /// The ticket of `identity` for a listener whose socket others reach at `addresses`; more than eight are cut off.
-    #[must_use]
-    pub fn ticket(identity: &Identity, addresses: &[SocketAddr], servers: &[SocketAddr]) -> Ticket {
-        let addresses = addresses.iter().copied().take(MOST_ADDRESSES).collect();
-        Ticket { key: identity.public(), secret: identity.secret(), addresses, rendezvous: servers.to_vec() }
-    }
-
-    fn new(connection: Connection, config: PeerConfig, now: Timestamp) -> Self {
+    fn new(connection: Connection, config: PeerConfig<C>, now: Timestamp) -> Self {
         let PeerConfig { sending, receiving, wait_limit, idle_limit, stale_after, .. } = config;
         Self {
             gate: connection.gate(),
@@ -353,12 +355,12 @@ impl Peer {
     }
 
     /// The end that sends pictures, to change its bit-rate cap or controller or to read its status.
-    pub fn sending_end(&mut self) -> Option<&mut SendingEnd> {
+    pub fn sending_end(&mut self) -> Option<&mut SendingEnd<C>> {
         self.sending.as_mut()
     }
 
     /// The end that receives pictures, to read its counters.
-    pub fn receiving_end(&mut self) -> Option<&mut ReceivingEnd> {
+    pub fn receiving_end(&mut self) -> Option<&mut ReceivingEnd<C>> {
         self.receiving.as_mut()
     }
 
@@ -377,11 +379,11 @@ impl Peer {
 }
 
 /// The exchange, and the ends that it is for.
-fn parts<'a>(
+fn parts<'a, C: PictureCodec>(
     exchange: &'a mut Exchange,
-    sending: &'a mut Option<SendingEnd>,
-    receiving: &'a mut Option<ReceivingEnd>,
-) -> (&'a mut Exchange, Ends<'a>) {
+    sending: &'a mut Option<SendingEnd<C>>,
+    receiving: &'a mut Option<ReceivingEnd<C>>,
+) -> (&'a mut Exchange, Ends<'a, C>) {
     (exchange, Ends { sending: sending.as_mut(), receiving: receiving.as_mut() })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, SendingEnd};
+use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, PictureCodec, SendingEnd, Vp8};
 use lockstep_media::{FrameRate, Source, psnr, ssim};
 use lockstep_sound::SoundSource;
 use lockstep_transport::{SoundPacket, VideoFormat};
@@ -36,14 +36,14 @@ impl From<Box<dyn Source>> for PictureSource {
     }
 }
 
-/// What a call sends.
-pub struct Sending {
+/// What a call sends, coded by `C`.
+pub struct Sending<C: PictureCodec = Vp8> {
     /// The end.
-    pub end: SendingEnd,
+    pub end: SendingEnd<C>,
     /// The origin of its pictures.
     pub source: PictureSource,
     /// Runs the candidates of a menu.
-    pub runner: Box<dyn MenuRunner + Send>,
+    pub runner: Box<dyn MenuRunner<C> + Send>,
     /// Where its sound comes from, if it has any.
     pub microphone: Option<Box<dyn SoundSource>>,
     /// Whether the quality of what is sent is measured, for the log; it takes about half as long as coding does.
@@ -51,17 +51,17 @@ pub struct Sending {
 }
 
 /// What the half's threads tell the call.
-pub(crate) enum SendingEvent {
+pub(crate) enum SendingEvent<C: PictureCodec = Vp8> {
     Captured(Captured),
-    Encoded(Menu),
+    Encoded(Menu<C>),
     Measured { capture: u64, quality: Option<Quality> },
 }
 
 /// The half while the call runs.
-pub(crate) struct SendingHalf {
-    pub(crate) end: SendingEnd,
-    encode: mpsc::Sender<EncodeJob>,
-    measure: Option<mpsc::Sender<Committed>>,
+pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
+    pub(crate) end: SendingEnd<C>,
+    encode: mpsc::Sender<EncodeJob<C>>,
+    measure: Option<mpsc::Sender<Committed<C>>>,
     /// Whether the source's pictures are wanted; none where the application pushes them.
     capture: Option<mpsc::Sender<bool>>,
     has_begun: bool,
@@ -74,7 +74,11 @@ pub(crate) struct SendingHalf {
 }
 
 /// Does each job that comes, on the thread that calls this, and gives what `of` it came.
-fn work<Job>(jobs: mpsc::Receiver<Job>, events: &SyncSender<Event>, of: impl Fn(Job) -> SendingEvent) {
+fn work<C: PictureCodec, Job>(
+    jobs: mpsc::Receiver<Job>,
+    events: &SyncSender<Event<C>>,
+    of: impl Fn(Job) -> SendingEvent<C>,
+) {
     for job in jobs {
         if events.send(Event::Sending(of(job))).is_err() {
             return;
@@ -82,16 +86,16 @@ fn work<Job>(jobs: mpsc::Receiver<Job>, events: &SyncSender<Event>, of: impl Fn(
     }
 }
 
-impl SendingHalf {
+impl<C: PictureCodec> SendingHalf<C> {
     /// Starts the threads; the source waits for [`Self::begin`]. Gives the end back if that fails.
     pub(crate) fn start(
-        sending: Sending,
+        sending: Sending<C>,
         clock: Clock,
-        events: &SyncSender<Event>,
-    ) -> Result<Self, (Box<SendingEnd>, LiveError)> {
+        events: &SyncSender<Event<C>>,
+    ) -> Result<Self, (Box<SendingEnd<C>>, LiveError)> {
         let Sending { end, source, runner, microphone, measures_quality } = sending;
-        let (encode, to_encode) = mpsc::channel::<EncodeJob>();
-        let (measure, to_measure) = mpsc::channel::<Committed>();
+        let (encode, to_encode) = mpsc::channel::<EncodeJob<C>>();
+        let (measure, to_measure) = mpsc::channel::<Committed<C>>();
         let (capture, is_wanted) = mpsc::channel();
         let capture = matches!(source, PictureSource::Source(_)).then_some(capture);
         let threads = || {
@@ -158,7 +162,7 @@ impl SendingHalf {
     }
 
     /// A thread of the half has something.
-    pub(crate) fn handle(&mut self, now: Timestamp, event: SendingEvent) {
+    pub(crate) fn handle(&mut self, now: Timestamp, event: SendingEvent<C>) {
         match event {
             SendingEvent::Captured(Captured::Picture(picture)) => self.capture(now, now, picture),
             SendingEvent::Captured(Captured::Ended) => self.stop_capturing(now),

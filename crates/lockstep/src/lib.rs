@@ -60,6 +60,10 @@
 //! # }
 //! ```
 //!
+//! # Features
+//! None is on by default. `window` and `camera` have `open_sink("window")` and `open_source("camera")` work, `audio` has
+//! microphones and loudspeakers, and `learned` has the learned controller; without it the controller is Sprout.
+//!
 //! # Optimisation
 //! A debug build of the codec shows few pictures, and [`Event::Warning`] says so. These lines in the `Cargo.toml` of the
 //! application's workspace optimise its dependencies:
@@ -83,6 +87,8 @@ pub use lockstep_live::{
     LiveError as Error, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality, ReceivedFrame,
     ReceivedMessage, ReceivingQuality, SendingQuality, Ticket, TicketError, TicketRefusal, Warning, Way,
 };
+#[cfg(feature = "audio")]
+pub use lockstep_live::{open_loudspeaker, open_microphone};
 pub use lockstep_media::{
     FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source,
 };

@@ -139,7 +139,7 @@ mod tests {
 
     use lockstep_control::{Algorithm, Setting};
     use lockstep_media::{FrameRate, VideoFormat};
-    use lockstep_transport::{LostFragment, SenderConfig, StateId};
+    use lockstep_transport::{CodecId, LostFragment, SenderConfig, StateId};
 
     use super::*;
     use crate::{
@@ -154,6 +154,10 @@ mod tests {
     }
 
     impl FrameEncoder<Modelled> for Asked {
+        fn codec(&self) -> CodecId {
+            self.encoder.codec()
+        }
+
         fn recovery(&self) -> Recovery {
             self.encoder.recovery()
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-#[cfg(not(feature = "devices"))]
+#[cfg(not(feature = "audio"))]
 use anyhow::bail;
 use clap::Args;
 
@@ -142,27 +142,27 @@ impl HearingArguments {
     }
 }
 
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 fn microphone() -> Result<Box<dyn SoundSource>> {
     Ok(lockstep_live::open_microphone()?)
 }
 
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 fn speaker() -> Result<Box<dyn SoundSink>> {
     Ok(lockstep_live::open_loudspeaker()?)
 }
 
 /// What is said where the headers of the system's sound were missing when the program was built.
-#[cfg(not(feature = "devices"))]
+#[cfg(not(feature = "audio"))]
 const LEFT_OUT: &str = "this program was built without microphone and loudspeaker; install libasound2-dev and build it \
                         again with `make build`, or name a WAV file";
 
-#[cfg(not(feature = "devices"))]
+#[cfg(not(feature = "audio"))]
 fn microphone() -> Result<Box<dyn SoundSource>> {
     bail!("{LEFT_OUT}")
 }
 
-#[cfg(not(feature = "devices"))]
+#[cfg(not(feature = "audio"))]
 fn speaker() -> Result<Box<dyn SoundSink>> {
     bail!("{LEFT_OUT}")
 }

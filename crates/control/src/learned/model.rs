@@ -8,28 +8,48 @@
 //! file; and tract 0.23 brings a hundred crates, whose build takes four and a half minutes of a core for each profile. What
 //! the nets of controllers take is some thirty operators.
 
+#[cfg(feature = "learned")]
 mod conv;
+#[cfg(feature = "learned")]
+mod file;
+#[cfg(feature = "learned")]
 mod graph;
+#[cfg(feature = "learned")]
 mod onnx;
+#[cfg(feature = "learned")]
 mod product;
+#[cfg(feature = "learned")]
 mod recurrent;
+#[cfg(feature = "learned")]
 mod run;
+#[cfg(feature = "learned")]
 mod shapes;
-#[cfg(test)]
+#[cfg(all(test, feature = "learned"))]
 mod tests;
+#[cfg(not(feature = "learned"))]
+mod unbuilt;
+#[cfg(feature = "learned")]
 mod wire;
 
-use std::collections::BTreeMap;
-use std::fmt;
-
-use prost::Message;
-
-pub use graph::Port;
+#[cfg(feature = "learned")]
+pub use file::Model;
+#[cfg(not(feature = "learned"))]
+pub use unbuilt::Model;
 
 /// The largest file that is taken. Those that come with Lockstep have less than 5 MB.
 pub const MOST_BYTES: usize = 16 << 20;
 /// The most of a file that may be something else than weights.
+#[cfg(feature = "learned")]
 const MOST_BESIDES_WEIGHTS: usize = 256 << 10;
+
+/// An input or output of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+}
 
 /// Why a file is no model that can be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,75 +74,18 @@ pub enum ModelError {
     /// Something in it is not run here, or makes no sense.
     #[error("the model is refused: {0}")]
     Refused(String),
+    /// The program was built without the feature that runs or embeds the model.
+    #[error(
+        "cannot run a model: this program was built without lockstep-control's feature `{0}`; enable it or choose another \
+         controller"
+    )]
+    NotBuilt(&'static str),
     /// It is a model for something else.
     #[error("the model does not fit the controller: {0}")]
     Unfit(String),
 }
 
-/// A model that has been checked and is ready to run. It keeps nothing from run to run: what is to be remembered goes in
-/// and comes out.
-pub struct Model {
-    plan: run::Plan,
-    inputs: Vec<Port>,
-    outputs: Vec<Port>,
-    metadata: BTreeMap<String, String>,
-}
-
-impl fmt::Debug for Model {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { inputs, outputs, metadata, .. } = self;
-        formatter
-            .debug_struct("Model")
-            .field("inputs", inputs)
-            .field("outputs", outputs)
-            .field("metadata", metadata)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Model {
-    /// The model in the bytes of an ONNX file.
-    ///
-    /// # Errors
-    /// If it is none, or one that cannot be run within bounds of memory and time.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
-        if bytes.len() > MOST_BYTES {
-            return Err(ModelError::TooLarge(bytes.len()));
-        }
-        // Nothing at all would be read as a message without fields, of operator set 0.
-        if bytes.is_empty() {
-            return Err(ModelError::NotOnnx("it is empty".to_owned()));
-        }
-        let besides = wire::bytes_besides_weights(bytes)
-            .ok_or_else(|| ModelError::NotOnnx("it ends too early or is something else".to_owned()))?;
-        if besides > MOST_BESIDES_WEIGHTS {
-            let text = format!("{besides} bytes of it are not weights; {MOST_BESIDES_WEIGHTS} are the most");
-            return Err(ModelError::Refused(text));
-        }
-        let file = onnx::Model::decode(bytes).map_err(|error| ModelError::NotOnnx(error.to_string()))?;
-        let (graph::Signature { inputs, outputs }, plan) = graph::check(&file)?;
-        let metadata = file.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect();
-        Ok(Self { plan, inputs, outputs, metadata })
-    }
-
-    /// What goes in, in this order.
-    #[must_use]
-    pub fn inputs(&self) -> &[Port] {
-        &self.inputs
-    }
-
-    /// What comes out, in this order.
-    #[must_use]
-    pub fn outputs(&self) -> &[Port] {
-        &self.outputs
-    }
-
-    /// What the file says of itself under `key` (`metadata_props` of ONNX).
-    #[must_use]
-    pub fn metadata(&self, key: &str) -> Option<&str> {
-        self.metadata.get(key).map(String::as_str)
-    }
-
     /// Checks that nothing says that the model is for something else than `controller`: a name under `lockstep.controller`
     /// must be its own. One that says nothing is taken, since models of one's own and of the MMSys'24 challenge do not.
     ///
@@ -139,25 +102,6 @@ impl Model {
     pub(crate) fn is_not_for(&self, wanted: &str) -> ModelError {
         let said = excerpt(self.metadata("lockstep.controller").unwrap_or_default());
         ModelError::Unfit(format!("it is one for `{said}`, not for {wanted}"))
-    }
-
-    /// What comes out for `inputs`, each in the order of its rows. The same input gives the same bytes on every machine.
-    ///
-    /// # Errors
-    /// If there is not one slice for each input with as many numbers as it has.
-    pub fn run(&self, inputs: &[&[f32]]) -> Result<Vec<Vec<f32>>, ModelError> {
-        if inputs.len() != self.inputs.len() {
-            return Err(ModelError::Unfit(format!("{} inputs for {}", inputs.len(), self.inputs.len())));
-        }
-        for (Port { name, shape }, numbers) in self.inputs.iter().zip(inputs) {
-            if numbers.len() != shape.iter().product::<usize>() {
-                let count = numbers.len();
-                return Err(ModelError::Unfit(format!(
-                    "{count} numbers for the input `{name}` of the shape {shape:?}"
-                )));
-            }
-        }
-        Ok(self.plan.run(inputs))
     }
 }
 

@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use super::ModelError;
 use super::onnx::{self, Attribute, Node, Tensor, ValueInfo};
 use super::run::{self, Builder, Plan};
 use super::shapes::{self, Value};
+use super::{ModelError, Port};
 
 /// The versions of the operator set that the runtime is tested against.
 const OPSETS: std::ops::RangeInclusive<i64> = 9..=18;
@@ -23,15 +23,6 @@ const MOST_NUMBERS_IN_ALL: usize = 16 << 20;
 const MOST_WORK: u64 = 1 << 28;
 /// Tensors of whole numbers say shapes and places: they are short.
 const MOST_INTEGERS: usize = 64;
-
-/// An input or output of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
-    /// Its name.
-    pub name: String,
-    /// Its shape.
-    pub shape: Vec<usize>,
-}
 
 /// What goes into a graph and comes out of it.
 pub(super) struct Signature {

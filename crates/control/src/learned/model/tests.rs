@@ -286,7 +286,7 @@ fn a_controller_refuses_a_model_for_something_else() {
 
 /// The model that comes with `shipped`, saying what `change` has it say of itself.
 fn saying(shipped: Shipped, change: impl Fn(&mut Vec<Entry>)) -> Arc<Model> {
-    let mut proto = onnx::Model::decode(shipped.bytes()).unwrap();
+    let mut proto = onnx::Model::decode(shipped.bytes().expect("it is embedded")).unwrap();
     change(&mut proto.metadata_props);
     Arc::new(read(&proto).unwrap())
 }
@@ -368,7 +368,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
     ) {
-        let mut bytes = Shipped::Concerto.bytes().to_vec();
+        let mut bytes = Shipped::Concerto.bytes().expect("it is embedded").to_vec();
         let places = structure(&bytes);
         for (place, byte) in changes {
             bytes[*place.get(&places)] = byte;
