@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use lockstep_control::recording::{Event, Header, Recorder, end_line, event_line, header_line};
+use lockstep_runner::line_writer::LineWriter;
+use lockstep_runner::output_file::OutputFile;
 
 use crate::call_files::of_call;
-use crate::line_writer::LineWriter;
-use crate::output_file::OutputFile;
 
 /// Bytes of lines that are handed on together, some forty: a call is recorded thousands of times a second, and what a
 /// killed one has not handed on is lost.

@@ -6,10 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use lockstep_call::{CallObserver, FRAME_COLUMNS as COLUMNS, FrameColumn as Column, LoggedFrame};
+use lockstep_runner::output_file::{OutputFile, is_standard_output};
+use lockstep_runner::parquet_table::{Kind, TableWriter, Values};
 use lockstep_units::Timestamp;
-
-use crate::output_file::{OutputFile, is_standard_output};
-use crate::parquet_table::{Kind, TableWriter, Values};
 
 /// Rows that are written at once to a Parquet file: nine minutes at 30 a second. A shorter call is one row group.
 const ROW_GROUP: usize = 1 << 14;

@@ -8,10 +8,10 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{CallObserver, CallReport};
+use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::progress::{print_scores, print_sound, warn_of_early_end};
 
 use crate::frame_log::{self, FrameWriter};
-use crate::output_file::{self, write_json};
-use crate::progress::{print_scores, print_sound, warn_of_early_end};
 
 /// Where the results of a call go.
 #[derive(Debug, Clone, Default, Args)]

@@ -1,0 +1,60 @@
+//! The help of the command: commands in groups, the usual options on `--help`, every option by sections on `--help-all`.
+
+use clap::{Arg, ArgAction, Command};
+
+/// Options that `--help` leaves out, by their names in clap.
+pub const ADVANCED: [&str; 0] = [];
+
+/// `command` with the `groups` of its subcommands in its help, and with brief help everywhere.
+pub fn arranged(command: Command, groups: &[(&str, Command)]) -> Command {
+    let template =
+        format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{}\nOptions:\n{{options}}", list(groups));
+    command.mut_subcommands(brief).help_template(template)
+}
+
+/// A heading for each group, and a line for each of its commands.
+fn list(groups: &[(&str, Command)]) -> String {
+    let names = groups.iter().flat_map(|(_, commands)| commands.get_subcommands().map(Command::get_name));
+    let widest = names.map(str::len).max().unwrap_or(0);
+    let mut text = String::new();
+    for (heading, commands) in groups {
+        text += &format!("\n{heading}:\n");
+        for command in commands.get_subcommands() {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            text += &format!("  {:widest$}  {about}\n", command.get_name());
+        }
+    }
+    text
+}
+
+/// The same command with brief help on `--help`. Where there is more to say, `--help-all` says it.
+fn brief(command: Command) -> Command {
+    let command = command.mut_subcommands(brief);
+    if command.is_disable_help_flag_set() {
+        return command;
+    }
+    let command = command.mut_args(|argument| {
+        let advanced = ADVANCED.contains(&argument.get_id().as_str());
+        shortened(argument).hide_short_help(advanced)
+    });
+    let says_more = |argument: &Arg| argument.is_hide_short_help_set() || argument.get_long_help().is_some();
+    let has_more = command.get_long_about().is_some() || command.get_arguments().any(says_more);
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help");
+    let all = Arg::new("help-all").long("help-all").action(ArgAction::HelpLong).help("Print every option in full");
+    let command = command.disable_help_flag(true).arg(help);
+    if has_more { command.arg(all) } else { command }
+}
+
+/// The same argument; its brief help is its first sentence.
+fn shortened(argument: Arg) -> Arg {
+    let Some(help) = argument.get_help().map(ToString::to_string) else { return argument };
+    let all = argument.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
+    let first = first_sentence(&help).to_owned();
+    if first == all { argument } else { argument.help(first).long_help(all) }
+}
+
+/// The first sentence or clause of `text`, without what ends it.
+fn first_sentence(text: &str) -> &str {
+    let ends = [". ", "; "].into_iter().filter_map(|end| text.find(end)).min();
+    ends.map_or(text, |end| &text[..end])
+}
