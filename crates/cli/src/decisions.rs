@@ -21,6 +21,7 @@ const BATCH: usize = 4 << 10;
 
 /// Where the decisions of a call's controller go.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Outputs")]
 pub struct DecisionsArgument {
     /// Where all that the sender's controller is told and answers goes, a line of JSON for each, for `lockstep replay`.
     #[arg(long, value_name = "FILE")]

@@ -3,7 +3,35 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Options that `--help` leaves out, by their names in clap.
-pub const ADVANCED: [&str; 0] = [];
+pub const ADVANCED: [&str; 27] = [
+    "ecn",
+    "queue_packets",
+    "queue_bytes",
+    "reverse_loss",
+    "burst_loss",
+    "loss_at",
+    "reorder",
+    "menu",
+    "fit_passes",
+    "grace_period",
+    "tuning",
+    "python",
+    "estimator_limit",
+    "encode_time",
+    "encode_ms",
+    "decode_ms",
+    "feedback_ms",
+    "bound",
+    "max_pixels",
+    "wait_seconds",
+    "idle_seconds",
+    "log",
+    "send_log",
+    "receive_log",
+    "decisions",
+    "qlog",
+    "labels",
+];
 
 /// `command` with the `groups` of its subcommands in its help, and with brief help everywhere.
 pub fn arranged(command: Command, groups: &[(&str, Command)]) -> Command {
@@ -39,8 +67,10 @@ fn brief(command: Command) -> Command {
     });
     let says_more = |argument: &Arg| argument.is_hide_short_help_set() || argument.get_long_help().is_some();
     let has_more = command.get_long_about().is_some() || command.get_arguments().any(says_more);
-    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help");
-    let all = Arg::new("help-all").long("help-all").action(ArgAction::HelpLong).help("Print every option in full");
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help_heading(None::<&str>);
+    let help = help.help(if has_more { "Print the usual options" } else { "Print help" });
+    let all = Arg::new("help-all").long("help-all").action(ArgAction::HelpLong).help_heading(None::<&str>);
+    let all = all.help("Print every option in full");
     let command = command.disable_help_flag(true).arg(help);
     if has_more { command.arg(all) } else { command }
 }

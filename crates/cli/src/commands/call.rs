@@ -40,7 +40,7 @@ pub struct CallArguments {
     #[arg(long, value_name = "SOUND", num_args = 0..=1, default_missing_value = "tone", value_parser = SoundName::from_word)]
     audio: Option<SoundName>,
     /// Where what is heard goes, a WAV file; for calls with --audio.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Outputs")]
     audio_output: Option<PathBuf>,
     #[command(flatten)]
     observation: ObservationArguments,

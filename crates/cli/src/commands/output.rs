@@ -15,6 +15,7 @@ use crate::frame_log::{self, FrameWriter};
 
 /// Where the results of a call go.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Outputs")]
 pub struct OutputArguments {
     /// Where the scores go, as JSON; `-` is standard output, here and wherever a file is written.
     #[arg(long)]

@@ -29,7 +29,7 @@ pub struct SimulateCommand {
     #[command(flatten)]
     output: OutputArguments,
     /// Where what is heard goes, a WAV file; for calls with --audio.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Outputs")]
     audio_output: Option<PathBuf>,
     #[command(flatten)]
     decisions: DecisionsArgument,

@@ -33,6 +33,7 @@ const MOST_SAMPLES: usize = 1_500;
 
 /// Where others see a call.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Outputs")]
 pub struct ObservationArguments {
     /// Where the call's counts go while it runs, a line of JSON a second under the names of W3C's webrtc-stats; `-` is
     /// standard output.

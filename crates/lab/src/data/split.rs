@@ -1,14 +1,13 @@
 //! Parts of a folder of traces: 80 % to train on and 20 % to judge by, and five folds that walk forward.
 
-use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use lockstep_configuration::{content_hash, open_regular_file, read_regular_text};
+use lockstep_configuration::{content_hash, open_regular_file};
 use lockstep_runner::output_file::write_text;
 
 use super::folder;
@@ -31,20 +30,20 @@ pub struct SplitArguments {
     output: PathBuf,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct File {
     path: String,
     sha256: String,
 }
 
 /// One step forward: trained on all parts before the one it is judged by.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct Fold {
     train: Vec<String>,
     test: Vec<String>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct Manifest {
     folder: String,
     seed: u64,
@@ -52,33 +51,6 @@ struct Manifest {
     train: Vec<String>,
     test: Vec<String>,
     walk_forward: Vec<Fold>,
-}
-
-/// The traces that the manifest in the file `path` has to judge by, each as it was when they were split. A relative folder is
-/// looked for from here, and else beside the manifest.
-///
-/// # Errors
-/// If it is no manifest, or a trace is not there or another one.
-pub fn traces_to_judge_by(path: &Path) -> Result<Vec<PathBuf>> {
-    let named = || format!("manifest {}", path.display());
-    let text = read_regular_text(path).with_context(named)?;
-    let manifest: Manifest = serde_json::from_str(&text).with_context(named)?;
-    let here = PathBuf::from(&manifest.folder);
-    let beside = path.parent().map(|parent| parent.join(&here));
-    let folder = beside.filter(|beside| !here.is_dir() && beside.is_dir()).unwrap_or(here);
-    let hashes: HashMap<&String, &String> = manifest.files.iter().map(|file| (&file.path, &file.sha256)).collect();
-    let trace = |name: &String| {
-        let trace = folder.join(name);
-        let split = hashes.get(name).with_context(|| format!("`files` does not have {name}"))?;
-        if hash_of(&trace)? != **split {
-            bail!(
-                "{} is not the trace that was split (its SHA-256 is another): put that back, or split the folder again",
-                trace.display()
-            );
-        }
-        Ok(trace)
-    };
-    manifest.test.iter().map(trace).collect::<Result<_>>().with_context(named)
 }
 
 /// The SHA-256 of the regular file `path`.

@@ -1,7 +1,6 @@
 //! `lockstep study`: claims of the papers, run again.
 
 mod fidelity;
-mod lockstep;
 mod salsify;
 
 use std::ffi::OsString;
@@ -42,8 +41,8 @@ enum Study {
     /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
     /// calls over the emulator. With `--codec` only of that one.
     Fidelity(fidelity::FidelityArguments),
-    /// Lockstep's own controller against those that were not learned, hindsight and the upper bound, on traces that nothing was trained on.
-    Lockstep(lockstep::LockstepArguments),
+    /// Lockstep's own controller against the others, hindsight and the upper bound, on traces that nothing was trained on.
+    Lockstep(ModuleWords),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.
     Salsify(salsify::AblationArguments),
@@ -114,7 +113,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             refuse(&["modelled", "trace"], given)?;
             fidelity::run(arguments, given("codec"))
         }
-        Study::Lockstep(arguments) => lockstep::run(arguments),
+        Study::Lockstep(arguments) => learned("lockstep", arguments),
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;
             salsify::run(arguments)
@@ -122,7 +121,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     }
 }
 
-/// A study that the Python package has, since it trains.
+/// A study that the Python package has.
 fn learned(name: &str, arguments: &ModuleWords) -> Result<()> {
     let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
     python_module::run("lockstep.studies.__main__", "main", "learn", &words)

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use anyhow::{Result, bail};
-use clap::{Args, FromArgMatches};
+use clap::Args;
 
 use lockstep_call::{Scores, SharedSessionMeter};
 use lockstep_configuration::{Observers, SimulateWords, simulate_modelled_with, simulate_with};
@@ -146,38 +146,21 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
     Ok(())
 }
 
-impl SweepArguments {
-    /// What these words say, as on the command line.
-    pub fn from_words(words: &[String]) -> Result<Self> {
-        let command = Self::augment_args(clap::Command::new("sweep").no_binary_name(true));
-        Ok(Self::from_arg_matches(&command.try_get_matches_from(words)?)?)
-    }
-}
-
-/// Runs a sweep without its table, for a study: controller, codec and scores of each call.
-pub fn finished(arguments: &SweepArguments) -> Result<Vec<(String, String, Scores)>> {
-    let calls = calls(arguments, false)?.into_iter();
-    let named =
-        |(job, scores): (Job, Scores)| (job.call.control.controller.to_string(), job.codec.name().to_owned(), scores);
-    Ok(calls.map(named).collect())
-}
-
 /// `lockstep sweep`. `given` says whether an option was given.
 pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     refuse_contradictions(arguments, given)?;
     if let Some(path) = &arguments.job_file {
         return run_job_file(path, workers(arguments));
     }
-    calls(arguments, true).map(|_| ())
+    run_calls(arguments)
 }
 
 fn workers(arguments: &SweepArguments) -> NonZero<usize> {
     arguments.workers.or(available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
 }
 
-/// The calls of a sweep, those that are still to be run and those of its journal, written as rows; with its table, if that
-/// `shows`.
-fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> {
+/// Runs the calls that the journal lacks, writes all of them as rows, and prints their table.
+fn run_calls(arguments: &SweepArguments) -> Result<()> {
     let to_file = !is_standard_output(&arguments.output);
     if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
         bail!("output {}: the name must end in .parquet", arguments.output.display());
@@ -232,8 +215,6 @@ fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> 
     // Where every call failed, what an earlier sweep left is worth more than no row.
     if !rows.is_empty() {
         rows::write(&arguments.output, &rows)?;
-    }
-    if !rows.is_empty() && shows {
         rows::print(&rows);
         say!("\n{} calls in {}", rows.len(), arguments.output.display());
     }
@@ -241,5 +222,5 @@ fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> 
     if let Some((job, reason)) = failed.first() {
         bail!("{} of {} calls failed; the first is {}: {reason}", failed.len(), jobs.len(), job.description());
     }
-    Ok(rows.into_iter().map(|(job, scores)| (job.clone(), scores)).collect())
+    Ok(())
 }

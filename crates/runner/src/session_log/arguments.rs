@@ -20,6 +20,7 @@ const DAY_SECONDS: u32 = 86_400;
 
 /// Where a session log goes, and what is known of the session.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Outputs")]
 pub struct SessionArguments {
     /// Leave a log of the session in this folder, as Parquet: a row a second in its folder `seconds`, and one row in
     /// `sessions`. `lockstep sessions report DIR` reads them.

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use lockstep_call::{SessionMeter, SessionSecond, SessionTotals};
 use lockstep_units::Timestamp;
 
+use crate::parquet_table;
 use rows::{Description, SessionRow, write_seconds, write_sessions};
 
 /// The folders of a session log's two kinds of files.
@@ -79,6 +80,7 @@ pub struct SessionLog {
 impl SessionLog {
     /// A log in `folder`.
     pub fn create(folder: &Path, description: Description) -> Result<Self> {
+        parquet_table::check()?;
         let Description { kind, session, seen_from, .. } = &description;
         let Files { folder, name } = Files::of_session(folder, kind, *session, seen_from);
         let files = Files::new(&folder, name)?;
@@ -235,5 +237,5 @@ impl LiveSessionLog {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "parquet"))]
 mod tests;
