@@ -107,6 +107,7 @@ test: test-rust test-python ## Everything that a change must pass
 test-rust: | $(CMAKE) ## The Rust half of the tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
+	$(CARGO) clippy --package lockstep-cli --no-default-features -- -D warnings
 	$(CARGO) test --workspace $(FEATURES)
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 

@@ -52,6 +52,10 @@ fn list(groups: &[(&str, Command)]) -> String {
             text += &format!("  {:widest$}  {about}\n", command.get_name());
         }
     }
+    #[cfg(not(feature = "lab"))]
+    {
+        text += &format!("\nLaboratory:\n  not in this build; {}\n", crate::no_laboratory::REMEDY);
+    }
     text
 }
 
@@ -87,4 +91,85 @@ fn shortened(argument: Arg) -> Arg {
 fn first_sentence(text: &str) -> &str {
     let ends = [". ", "; "].into_iter().filter_map(|end| text.find(end)).min();
     ends.map_or(text, |end| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line;
+
+    /// Lines that fit on the screen of a person who asks for help.
+    const MOST_LINES: usize = 59;
+    const WIDTH: usize = 100;
+
+    /// Every command with its words, and every command below it.
+    fn all(command: &Command, words: &str) -> Vec<(String, Command)> {
+        let mut found = vec![(words.to_owned(), command.clone())];
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            found.extend(all(below, &format!("{words} {}", below.get_name())));
+        }
+        found
+    }
+
+    fn every_command() -> Vec<(String, Command)> {
+        let mut command = command_line().term_width(WIDTH);
+        command.build();
+        all(&command, "lockstep")
+    }
+
+    fn one(words: &str) -> Command {
+        every_command().into_iter().find(|(name, _)| name == words).map(|(_, command)| command).expect("the command")
+    }
+
+    #[test]
+    fn brief_help_of_every_command_fits_on_a_screen() {
+        for (words, mut command) in every_command() {
+            let help = command.render_help().to_string();
+            assert!(help.lines().count() <= MOST_LINES, "{words}: {} lines\n{help}", help.lines().count());
+        }
+    }
+
+    #[test]
+    fn help_has_one_line_for_each_command_in_its_group() {
+        let help = one("lockstep").render_help().to_string();
+        let headings: Vec<&str> = help.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
+        let mut expected = vec!["Calls:", "Files and codec:", "Simulation:", "Laboratory:", "Other:", "Options:"];
+        if cfg!(not(feature = "lab")) {
+            // The last group says how to get it.
+            expected.swap(3, 4);
+        }
+        assert_eq!(headings, expected);
+        assert!(help.lines().all(|line| line.chars().count() <= WIDTH), "{help}");
+        for command in command_line().get_subcommands() {
+            let begins = format!("  {} ", command.get_name());
+            assert_eq!(help.lines().filter(|line| line.starts_with(&begins)).count(), 1, "{begins}");
+        }
+    }
+
+    #[test]
+    fn advanced_options_are_in_the_long_help_by_sections() {
+        let mut simulate = one("lockstep simulate");
+        let (brief, long) = (simulate.render_help().to_string(), simulate.render_long_help().to_string());
+        assert!(!brief.contains("--burst-loss") && brief.contains("--help-all"), "{brief}");
+        let section = |heading: &str| long.find(&format!("\n{heading}:\n")).expect("the section");
+        let option = long.find("--burst-loss").expect("the option");
+        assert!(section("Link") < option && option < section("Codec and control"), "{long}");
+    }
+
+    #[test]
+    fn each_advanced_option_is_one_of_a_command() {
+        let commands = every_command();
+        for name in ADVANCED {
+            let has =
+                |(_, command): &(String, Command)| command.get_arguments().any(|argument| argument.get_id() == name);
+            assert!(commands.iter().any(has), "{name}");
+        }
+    }
+
+    #[test]
+    fn brief_help_of_an_option_is_its_first_sentence() {
+        assert_eq!(first_sentence("One thing. Another"), "One thing");
+        assert_eq!(first_sentence("a rate; or `none`. More"), "a rate");
+        assert_eq!(first_sentence("1.5 at most"), "1.5 at most");
+    }
 }

@@ -54,6 +54,13 @@ enum Command {
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Laboratory(Laboratory),
+    #[command(flatten)]
+    Other(Other),
+}
+
+/// Commands about this command.
+#[derive(Subcommand)]
+enum Other {
     /// Print a script that completes this command's words in a shell.
     ///
     /// bash: `lockstep completions bash > ~/.local/share/bash-completion/completions/lockstep`; zsh: into a file `_lockstep` in a
@@ -70,6 +77,7 @@ fn groups() -> Vec<(&'static str, clap::Command)> {
         ("Simulation", Simulation::augment_subcommands(empty())),
         #[cfg(feature = "lab")]
         ("Laboratory", Laboratory::augment_subcommands(empty())),
+        ("Other", Other::augment_subcommands(empty())),
     ]
 }
 
@@ -114,7 +122,7 @@ fn main() -> ExitCode {
         Command::Simulation(command) => command.run(),
         #[cfg(feature = "lab")]
         Command::Laboratory(command) => command.run(&|name| given(&matches, name)),
-        Command::Completions(arguments) => commands::completions::run(&arguments, command_line()),
+        Command::Other(Other::Completions(arguments)) => commands::completions::run(&arguments, command_line()),
     };
     match result.and_then(|()| output_file::all_printed()) {
         Ok(()) => ExitCode::SUCCESS,
