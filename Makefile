@@ -107,6 +107,7 @@ test: test-rust test-python ## Everything that a change must pass
 test-rust: | $(CMAKE) ## The Rust half of the tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
+	$(CARGO) clippy --package lockstep-cli --no-default-features -- -D warnings
 	$(CARGO) test --workspace $(FEATURES)
 	$(CARGO) clippy --quiet -p lockstep-live --no-default-features -- -D warnings
 	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'minifb|linuxvideo|zune|cpal|prost'

@@ -13,25 +13,26 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
+use lockstep_configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
 use lockstep_live::{
     CallHandle, CallKind, CallOptions, Clock, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending, ThreadedMenu,
     Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
+use lockstep_runner::interruption::Interruption;
+use lockstep_runner::output_file::{self, is_standard_output, standard_output_is_taken};
+use lockstep_runner::session_log::arguments::SessionArguments;
+use lockstep_runner::standard_input::is_standard_input;
+use lockstep_runner::status_line::{StatusLine, say};
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::commands::serving::{ServedCall, Service};
-use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
-use crate::interruption::Interruption;
 use crate::keys;
 use crate::observation::{Observation, ObservationArguments, Pages};
-use crate::output_file::{self, is_standard_output, standard_output_is_taken};
-use crate::reporter::{Logs, Reporter, StatusArgument, StatusLine, say};
-use crate::session_log::arguments::SessionArguments;
-use crate::standard_input::is_standard_input;
+use crate::reporter::{Logs, Reporter, StatusArgument};
 
 /// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
 /// 14 MB of these, and at most some 40 are held.

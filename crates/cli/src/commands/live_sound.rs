@@ -7,12 +7,12 @@ use anyhow::Result;
 use anyhow::bail;
 use clap::Args;
 
+use lockstep_configuration::{OptionValue, SoundName};
 use lockstep_live::Loudspeaker;
+use lockstep_runner::output_file::in_one_line;
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource};
 
 use crate::call_files::of_call;
-use crate::configuration::{OptionValue, SoundName};
-use crate::output_file::in_one_line;
 use crate::sound_file::SoundRecording;
 
 const MICROPHONE: &str = "microphone";

@@ -6,11 +6,15 @@ use std::sync::PoisonError;
 use anyhow::Result;
 use clap::Args;
 
+use lockstep_configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use lockstep_control::Latency;
 use lockstep_live::{
     CallHandle, CallKind, CallOptions, Clock, Finished, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
 };
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
+use lockstep_runner::interruption::Interruption;
+use lockstep_runner::session_log::arguments::SessionArguments;
+use lockstep_runner::standard_input::is_standard_input;
 use lockstep_vp8::Picture;
 
 use crate::call_files::{CallFiles, of_call};
@@ -20,14 +24,10 @@ use crate::commands::live::{
 };
 use crate::commands::live_sound::{HearingArguments, LiveSound, MissingDevices, SpeakingArguments};
 use crate::commands::serving::{ServedCall, Service};
-use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::decisions::DecisionsArgument;
-use crate::interruption::Interruption;
 use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments, Pages};
 use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words, notice};
-use crate::session_log::arguments::SessionArguments;
-use crate::standard_input::is_standard_input;
 
 /// The camera that is used unless another source is named.
 const CAMERA: &str = "/dev/video0";
