@@ -375,6 +375,12 @@ impl<C: Codec> ReceivingEnd<C> {
         self.transport.jitter()
     }
 
+    /// The number of the sender's connection, which names the stream in a call of several; none before the hello.
+    #[must_use]
+    pub fn connection(&self) -> Option<u32> {
+        self.transport.connection()
+    }
+
     /// Smallest packet delay of the last minute in nanoseconds, clock offset included; none before the first packet.
     #[must_use]
     pub fn least_delay(&self) -> Option<i64> {

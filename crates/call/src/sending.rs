@@ -195,6 +195,9 @@ impl<C: Codec> SendingEnd<C> {
     /// Announces pictures of another size or rate during the call. The encoder begins the new size with a frame that decodes
     /// from nothing.
     pub fn set_format(&mut self, now: Timestamp, format: VideoFormat) {
+        if format == self.format() {
+            return;
+        }
         self.frame_interval = format.frame_interval();
         self.transport.set_format(now, format);
         if self.has_automatic_ceiling {
@@ -202,6 +205,12 @@ impl<C: Codec> SendingEnd<C> {
             let ceiling = config.rate(format.width.into(), format.height.into(), self.frame_interval);
             self.set_ceiling(Some(ceiling));
         }
+    }
+
+    /// The connection's number, which names the stream in a call of several.
+    #[must_use]
+    pub fn connection(&self) -> u32 {
+        self.transport.connection()
     }
 
     /// The format last announced.

@@ -483,7 +483,7 @@ pub unsafe extern "C" fn lockstep_send_frame(call: *const Call, picture: *const 
 }
 
 impl Frame {
-    fn of(ReceivedFrame { picture, captured_at, age }: ReceivedFrame) -> Self {
+    fn of(ReceivedFrame { picture, captured_at, age, .. }: ReceivedFrame) -> Self {
         let picture = Box::new(picture);
         let planes = picture.planes();
         let seen = Picture {
@@ -552,8 +552,8 @@ impl Event {
                 let target = quality.sending.map_or(0, |sending| sending.target.as_bps());
                 (EventKind::Quality, target, format!("{quality:?}"))
             }
-            Of::Stale { age } => (EventKind::Stale, micros(age), String::new()),
-            Of::Fresh => (EventKind::Fresh, 0, String::new()),
+            Of::Stale { age, .. } => (EventKind::Stale, micros(age), String::new()),
+            Of::Fresh { .. } => (EventKind::Fresh, 0, String::new()),
             Of::Message(message) => {
                 if let lockstep::Delivery::Latest { channel: of } = message.delivery {
                     channel = of.into();

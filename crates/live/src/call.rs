@@ -276,7 +276,7 @@ impl<C: PictureCodec> Call<C> {
                 let round_trip = self.exchange.connection.shortest_round_trip();
                 let exchange = &mut self.exchange;
                 receiving.step(now, round_trip, &mut |shown| {
-                    exchange.on_shown(shown.captured_at);
+                    exchange.on_shown(0, shown.captured_at);
                     witness.shown(shown);
                 });
             }
@@ -430,8 +430,8 @@ impl<C: PictureCodec> Call<C> {
 
     /// The exchange, and the ends that it is for.
     fn parts(&mut self) -> (&mut Exchange, Ends<'_, C>) {
-        let sending = self.sending.as_mut().map(|half| &mut half.end);
-        let receiving = self.receiving.as_mut().map(|half| &mut half.end);
+        let sending = self.sending.iter_mut().map(|half| &mut half.end).collect();
+        let receiving = self.receiving.iter_mut().map(|half| &mut half.end).collect();
         (&mut self.exchange, Ends { sending, receiving })
     }
 

@@ -31,11 +31,16 @@ pub enum CallEvent {
     /// The newest picture of the other end is older than [`CallOptions::stale_after`](crate::CallOptions::stale_after). A
     /// remote-controlled machine should stop.
     Stale {
+        /// The stream; 0 is the first, and the only one of most calls.
+        stream: usize,
         /// Its age, from capture until now.
         age: Duration,
     },
     /// After [`CallEvent::Stale`], a picture younger than the limit is shown.
-    Fresh,
+    Fresh {
+        /// The stream.
+        stream: usize,
+    },
     /// A message arrived.
     Message(ReceivedMessage),
     /// The call is over.
@@ -44,7 +49,7 @@ pub enum CallEvent {
     Failed(String),
 }
 
-/// How a call does at one moment.
+/// How a call does at one moment; of several streams, the first.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Quality {
     /// Of the pictures that this end sends; none in a call that only receives.

@@ -3,7 +3,7 @@
 //! It reads no clock and starts no thread. The loop of a live call, [`Peer`](crate::Peer) and rehearsals in virtual time drive
 //! it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -35,10 +35,18 @@ pub(crate) struct Patience {
     pub(crate) stale_after: Option<Duration>,
 }
 
-/// The halves of one end of a call.
+/// The ends of the video streams of one end of a call, the most important first.
 pub(crate) struct Ends<'a, C: PictureCodec = Vp8> {
-    pub(crate) sending: Option<&'a mut SendingEnd<C>>,
-    pub(crate) receiving: Option<&'a mut ReceivingEnd<C>>,
+    pub(crate) sending: Vec<&'a mut SendingEnd<C>>,
+    pub(crate) receiving: Vec<&'a mut ReceivingEnd<C>>,
+}
+
+/// The pictures of one received stream.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shown {
+    /// When the newest was captured, on the other end's clock.
+    newest: Option<Timestamp>,
+    is_stale: bool,
 }
 
 /// A connection, and what was heard of its end.
@@ -47,8 +55,8 @@ pub(crate) struct Exchange {
     patience: Patience,
     started: Timestamp,
     lost: Option<Loss>,
-    /// The format that the other end was told.
-    announced: Option<VideoFormat>,
+    /// The format that was announced of each connection.
+    announced: BTreeMap<u32, VideoFormat>,
     other: Presence,
     events: VecDeque<CallEvent>,
     received: ReceivedMessages,
@@ -56,9 +64,8 @@ pub(crate) struct Exchange {
     joined_at: Option<Timestamp>,
     is_interrupted: bool,
     quality_at: Option<Timestamp>,
-    /// When the newest picture was captured, on the other end's clock.
-    newest_picture: Option<Timestamp>,
-    is_stale: bool,
+    /// By stream.
+    shown: Vec<Shown>,
 }
 
 /// How an end that comes of itself is told to the other end.
@@ -78,7 +85,7 @@ impl Exchange {
             patience,
             started,
             lost: None,
-            announced: None,
+            announced: BTreeMap::new(),
             other: Presence::default(),
             events: VecDeque::new(),
             received: ReceivedMessages::default(),
@@ -86,8 +93,7 @@ impl Exchange {
             joined_at: None,
             is_interrupted: false,
             quality_at: None,
-            newest_picture: None,
-            is_stale: false,
+            shown: Vec::new(),
         }
     }
 
@@ -114,22 +120,27 @@ impl Exchange {
         message: &Message,
     ) -> Result<(), MessageError> {
         let bytes = self.connection.send_message(now, message)? as u64;
-        if let Some(sending) = &mut ends.sending {
+        if let Some(sending) = ends.sending.first_mut() {
             let datagrams = bytes.div_ceil(LONGEST_LATEST as u64).max(1);
             sending.on_message(now, ByteCount::new(bytes + datagrams * CARRIAGE));
         }
         Ok(())
     }
 
-    /// A picture that was captured at `captured_at`, on the other end's clock, is shown.
-    pub(crate) fn on_shown(&mut self, captured_at: Timestamp) {
-        self.newest_picture = self.newest_picture.max(Some(captured_at));
+    /// A picture of a stream that was captured at `captured_at`, on the other end's clock, is shown.
+    pub(crate) fn on_shown(&mut self, stream: usize, captured_at: Timestamp) {
+        if self.shown.len() <= stream {
+            self.shown.resize(stream + 1, Shown::default());
+        }
+        let shown = &mut self.shown[stream];
+        shown.newest = shown.newest.max(Some(captured_at));
     }
 
-    /// The age of the newest picture; before the first, the time since the other end joined.
-    fn picture_age<C: PictureCodec>(&self, now: Timestamp, receiving: &ReceivingEnd<C>) -> Option<Duration> {
+    /// The age of a stream's newest picture; before the first, the time since its hello arrived or the other end joined.
+    fn picture_age<C: PictureCodec>(&self, now: Timestamp, stream: usize, ends: &Ends<'_, C>) -> Option<Duration> {
+        let receiving = ends.receiving.get(stream)?;
         let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
-        match self.newest_picture {
+        match self.shown.get(stream).and_then(|shown| shown.newest) {
             Some(captured_at) => receiving.age(now, captured_at, round_trip),
             None => Some(now.saturating_since(self.joined_at?)),
         }
@@ -150,12 +161,18 @@ impl Exchange {
             self.is_interrupted = is_interrupted;
             self.report(if is_interrupted { CallEvent::Interrupted } else { CallEvent::Resumed });
         }
-        if let (Some(limit), Some(receiving)) = (self.patience.stale_after, &ends.receiving)
-            && let Some(age) = self.picture_age(now, receiving)
-            && (age >= limit) != self.is_stale
-        {
-            self.is_stale = age >= limit;
-            self.report(if self.is_stale { CallEvent::Stale { age } } else { CallEvent::Fresh });
+        if let Some(limit) = self.patience.stale_after {
+            self.shown.resize(self.shown.len().max(ends.receiving.len()), Shown::default());
+            for stream in 0..ends.receiving.len() {
+                let Some(age) = self.picture_age(now, stream, ends).filter(|_| is_awaited(stream, ends)) else {
+                    continue;
+                };
+                if std::mem::replace(&mut self.shown[stream].is_stale, age >= limit) != (age >= limit) {
+                    let event =
+                        if age >= limit { CallEvent::Stale { stream, age } } else { CallEvent::Fresh { stream } };
+                    self.report(event);
+                }
+            }
         }
         if self.quality_at.is_some_and(|at| at <= now) {
             self.quality_at = Some(now + QUALITY_INTERVAL);
@@ -166,17 +183,19 @@ impl Exchange {
     /// When [`Self::watch`] has something to report, if nothing arrives.
     fn watch_at<C: PictureCodec>(&self, ends: &Ends<'_, C>) -> Option<Timestamp> {
         let interrupted = (!self.is_interrupted).then(|| self.connection.last_heard() + SILENT);
-        let stale =
-            self.patience.stale_after.filter(|_| !self.is_stale && ends.receiving.is_some()).and_then(|limit| {
-                let reference = self.connection.last_heard();
-                let age = self.picture_age(reference, ends.receiving.as_ref()?)?;
-                Some(reference + limit.saturating_sub(age))
+        let reference = self.connection.last_heard();
+        let stale = self.patience.stale_after.and_then(|limit| {
+            let streams = (0..ends.receiving.len()).filter(|&stream| {
+                is_awaited(stream, ends) && !self.shown.get(stream).is_some_and(|shown| shown.is_stale)
             });
+            let ages = streams.filter_map(|stream| self.picture_age(reference, stream, ends));
+            ages.max().map(|age| reference + limit.saturating_sub(age))
+        });
         Timestamp::earliest([interrupted, stale, self.quality_at])
     }
 
     fn quality<C: PictureCodec>(&self, now: Timestamp, ends: &Ends<'_, C>) -> Quality {
-        let sending = ends.sending.as_ref().map(|end| {
+        let sending = ends.sending.first().map(|end| {
             let status = end.status(now);
             SendingQuality {
                 target: status.target,
@@ -185,11 +204,11 @@ impl Exchange {
                 frames: end.statistics().frames,
             }
         });
-        let receiving = ends.receiving.as_ref().map(|end| ReceivingQuality {
+        let receiving = ends.receiving.first().map(|end| ReceivingQuality {
             frames: end.counts().decoded,
             missing: end.missing(),
             jitter: end.jitter(),
-            age: self.newest_picture.and_then(|_| self.picture_age(now, end)),
+            age: self.shown.first().and_then(|shown| shown.newest).and_then(|_| self.picture_age(now, 0, ends)),
         });
         Quality { sending, receiving }
     }
@@ -209,15 +228,11 @@ impl Exchange {
                     self.report(CallEvent::Joined);
                 }
                 Heard::Returned => {
-                    if let Some(sending) = &mut ends.sending {
-                        sending.path_returned(now);
-                    }
+                    ends.sending.iter_mut().for_each(|sending| sending.path_returned(now));
                 }
                 Heard::Moved => {
                     self.events.extend(self.connection.way().map(CallEvent::PathChanged));
-                    if let Some(sending) = &mut ends.sending {
-                        sending.path_moved(now);
-                    }
+                    ends.sending.iter_mut().for_each(|sending| sending.path_moved(now));
                 }
                 Heard::Datagram(at, datagram) => {
                     let decoded = Datagram::decode(&datagram);
@@ -237,7 +252,7 @@ impl Exchange {
                     self.report(CallEvent::PeerChanged(presence));
                 }
                 Heard::Message { at, delivery, sent_at, payload } => {
-                    let least = ends.receiving.as_ref().and_then(|end| end.least_delay());
+                    let least = ends.receiving.iter().filter_map(|end| end.least_delay()).min();
                     let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
                     self.received.push(at, delivery, sent_at, payload, least, round_trip);
                 }
@@ -255,11 +270,13 @@ impl Exchange {
         ends: &mut Ends<'_, C>,
         buffer: &mut Vec<u8>,
     ) -> Option<SocketAddr> {
-        if let (Some(sending), Some(largest)) = (&mut ends.sending, self.connection.largest_datagram()) {
-            sending.set_payload(largest.saturating_sub(DATA_HEADER));
+        if let Some(largest) = self.connection.largest_datagram() {
+            let payload = largest.saturating_sub(DATA_HEADER);
+            ends.sending.iter_mut().for_each(|sending| sending.set_payload(payload));
         }
-        if let (Some(sending), Some(receiving)) = (&ends.sending, &mut ends.receiving) {
-            receiving.thin_feedback(sending.is_way_narrow(now));
+        if let Some(sending) = ends.sending.first() {
+            let is_narrow = sending.is_way_narrow(now);
+            ends.receiving.iter_mut().for_each(|receiving| receiving.thin_feedback(is_narrow));
         }
         loop {
             // Each by itself, but for feedback that rides along, as the simulator has them.
@@ -268,7 +285,7 @@ impl Exchange {
             }
             let transmit = self.connection.is_open().then(|| next_transmit(now, ends)).flatten()?;
             let largest = self.connection.largest_datagram().unwrap_or(0);
-            let riding = ends.receiving.as_mut().and_then(|end| end.poll_riding(now, &transmit, largest));
+            let riding = ends.receiving.iter_mut().find_map(|end| end.poll_riding(now, &transmit, largest));
             self.say(transmit);
             if let Some(riding) = riding {
                 self.say(riding);
@@ -281,7 +298,7 @@ impl Exchange {
         match transmit.datagram {
             // In the stream no hello is repeated. A later one of the same format asks whether the path works; QUIC's own
             // packets are acknowledged for that.
-            Datagram::Hello(hello) if self.announced.replace(hello.format) == Some(hello.format) => {
+            Datagram::Hello(hello) if self.announced.insert(hello.connection, hello.format) == Some(hello.format) => {
                 self.connection.ping()
             }
             Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
@@ -334,25 +351,34 @@ impl Exchange {
     pub(crate) fn poll_timeout<C: PictureCodec>(&mut self, ends: &Ends<'_, C>) -> Option<Timestamp> {
         let joined = self.connection.is_open();
         // Before anybody is there the ends have much to say, and nobody to say it to.
-        let sending = ends.sending.as_ref().and_then(|end| end.poll_timeout()).filter(|_| joined);
-        let receiving = ends.receiving.as_ref().and_then(|end| end.poll_timeout()).filter(|_| joined);
+        let sending = ends.sending.iter().filter_map(|end| end.poll_timeout()).min().filter(|_| joined);
+        let receiving = ends.receiving.iter().filter_map(|end| end.poll_timeout()).min().filter(|_| joined);
         let watch = self.watch_at(ends).filter(|_| joined);
         Timestamp::earliest([self.connection.poll_timeout(), sending, receiving, watch])
     }
 }
 
-/// Gives a datagram to the end that it is for: what a sender says to the one that receives, and the other way round.
+/// Whether pictures of a stream are expected: it is the first, or its hello arrived.
+fn is_awaited<C: PictureCodec>(stream: usize, ends: &Ends<'_, C>) -> bool {
+    stream == 0 || ends.receiving.get(stream).is_some_and(|end| end.connection().is_some())
+}
+
+/// Gives a datagram to the end of its stream. The hello of a new stream goes to the first receiving end without one.
 fn take<C: PictureCodec>(ends: &mut Ends<'_, C>, at: Timestamp, decoded: Result<Datagram, WireError>) {
+    let connection = decoded.as_ref().ok().map(Datagram::connection);
     let of_a_receiver = matches!(decoded, Ok(Datagram::Acknowledgement(_) | Datagram::HelloReply(_)));
-    match (&mut ends.sending, &mut ends.receiving) {
-        (Some(sending), None) => drop(sending.handle_datagram(at, decoded)),
-        (Some(sending), Some(_)) if of_a_receiver => drop(sending.handle_datagram(at, decoded)),
-        (_, Some(receiving)) => drop(receiving.handle_datagram(at, decoded, false)),
-        (None, None) => {}
+    if !ends.sending.is_empty() && (of_a_receiver || ends.receiving.is_empty()) {
+        let place = ends.sending.iter().position(|end| Some(end.connection()) == connection).unwrap_or(0);
+        ends.sending[place].handle_datagram(at, decoded);
+    } else if !ends.receiving.is_empty() {
+        let known = ends.receiving.iter().position(|end| end.connection().is_some() && end.connection() == connection);
+        let free = || ends.receiving.iter().position(|end| end.connection().is_none());
+        let place = known.or_else(free).unwrap_or(0);
+        ends.receiving[place].handle_datagram(at, decoded, false);
     }
 }
 
 fn next_transmit<C: PictureCodec>(now: Timestamp, ends: &mut Ends<'_, C>) -> Option<Transmit> {
-    let sending = ends.sending.as_mut().and_then(|end| end.poll_transmit(now));
-    sending.or_else(|| ends.receiving.as_mut().and_then(|end| end.poll_transmit(now)))
+    let sending = ends.sending.iter_mut().find_map(|end| end.poll_transmit(now));
+    sending.or_else(|| ends.receiving.iter_mut().find_map(|end| end.poll_transmit(now)))
 }

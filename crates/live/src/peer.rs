@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use lockstep_call::{Display, PictureCodec, ReceivingEnd, SendingEnd, SerialMenu, Vp8};
-use lockstep_transport::{SendError, SoundPacket, VideoFormat};
+use lockstep_transport::{SendError, SoundPacket};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
@@ -27,10 +27,11 @@ use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 pub struct PeerConfig<C: PictureCodec = Vp8> {
     /// The direction of pictures; both ends must choose the same.
     pub kind: CallKind,
-    /// The end that sends pictures; none in an end that only receives.
-    pub sending: Option<SendingEnd<C>>,
-    /// The end that receives pictures; none in an end that only sends.
-    pub receiving: Option<ReceivingEnd<C>>,
+    /// An end for each video stream that is sent, the most important first. Their controllers should be in one
+    /// [`FlowGroup`](lockstep_control::FlowGroup), and their connection numbers differ.
+    pub sending: Vec<SendingEnd<C>>,
+    /// An end for each video stream that may be received; streams take them in the order in which they are announced.
+    pub receiving: Vec<ReceivingEnd<C>>,
     /// Time that the other end may take to join; none waits forever.
     pub wait_limit: Option<Duration>,
     /// Silence that ends the call; none waits forever.
@@ -45,39 +46,39 @@ impl<C: PictureCodec> PeerConfig<C> {
     /// An end that sends to the giver of a ticket.
     #[must_use]
     pub fn sending(end: SendingEnd<C>) -> Self {
-        Self { sending: Some(end), ..Self::of(CallKind::OneWay) }
+        Self { sending: vec![end], ..Self::of(CallKind::OneWay) }
     }
 
     /// An end that sends to whoever joins with its ticket.
     #[must_use]
     pub fn sending_to_joiner(end: SendingEnd<C>) -> Self {
-        Self { sending: Some(end), ..Self::of(CallKind::FromListener) }
+        Self { sending: vec![end], ..Self::of(CallKind::FromListener) }
     }
 
     /// An end that receives from the giver of a ticket.
     #[must_use]
     pub fn receiving_from_listener(end: ReceivingEnd<C>) -> Self {
-        Self { receiving: Some(end), ..Self::of(CallKind::FromListener) }
+        Self { receiving: vec![end], ..Self::of(CallKind::FromListener) }
     }
 
     /// An end that receives from whoever joins with its ticket.
     #[must_use]
     pub fn receiving(end: ReceivingEnd<C>) -> Self {
-        Self { receiving: Some(end), ..Self::of(CallKind::OneWay) }
+        Self { receiving: vec![end], ..Self::of(CallKind::OneWay) }
     }
 
     /// An end that does both.
     #[must_use]
     pub fn both_ways(sending: SendingEnd<C>, receiving: ReceivingEnd<C>) -> Self {
-        Self { sending: Some(sending), receiving: Some(receiving), ..Self::of(CallKind::TwoWay) }
+        Self { sending: vec![sending], receiving: vec![receiving], ..Self::of(CallKind::TwoWay) }
     }
 
     /// Ten seconds to join, and thirty of silence, as in the command.
     fn of(kind: CallKind) -> Self {
         Self {
             kind,
-            sending: None,
-            receiving: None,
+            sending: Vec::new(),
+            receiving: Vec::new(),
             wait_limit: Some(Duration::from_secs(10)),
             idle_limit: Some(Duration::from_secs(30)),
             stale_after: None,
@@ -123,6 +124,8 @@ pub enum Output {
 /// A picture of the other end.
 #[derive(Debug, Clone)]
 pub struct ReceivedFrame {
+    /// The video stream; 0 is the first, and the only one of most calls.
+    pub stream: usize,
     /// The picture.
     pub picture: Picture,
     /// The time of its capture, on the other end's clock.
@@ -141,8 +144,8 @@ pub struct ReceivedFrame {
 pub struct Peer<C: PictureCodec = Vp8> {
     exchange: Exchange,
     gate: Gate,
-    sending: Option<SendingEnd<C>>,
-    receiving: Option<ReceivingEnd<C>>,
+    sending: Vec<SendingEnd<C>>,
+    receiving: Vec<ReceivingEnd<C>>,
     own: Presence,
     joined: bool,
     ending: Option<(Timestamp, Result<Ended, LiveError>)>,
@@ -215,7 +218,7 @@ impl<C: PictureCodec> Peer<C> {
             self.exchange.connection.handle_datagram(Incoming { at: now, from, to: None, datagram });
         }
         self.exchange.connection.handle_timeout(now);
-        if let Some(sending) = self.sending.as_mut().filter(|end| end.poll_timeout().is_some_and(|at| at <= now)) {
+        for sending in self.sending.iter_mut().filter(|end| end.poll_timeout().is_some_and(|at| at <= now)) {
             sending.handle_timeout(now);
         }
     }
@@ -257,28 +260,30 @@ impl<C: PictureCodec> Peer<C> {
 
     /// Decodes what arrived, and gives the next picture or packet of sound.
     fn decode(&mut self, now: Timestamp) -> Option<Output> {
-        let receiving = self.receiving.as_mut()?;
-        while let Some(job) = receiving.poll_decode() {
-            receiving.decoded(now, job.run());
-            if let Some(Display { captured_at, picture, .. }) = receiving.poll_display() {
-                self.exchange.on_shown(captured_at);
-                let round_trip = self.exchange.connection.shortest_round_trip().unwrap_or_default();
-                let age = receiving.age(now, captured_at, round_trip);
-                return Some(Output::Frame(ReceivedFrame { picture, captured_at, age }));
+        for (stream, receiving) in self.receiving.iter_mut().enumerate() {
+            while let Some(job) = receiving.poll_decode() {
+                receiving.decoded(now, job.run());
+                if let Some(Display { captured_at, picture, .. }) = receiving.poll_display() {
+                    self.exchange.on_shown(stream, captured_at);
+                    let round_trip = self.exchange.connection.shortest_round_trip().unwrap_or_default();
+                    let age = receiving.age(now, captured_at, round_trip);
+                    return Some(Output::Frame(ReceivedFrame { stream, picture, captured_at, age }));
+                }
             }
         }
-        receiving.poll_sound().map(Output::Sound)
+        self.receiving.iter_mut().find_map(ReceivingEnd::poll_sound).map(Output::Sound)
     }
 
     /// Codes the picture that waits, once the other end is there.
     fn encode(&mut self, now: Timestamp) {
         let open = self.joined && self.ending.is_none();
-        let Some(sending) = self.sending.as_mut().filter(|_| open) else { return };
-        while let Some(job) = sending.poll_encode(now) {
-            sending.encoded(now, job.run(&SerialMenu));
+        for sending in self.sending.iter_mut().filter(|_| open) {
+            while let Some(job) = sending.poll_encode(now) {
+                sending.encoded(now, job.run(&SerialMenu));
+            }
+            let _ = sending.poll_committed();
+            while sending.poll_record().is_some() {}
         }
-        let _ = sending.poll_committed();
-        while sending.poll_record().is_some() {}
     }
 
     /// Begins to end the call if it is over.
@@ -289,7 +294,7 @@ impl<C: PictureCodec> Peer<C> {
         let reason = self.exchange.loss().and_then(|ended| match ended {
             Some(ended) => Ok(Some(ended)),
             None => {
-                self.receiving.as_ref().map_or(Ok(()), refusal)?;
+                self.receiving.iter().try_for_each(refusal)?;
                 self.exchange.silence(now).map(|()| None)
             }
         });
@@ -315,19 +320,13 @@ impl<C: PictureCodec> Peer<C> {
         })
     }
 
-    /// Sends a picture that was captured at `captured_at`. Of pictures that wait for the encoder only the newest is kept. A
-    /// picture of another size is announced to the other end.
-    pub fn send_frame(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture) {
-        let Some(sending) = self.sending.as_mut().filter(|_| self.ending.is_none() && !self.own.camera_off) else {
-            return;
-        };
-        let format = sending.format();
-        let side = |samples: usize| u16::try_from(samples).unwrap_or(u16::MAX);
-        let (width, height) = (side(picture.width()), side(picture.height()));
-        if (format.width, format.height) != (width, height) {
-            sending.set_format(now, VideoFormat { width, height, ..format });
+    /// Sends a picture of a stream that was captured at `captured_at`; nothing of a stream that does not exist. Of pictures that
+    /// wait for the encoder only the newest is kept. A picture of another size is announced to the other end.
+    pub fn send_frame(&mut self, now: Timestamp, stream: usize, captured_at: Timestamp, picture: Picture) {
+        let sends = self.ending.is_none() && !self.own.camera_off;
+        if let Some(sending) = self.sending.get_mut(stream).filter(|_| sends) {
+            sending.capture(now, captured_at, picture);
         }
-        sending.capture(now, captured_at, picture);
     }
 
     /// Sends 20 ms of Opus.
@@ -335,7 +334,7 @@ impl<C: PictureCodec> Peer<C> {
     /// # Errors
     /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
     pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket) -> Result<(), SendError> {
-        self.sending.as_mut().map_or(Ok(()), |sending| sending.send_sound(now, packet))
+        self.sending.first_mut().map_or(Ok(()), |sending| sending.send_sound(now, packet))
     }
 
     /// Sends a message.
@@ -354,14 +353,14 @@ impl<C: PictureCodec> Peer<C> {
         }
     }
 
-    /// The end that sends pictures, to change its bit-rate cap or controller or to read its status.
-    pub fn sending_end(&mut self) -> Option<&mut SendingEnd<C>> {
-        self.sending.as_mut()
+    /// The end that sends a stream, to change its bit-rate cap or controller or to read its status.
+    pub fn sending_end(&mut self, stream: usize) -> Option<&mut SendingEnd<C>> {
+        self.sending.get_mut(stream)
     }
 
-    /// The end that receives pictures, to read its counters.
-    pub fn receiving_end(&mut self) -> Option<&mut ReceivingEnd<C>> {
-        self.receiving.as_mut()
+    /// The end that receives a stream, to read its counters.
+    pub fn receiving_end(&mut self, stream: usize) -> Option<&mut ReceivingEnd<C>> {
+        self.receiving.get_mut(stream)
     }
 
     /// Ends the call; poll outputs until [`CallEvent::Ended`], so that the other end learns it.
@@ -381,10 +380,10 @@ impl<C: PictureCodec> Peer<C> {
 /// The exchange, and the ends that it is for.
 fn parts<'a, C: PictureCodec>(
     exchange: &'a mut Exchange,
-    sending: &'a mut Option<SendingEnd<C>>,
-    receiving: &'a mut Option<ReceivingEnd<C>>,
+    sending: &'a mut [SendingEnd<C>],
+    receiving: &'a mut [ReceivingEnd<C>],
 ) -> (&'a mut Exchange, Ends<'a, C>) {
-    (exchange, Ends { sending: sending.as_mut(), receiving: receiving.as_mut() })
+    (exchange, Ends { sending: sending.iter_mut().collect(), receiving: receiving.iter_mut().collect() })
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ impl End {
         if self.is_over() || self.stopped.is_some() {
             return None;
         }
-        let ends = Ends { sending: Some(&mut self.sending), receiving: Some(&mut self.receiving) };
+        let ends = Ends { sending: vec![&mut self.sending], receiving: vec![&mut self.receiving] };
         let exchange = self.exchange.poll_timeout(&ends);
         let jobs =
             Timestamp::earliest([self.encoding.as_ref().map(|(at, _)| *at), self.decoding.as_ref().map(|(at, _)| *at)]);
@@ -252,7 +252,7 @@ impl End {
             self.ending = Some((now, result));
         }
         self.exchange.connection.handle_timeout(now);
-        let mut ends = Ends { sending: Some(&mut self.sending), receiving: Some(&mut self.receiving) };
+        let mut ends = Ends { sending: vec![&mut self.sending], receiving: vec![&mut self.receiving] };
         self.exchange.hear(now, &mut ends);
         while let Some(packet) = self.receiving.poll_sound() {
             self.playing.insert(now, packet);
@@ -484,7 +484,7 @@ impl World {
         if from.is_over() || from.stopped.is_some() {
             return;
         }
-        let mut ends = Ends { sending: Some(&mut from.sending), receiving: Some(&mut from.receiving) };
+        let mut ends = Ends { sending: vec![&mut from.sending], receiving: vec![&mut from.receiving] };
         loop {
             let mut buffer = Vec::new();
             let Some(to) = from.exchange.poll_transmit(self.now + from.ahead, &mut ends, &mut buffer) else { break };

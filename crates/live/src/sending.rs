@@ -191,12 +191,6 @@ impl<C: PictureCodec> SendingHalf<C> {
         if self.over_at.is_some() {
             return;
         }
-        let format = self.end.format();
-        let side = |samples: usize| u16::try_from(samples).unwrap_or(u16::MAX);
-        let (width, height) = (side(picture.width()), side(picture.height()));
-        if (format.width, format.height) != (width, height) {
-            self.end.set_format(now, VideoFormat { width, height, ..format });
-        }
         self.end.capture(now, captured_at, picture);
     }
 

@@ -34,7 +34,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         while let Some(event) = operator.next_event(tick_end.saturating_duration_since(Instant::now())) {
             match event {
                 Event::Message(message) => println!("operator: {}", String::from_utf8_lossy(&message.payload)),
-                Event::Stale { age } => {
+                Event::Stale { age, .. } => {
                     println!("operator: video is {age:.1?} old, stop");
                     is_stale = true;
                 }

@@ -20,7 +20,7 @@ fn drive(socket: &UdpSocket, mut peer: Peer, length: Option<Duration>) -> Result
             peer.close(now());
         } else if length.is_some() && now() >= frame_at {
             frame_at = now() + Duration::from_millis(33);
-            peer.send_frame(now(), now(), Picture::from_i420(64, 48, vec![90; 64 * 48 * 3 / 2])?);
+            peer.send_frame(now(), 0, now(), Picture::from_i420(64, 48, vec![90; 64 * 48 * 3 / 2])?);
         }
         match peer.poll_output(now()) {
             Output::Transmit { to, bytes } => drop(socket.send_to(&bytes, to)?),

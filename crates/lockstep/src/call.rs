@@ -305,7 +305,7 @@ impl Witness for Observer {
     fn event(&mut self, event: CallEvent) {
         match event {
             CallEvent::Stale { .. } => self.0.is_stale.store(true, Ordering::Relaxed),
-            CallEvent::Fresh => self.0.is_stale.store(false, Ordering::Relaxed),
+            CallEvent::Fresh { .. } => self.0.is_stale.store(false, Ordering::Relaxed),
             _ => {}
         }
         self.0.events.push(event);
@@ -319,7 +319,7 @@ impl Witness for Observer {
         self.0.clocks().round_trip = shown.shortest_round_trip;
         // The new connection does not know that video was stale in the one before.
         if self.0.was_stale.swap(false, Ordering::Relaxed) && !self.0.is_stale.load(Ordering::Relaxed) {
-            self.0.events.push(CallEvent::Fresh);
+            self.0.events.push(CallEvent::Fresh { stream: 0 });
         }
     }
 }
@@ -478,7 +478,7 @@ impl Call {
     /// Of pictures that the application is too slow for the oldest are dropped.
     pub fn next_frame(&self, limit: Duration) -> Option<ReceivedFrame> {
         let WaitingFrame { picture, captured_at } = self.shared.frames.pop(limit)?;
-        Some(ReceivedFrame { picture, captured_at, age: self.shared.age(captured_at) })
+        Some(ReceivedFrame { stream: 0, picture, captured_at, age: self.shared.age(captured_at) })
     }
 
     /// The next event; waits for it up to `limit`. None if none came, or after [`CallEvent::Ended`] and [`CallEvent::Failed`].

@@ -81,7 +81,7 @@ mod queue;
 
 pub use call::{Call, CallBuilder};
 pub use lockstep_call::{ReceivingEnd, SendingEnd};
-pub use lockstep_control::{Latency, LimitedBy};
+pub use lockstep_control::{FlowGroup, Latency, LimitedBy};
 pub use lockstep_live::{
     CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, LONGEST_LATEST, LONGEST_MESSAGE,
     LiveError as Error, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality, ReceivedFrame,

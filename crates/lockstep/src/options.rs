@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
-use lockstep_control::{Algorithm, Controller, EstimatorKind, Latency, RateBounds, Setting};
+use lockstep_control::{Algorithm, Controller, EstimatorKind, FlowGroup, Latency, RateBounds, Setting};
 use lockstep_media::VideoFormat;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
@@ -23,6 +23,7 @@ pub struct SendOptions {
     max_bitrate: Option<Bitrate>,
     preset: Preset,
     controller: Option<MakeController>,
+    group: Option<(FlowGroup, f64)>,
 }
 
 impl fmt::Debug for SendOptions {
@@ -40,7 +41,14 @@ impl SendOptions {
     /// Pictures of this format, for a conversation.
     #[must_use]
     pub fn new(format: VideoFormat) -> Self {
-        Self { format, latency: Latency::default(), max_bitrate: None, preset: Preset::default(), controller: None }
+        Self {
+            format,
+            latency: Latency::default(),
+            max_bitrate: None,
+            preset: Preset::default(),
+            controller: None,
+            group: None,
+        }
     }
 
     /// The delay that the call tolerates for a better picture.
@@ -54,6 +62,14 @@ impl SendOptions {
     #[must_use]
     pub fn max_bitrate(mut self, cap: Bitrate) -> Self {
         self.max_bitrate = Some(cap);
+        self
+    }
+
+    /// Shares one budget with the other streams of `group`, in proportion to `priority`, which is above zero (RFC 8699). Each
+    /// stream of a call needs a group and a priority.
+    #[must_use]
+    pub fn priority(mut self, group: &FlowGroup, priority: f64) -> Self {
+        self.group = Some((group.clone(), priority));
         self
     }
 
@@ -98,10 +114,16 @@ impl SendOptions {
     pub(crate) fn make_controller(&self) -> Result<Box<dyn Controller>, LiveError> {
         let config = SenderConfig::new(0, announced(&self.format));
         let setting = self.setting(config.payload);
-        match &self.controller {
-            Some(make) => Ok(make(&setting)),
-            None => Algorithm::default().controller(&setting).map_err(|error| LiveError::Controller(error.to_string())),
-        }
+        let controller = match &self.controller {
+            Some(make) => make(&setting),
+            None => {
+                Algorithm::default().controller(&setting).map_err(|error| LiveError::Controller(error.to_string()))?
+            }
+        };
+        Ok(match &self.group {
+            Some((group, priority)) => group.join(controller, &setting, *priority, setting.bounds.most),
+            None => controller,
+        })
     }
 
     /// The sending end, for a [`Peer`](crate::Peer).

@@ -274,6 +274,12 @@ impl<P: Payload> Receiver<P> {
         self.arrivals.jitter()
     }
 
+    /// The connection's number; none before the hello.
+    #[must_use]
+    pub fn connection(&self) -> Option<u32> {
+        self.connection
+    }
+
     /// Smallest delay of data and sound in the last minute, in nanoseconds: receiver's clock at arrival less sender's clock at
     /// transmission. The offset between the clocks is part of it. None before the first arrival.
     #[must_use]

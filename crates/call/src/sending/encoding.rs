@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_control::{Input, LimitedBy};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
-use lockstep_transport::{OutgoingFrame, Recovery, StateId};
+use lockstep_transport::{OutgoingFrame, Recovery, StateId, VideoFormat};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
@@ -40,8 +40,13 @@ fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Opti
 
 impl<C: Codec> SendingEnd<C> {
     /// The source gave `picture`, captured at `captured_at`, no later than `now`. It replaces one that still waits for the
-    /// encoder.
+    /// encoder. A picture of another size than announced changes the format.
     pub fn capture(&mut self, now: Timestamp, captured_at: Timestamp, picture: C::Picture) {
+        if let Some(pixels) = C::pixels(&picture) {
+            let side = |samples: usize| u16::try_from(samples).unwrap_or(u16::MAX);
+            let (width, height) = (side(pixels.width()), side(pixels.height()));
+            self.set_format(now, VideoFormat { width, height, ..self.format() });
+        }
         self.controller.handle(&self.path.view(now), Input::Time);
         let (target, estimate) = self.rates(now);
         let capture = self.records.capture(captured_at.min(now), |record| {

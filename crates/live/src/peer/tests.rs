@@ -2,8 +2,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, Tuning};
-use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
-use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_control::{Algorithm, EstimatorKind, FlowGroup, RateBounds, Setting};
+use lockstep_transport::{ReceiverConfig, SenderConfig, VideoFormat};
 use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Parameters;
 
@@ -20,12 +20,21 @@ fn picture(side: usize, luma: u8) -> Picture {
 }
 
 fn sending_end() -> SendingEnd {
+    stream(7, None)
+}
+
+/// The end of a stream, in a group with a priority.
+fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
     let algorithm = Algorithm::default();
     let format = VideoFormat { width: 64, height: 64, frame_rate_numerator: 30, frame_rate_denominator: 1 };
     let estimator = algorithm.estimator_kind().number();
-    let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
+    let config = SenderConfig { estimator, ..SenderConfig::new(connection, format) };
     let setting = Setting::new(ByteCount::new(config.payload as u64), INTERVAL);
     let controller = algorithm.controller(&setting).expect("it needs no path");
+    let controller = match group {
+        Some((group, priority)) => group.join(controller, &setting, priority, setting.bounds.most),
+        None => controller,
+    };
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
     SendingEnd::new(config, controller, Box::new(encoder), &Tuning::default())
 }
@@ -43,6 +52,9 @@ struct World {
     transit: BinaryHeap<Reverse<(Timestamp, u64, usize, Vec<u8>)>>,
     sent: u64,
     loss: u64,
+    /// Bytes a second that the forward link carries, and when it is free again; 0 means no limit.
+    rate: u64,
+    free_at: Timestamp,
     frames: Vec<ReceivedFrame>,
     events: [Vec<CallEvent>; 2],
 }
@@ -52,14 +64,30 @@ const ADDRESSES: [([u8; 4], u16); 2] = [([192, 0, 2, 1], 1_000), ([192, 0, 2, 2]
 impl World {
     /// Peer 0 sends pictures to peer 1, which listens.
     fn new(loss: u64, stale_after: Option<Duration>) -> Self {
+        Self::with(vec![sending_end()], loss, stale_after)
+    }
+
+    fn with(sending: Vec<SendingEnd>, loss: u64, stale_after: Option<Duration>) -> Self {
         let now = Timestamp::from_millis(5);
         let identity = Identity::new().expect("there are random numbers");
         let ticket = Peer::ticket(&identity, &[ADDRESSES[1].into()], &[]);
-        let receiving = PeerConfig { stale_after, ..PeerConfig::receiving(receiving_end()) };
+        let ends = sending.iter().map(|_| receiving_end()).collect();
+        let receiving = PeerConfig { stale_after, receiving: ends, ..PeerConfig::receiving(receiving_end()) };
         let listener = Peer::listen(&identity, &[], receiving, now).expect("it listens");
-        let joiner = Peer::join(ticket, PeerConfig::sending(sending_end()), now).expect("it joins");
+        let joiner =
+            Peer::join(ticket, PeerConfig { sending, ..PeerConfig::sending(sending_end()) }, now).expect("it joins");
         let (transit, frames) = (BinaryHeap::new(), Vec::new());
-        Self { now, peers: [joiner, listener], transit, sent: 0, loss, frames, events: [Vec::new(), Vec::new()] }
+        Self {
+            now,
+            peers: [joiner, listener],
+            transit,
+            sent: 0,
+            loss,
+            rate: 0,
+            free_at: now,
+            frames,
+            events: [Vec::new(), Vec::new()],
+        }
     }
 
     /// Empties the outputs of both peers; gives the time that they want to be called at.
@@ -73,7 +101,17 @@ impl World {
                         self.sent += 1;
                         if self.loss == 0 || self.sent % self.loss != 0 {
                             let other = other.expect("an address of the test");
-                            self.transit.push(Reverse((self.now + WAY, self.sent, other, bytes)));
+                            let mut left = self.now;
+                            if place == 0 && self.rate > 0 {
+                                let queue = self.free_at.saturating_since(self.now);
+                                if queue > Duration::from_millis(300) {
+                                    continue;
+                                }
+                                let time = Duration::from_micros((bytes.len() as u64 + 28) * 1_000_000 / self.rate);
+                                self.free_at = self.free_at.max(self.now) + time;
+                                left = self.free_at;
+                            }
+                            self.transit.push(Reverse((left + WAY, self.sent, other, bytes)));
                         }
                     }
                     Output::Frame(frame) => self.frames.push(frame),
@@ -114,7 +152,7 @@ impl World {
         let end = self.now + length;
         let mut luma = 0;
         while self.now < end {
-            self.peers[0].send_frame(self.now, self.now, picture(side, luma));
+            self.peers[0].send_frame(self.now, 0, self.now, picture(side, luma));
             luma = luma.wrapping_add(3);
             self.run_until(self.now + INTERVAL);
         }
@@ -205,12 +243,12 @@ fn silent_sender_makes_video_stale_and_fresh_again() {
     world.run_until(world.now + Duration::from_millis(400));
     let stale: Vec<Duration> = world.events[1]
         .iter()
-        .filter_map(|event| if let CallEvent::Stale { age } = event { Some(*age) } else { None })
+        .filter_map(|event| if let CallEvent::Stale { age, .. } = event { Some(*age) } else { None })
         .collect();
     assert_eq!(stale.len(), 1);
     assert!(stale[0] >= Duration::from_millis(200) && stale[0] < Duration::from_millis(260), "{stale:?}");
     world.film(Duration::from_millis(300), 64);
-    assert_eq!(world.count(1, |event| *event == CallEvent::Fresh), 1);
+    assert_eq!(world.count(1, |event| matches!(event, CallEvent::Fresh { .. })), 1);
 }
 
 #[test]
@@ -247,11 +285,73 @@ fn cap_of_the_bit_rate_takes_effect_in_mid_call() {
     world.run_until(Timestamp::from_millis(300));
     world.film(Duration::from_secs(2), 64);
     let cap = Bitrate::from_kbps(40);
-    world.peers[0].sending_end().expect("it sends").set_max_bitrate(Some(cap));
+    world.peers[0].sending_end(0).expect("it sends").set_max_bitrate(Some(cap));
     world.film(Duration::from_secs(3), 64);
     let now = world.now;
-    let target = world.peers[0].sending_end().expect("it sends").status(now).target;
+    let target = world.peers[0].sending_end(0).expect("it sends").status(now).target;
     assert!(target <= cap, "{target:?}");
+}
+
+/// A picture that takes many bits.
+fn noise(side: usize, seed: u32) -> Picture {
+    let mut state = seed;
+    let samples = (0..side * side * 3 / 2).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    });
+    Picture::from_i420(side, side, samples.collect()).expect("a picture")
+}
+
+#[test]
+fn streams_share_one_path_by_their_priorities() {
+    let group = FlowGroup::new();
+    let ends = vec![stream(7, Some((&group, 3.0))), stream(8, Some((&group, 1.0)))];
+    let mut world = World::with(ends, 0, Some(Duration::from_millis(800)));
+    world.rate = 50_000;
+    world.run_until(Timestamp::from_millis(300));
+    let bytes =
+        |world: &mut World, stream| world.peers[0].sending_end(stream).expect("it sends").statistics().payload_bytes;
+    let mut before = [0; 2];
+    for number in 0..360 {
+        for stream in 0..2 {
+            world.peers[0].send_frame(world.now, stream, world.now, noise(64, number * 2 + stream as u32));
+        }
+        world.run_until(world.now + INTERVAL);
+        if number == 120 {
+            before = [bytes(&mut world, 0), bytes(&mut world, 1)];
+        }
+    }
+    let [first, second] = [0, 1].map(|stream| bytes(&mut world, stream) - before[stream]);
+    let ratio = first as f64 / second as f64;
+    assert!((1.8..5.0).contains(&ratio), "{first} and {second} bytes");
+    let carried = (first + second) as f64 / (240.0 * INTERVAL.as_secs_f64() * 50_000.0);
+    assert!(carried > 0.5, "the path is used: {carried}");
+    for stream in 0..2 {
+        let frames: Vec<_> = world.frames.iter().filter(|frame| frame.stream == stream).collect();
+        assert!(frames.len() > 100, "stream {stream}: {}", frames.len());
+        let late = frames[frames.len() / 2..].iter().filter(|frame| frame.age > Some(Duration::from_millis(400)));
+        assert!(late.count() <= frames.len() / 20, "stream {stream} is late");
+    }
+}
+
+#[test]
+fn camera_that_breaks_makes_only_its_stream_stale() {
+    let group = FlowGroup::new();
+    let ends = vec![stream(7, Some((&group, 1.0))), stream(8, Some((&group, 1.0)))];
+    let mut world = World::with(ends, 0, Some(Duration::from_millis(300)));
+    world.run_until(Timestamp::from_millis(150));
+    for number in 0..60u8 {
+        world.peers[0].send_frame(world.now, 0, world.now, picture(64, number));
+        if number < 30 {
+            world.peers[0].send_frame(world.now, 1, world.now, picture(48, number));
+        }
+        world.run_until(world.now + INTERVAL);
+    }
+    let stale: Vec<usize> = world.events[1]
+        .iter()
+        .filter_map(|event| if let CallEvent::Stale { stream, .. } = event { Some(*stream) } else { None })
+        .collect();
+    assert_eq!(stale, [1]);
 }
 
 #[test]

@@ -19,6 +19,12 @@ impl<P: Payload> Sender<P> {
         }
     }
 
+    /// The connection's number.
+    #[must_use]
+    pub fn connection(&self) -> u32 {
+        self.config.connection
+    }
+
     /// The format last announced.
     #[must_use]
     pub fn format(&self) -> VideoFormat {
