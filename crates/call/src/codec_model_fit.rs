@@ -6,8 +6,8 @@ use crate::codec_model::{
     ReferenceEffect, between,
 };
 use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Returned, Run, Segment};
+use crate::distribution::{mean, quantile};
 use crate::modelled_clip::coarse_share;
-use crate::scores::{mean, quantile};
 
 /// The quantizers whose sizes say how difficult pictures are: the extremes are all noise or all headers.
 const TYPICAL: std::ops::RangeInclusive<u8> = 18..=94;

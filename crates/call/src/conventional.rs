@@ -11,8 +11,7 @@ use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::Codec;
-use crate::encode_time::EncodeWork;
-use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::encoder::{Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::quantizer_choice::QuantizerChoice;
 use crate::rate_control::{FrameTarget, RateControl};
 use crate::vp8_codec::Vp8;

@@ -2,14 +2,30 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use lockstep_transport::{Payload, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::Codec;
+use crate::size_curve::SizeEstimate;
 use crate::vp8_codec::Vp8;
 
-use crate::encode_time::EncodeWork;
-use crate::size_curve::SizeEstimate;
+/// What a job does to a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EncodeWork {
+    /// Analyses it and codes it once, as a conventional codec does.
+    OneFrame,
+    /// Analyses it and codes it for the first time, where it is to fit a budget.
+    FirstPass,
+    /// Codes it once more, nearer to the budget.
+    LaterPass,
+    /// Analyses it and codes two candidates, one after the other.
+    SerialMenu,
+    /// Analyses it and codes two candidates, both at once.
+    ParallelMenu,
+}
 
 /// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
 /// one that uses several cores.
@@ -118,7 +134,7 @@ impl<C: Codec> EncodeJob<C> {
         Self { work: Box::new(work), kind }
     }
 
-    /// What it does: drivers in virtual time look up how long that takes ([`crate::JobTimes`]).
+    /// What it does: drivers in virtual time look up how long that takes (`lockstep_sim::JobTimes`).
     #[must_use]
     pub fn kind(&self) -> EncodeWork {
         self.kind

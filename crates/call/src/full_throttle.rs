@@ -8,8 +8,7 @@ use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::Codec;
-use crate::encode_time::EncodeWork;
-use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::encoder::{Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::modelled_codec::Modelled;
 
 /// How such a source fills up what the target allows.

@@ -13,8 +13,7 @@ use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 use crate::codec::Codec;
-use crate::encode_time::EncodeWork;
-use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
+use crate::encoder::{Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
 use crate::size_curve::{SizeCurve, SizeEstimate};

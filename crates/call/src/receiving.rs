@@ -9,14 +9,13 @@ use std::time::Duration;
 use lockstep_control::Estimator;
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
-    Datagram, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat, WireError,
+    Datagram, RIDING, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat, WireError,
 };
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::codec::Codec;
 use crate::held_states::HeldStates;
-use crate::report::RIDING;
 use crate::vp8_codec::Vp8;
 
 /// Packets of sound kept for an owner that does not ask for them.

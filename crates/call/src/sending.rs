@@ -20,8 +20,8 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::Codec;
 use crate::encoder::{EncodeJob, FrameEncoder};
-use crate::frame_log::OpenRecords;
 use crate::narrow::NarrowWay;
+use crate::open_records::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::FrameRecord;
 use crate::sound::SoundRate;

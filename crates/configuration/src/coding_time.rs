@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use lockstep_call::{CodingTimes, EncodeTime, EncodeWork, JobTimes};
+use lockstep_call::EncodeWork;
+use lockstep_measure::CodingTimes;
+use lockstep_sim::{EncodeTime, JobTimes};
 
 use crate::options::{CodecKind, Milliseconds};
 use crate::regular_file::read_regular_text;

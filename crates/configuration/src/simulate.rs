@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
-    CallObserver, CallReport, CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd,
-    SendingEnd, SharedSessionMeter, VideoDelayFloor, Voice, Vp8,
+    CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8,
 };
 use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
+use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions, StopReason};
 use lockstep_sound::{SoundDecoder, SoundSink};

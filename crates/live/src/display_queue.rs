@@ -118,7 +118,7 @@ impl DisplayQueue {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_call::DisplayRecord;
+    use lockstep_measure::DisplayRecord;
     use lockstep_media::FrameRate;
     use lockstep_units::Timestamp;
     use lockstep_vp8::Picture;

@@ -8,8 +8,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use lockstep_call::{SeriesRecorder, on_the_link};
 use lockstep_link::{Delivered, Link, LinkStatistics};
+use lockstep_measure::SeriesRecorder;
+use lockstep_transport::on_the_link;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::LiveError;

@@ -3,7 +3,8 @@
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{DecodeJob, DecodeOutcome, Display, DisplayRecord, LipSync, ReceivingEnd, SoundScores};
+use lockstep_call::{DecodeJob, DecodeOutcome, Display, LipSync, ReceivingEnd, SoundScores};
+use lockstep_measure::DisplayRecord;
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
 use lockstep_units::Timestamp;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lockstep_call::{
     ClipCurves, ConventionalEncoder, EncodeWork, FINEST_USEFUL_QUANTIZER, Filling, FrameEncoder, FullThrottle,
-    FunctionalEncoder, JobTimes, MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd,
-    SendingEnd, Tuning, announced,
+    FunctionalEncoder, MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd, SendingEnd,
+    Tuning, announced,
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
@@ -19,6 +19,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
 use crate::call_flow::{CallFlow, CallSetting};
+use crate::encode_time::JobTimes;
 
 /// Both ends of a modelled call.
 pub type ModelledCall = CallFlow<Modelled>;

@@ -2,7 +2,7 @@
 //!
 //! [`BoundedCall::bound`] gives it, and the QoE_d of a schedule that the link carries ([`QoeBound::schedule`]): the best
 //! possible lies between them. Nothing in the bound is tuned, and nothing is simulated. QoE_d falls with the mean video
-//! delay of all captured pictures and rises with dB of the mean SSIM of the shown ones ([`lockstep_call::qoe_d`]). The
+//! delay of all captured pictures and rises with dB of the mean SSIM of the shown ones ([`lockstep_measure::qoe_d`]). The
 //! bound is found in two steps:
 //!
 //! 1. For a mean SSIM of at least `m`, Lagrangian duality bounds the sum of delays below: it is at least the minimum of
@@ -45,8 +45,9 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, ModelledClip, ModelledPicture, qoe_d};
+use lockstep_call::{ClipCurves, ModelledClip, ModelledPicture};
 use lockstep_link::LinkConfig;
+use lockstep_measure::qoe_d;
 use lockstep_media::{FrameRate, ssim_db};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{ByteCount, Timestamp};
@@ -259,8 +260,9 @@ mod tests {
     use std::iter;
     use std::sync::Arc;
 
-    use lockstep_call::{ClipCurves, CodecModel, DRAIN};
+    use lockstep_call::{ClipCurves, CodecModel};
     use lockstep_link::{Delivered, Link, Trace};
+    use lockstep_measure::DRAIN;
     use lockstep_units::Bitrate;
     use rand::{Rng, SeedableRng};
     use rand_pcg::Pcg32;

@@ -9,9 +9,8 @@ use lockstep_units::Timestamp;
 
 use super::playing::{difference, nanoseconds};
 use crate::codec::Codec;
-use crate::distribution::Distribution;
+use crate::distribution::{DelayScores, Distribution};
 use crate::receiving::Display;
-use crate::scores::DelayScores;
 use crate::vp8_codec::Vp8;
 
 /// So far pictures may be ahead of their sound, or behind it, before anybody notices (EBU R37: 40 ms ahead and 60 behind;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{CallObserver, CallReport};
+use lockstep_measure::{CallObserver, CallReport};
 
 use crate::frame_log::{self, FrameWriter};
 use crate::output_file::{self, write_json};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_call::SharedSessionMeter;
+use lockstep_measure::SharedSessionMeter;
 use lockstep_sound::SoundSink;
 use lockstep_units::Timestamp;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use lockstep_call::VideoDelayFloor;
 use lockstep_link::{LinkConfig, Trace};
+use lockstep_measure::VideoDelayFloor;
 use lockstep_media::FrameRate;
 use lockstep_units::{Bitrate, Timestamp};
 

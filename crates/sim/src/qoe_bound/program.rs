@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use lockstep_call::{BestFrame, ClipCurves, DRAIN, ModelledPicture};
+use lockstep_call::{BestFrame, ClipCurves, ModelledPicture};
 use lockstep_link::LinkConfig;
+use lockstep_measure::DRAIN;
 use lockstep_units::{ByteCount, Timestamp};
 
 use super::{BACKLOG_CELLS, BoundedCall, CELL, EXACT_CELLS, PENDING};

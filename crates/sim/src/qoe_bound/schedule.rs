@@ -8,8 +8,9 @@
 
 use std::iter;
 
-use lockstep_call::{ClipCurves, DRAIN, ModelledPicture, mean, qoe_d};
+use lockstep_call::{ClipCurves, ModelledPicture, mean};
 use lockstep_link::{Delivered, Link, LinkConfig, LossConfig, QueueConfig};
+use lockstep_measure::{DRAIN, qoe_d};
 use lockstep_media::ssim_db;
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{ByteCount, Timestamp};

@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{EncodeWork, Scores};
+use lockstep_call::EncodeWork;
 use lockstep_libvpx::{Effort, Library, LibvpxEncoder, LibvpxError};
+use lockstep_measure::Scores;
 
 use super::clip::all_named;
 use super::median;

@@ -12,14 +12,13 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{
-    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd, Tuning,
-    Vp8, announced,
+    ClipCurves, CodecModel, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd, Tuning, Vp8, announced,
 };
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
-use lockstep_sim::{Network, REVERSE_CAPACITY, SharedLink, Simulation, SimulationOptions};
+use lockstep_sim::{EncodeTime, Network, REVERSE_CAPACITY, SharedLink, Simulation, SimulationOptions};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Preset};

@@ -60,8 +60,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use lockstep_call::{Scores, mean};
+use lockstep_call::mean;
 use lockstep_control::Algorithm;
+use lockstep_measure::Scores;
 
 use super::figure;
 use super::study::{CommonArguments, DECIDED, each, refuse, write};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use lockstep_call::Series;
+use lockstep_measure::Series;
 
 use crate::configuration::Seconds;
 

@@ -12,8 +12,8 @@ use clap::Args;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::Scores;
 use lockstep_control::Algorithm;
+use lockstep_measure::Scores;
 
 use super::{CommonArguments, write};
 use crate::commands::compare::{BothWays, both_ways};

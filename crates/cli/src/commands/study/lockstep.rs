@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{Scores, mean};
+use lockstep_call::mean;
+use lockstep_measure::Scores;
 
 use super::{Budget, write};
 use crate::commands::data::split::traces_to_judge_by;

@@ -9,8 +9,8 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::Scores;
 use lockstep_control::{Algorithm, GracePeriod};
+use lockstep_measure::Scores;
 
 use super::{Budget, CommonArguments, each, write};
 use crate::commands::figure;

@@ -15,7 +15,7 @@ use std::thread::available_parallelism;
 use anyhow::{Result, bail};
 use clap::{Args, FromArgMatches};
 
-use lockstep_call::{Scores, SharedSessionMeter};
+use lockstep_measure::{Scores, SharedSessionMeter};
 use lockstep_sim::in_parallel;
 use lockstep_units::Timestamp;
 

@@ -16,28 +16,24 @@
 
 mod floor;
 mod network;
-mod packets;
 mod smoothness;
 mod target;
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_call::{DelayScores, Distribution, FrameRecord, Outcome};
 use lockstep_control::LimitedBy;
 use lockstep_media::ssim_db;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::distribution::Distribution;
-use crate::record::{FrameRecord, Outcome};
 use crate::series::{Series, SeriesRecorder};
 
 use floor::FloorScores;
 pub use floor::{NEAR_FLOOR, SMALL_PACKET, VideoDelayFloor};
 pub use network::{NetworkScores, TotalScores};
-pub(crate) use packets::PacketLog;
 pub use smoothness::FreezeScores;
 use smoothness::{Smoothness, SmoothnessScores};
 use target::{TargetScores, TargetSteps};
@@ -64,24 +60,6 @@ impl QualityOfExperience {
 #[must_use]
 pub fn qoe_d(delay_ms: f64, ssim_db: f64) -> f64 {
     QOE_D.score(delay_ms, ssim_db)
-}
-
-/// Delays of frames or packets, milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct DelayScores {
-    /// Median.
-    pub p50: f64,
-    /// Mean.
-    pub mean: f64,
-    /// 95th percentile.
-    pub p95: f64,
-}
-
-impl DelayScores {
-    /// Of delays in milliseconds; none of nothing.
-    pub(crate) fn of(delays: &mut Distribution) -> Option<Self> {
-        Some(Self { p50: delays.quantile(0.5)?, mean: delays.mean()?, p95: delays.quantile(0.95)? })
-    }
 }
 
 /// SSIM of the displayed frames, dB.
@@ -216,23 +194,6 @@ impl Scores {
         }
         self
     }
-}
-
-/// The quantile `share` (0-1) of `sorted`, interpolated between neighbours; none of nothing.
-#[must_use]
-pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    let position = share.clamp(0.0, 1.0) * last as f64;
-    let (low, high) = (position.floor() as usize, position.ceil() as usize);
-    Some(sorted[low] + (sorted[high] - sorted[low]) * (position - low as f64))
-}
-
-/// The mean of `values`; none of nothing.
-#[must_use]
-pub fn mean(values: impl IntoIterator<Item: Borrow<f64>>) -> Option<f64> {
-    let mut count = 0_u64;
-    let sum: f64 = values.into_iter().inspect(|_| count += 1).map(|value| *value.borrow()).sum();
-    (count > 0).then(|| sum / count as f64)
 }
 
 /// For each record the time from its capture until it or a later frame is shown, seconds. A frame that nothing ever

@@ -5,33 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_transport::wire::{CARRIAGE, NETWORK_HEADERS};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_call::SoundScores;
+use lockstep_units::Timestamp;
 
-use crate::encode_time::CodingTimes;
 use crate::scores::Scores;
 use crate::series::Series;
-use crate::sound::SoundScores;
 
 /// How long a call goes on after its scored length, so that the last scored frames have later ones to be followed by.
 pub const DRAIN: Duration = Duration::from_secs(1);
-
-/// What a link carries of a UDP datagram of `size`: its bytes and those of the headers before it.
-#[must_use]
-pub fn on_the_link(size: ByteCount) -> ByteCount {
-    size + ByteCount::new(NETWORK_HEADERS)
-}
-
-/// What a link carries of one of the transport's datagrams of `size`: its bytes and all that
-/// is wrapped around it on the way.
-#[must_use]
-pub fn carried(size: ByteCount) -> ByteCount {
-    size + ByteCount::new(CARRIAGE)
-}
-
-/// What a datagram of the transport's adds to another with which it goes in one packet: a frame of QUIC's has its type and
-/// a length before its bytes (RFC 9221, section 4).
-pub const RIDING: u64 = 3;
 
 /// When the receiver had a frame and when it showed it, as its own log has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +23,27 @@ pub struct DisplayRecord {
     pub completed_at: Timestamp,
     /// When the picture was shown.
     pub displayed_at: Timestamp,
+}
+
+/// The machine that was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Its processor, as it calls itself.
+    pub processor: String,
+    /// How many cores it has. With two at least, candidates that may be coded at once are.
+    pub cores: u32,
+}
+
+/// What coding took in a call in virtual time, and where that was measured: a report has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CodingTimes {
+    /// The machine that was measured.
+    pub machine: Machine,
+    /// Time until there was something of a picture to send, milliseconds.
+    pub first_job_ms: f64,
+    /// Time of each pass more, where frames are made to fit, milliseconds.
+    pub later_pass_ms: f64,
 }
 
 /// What came of the call in the opposite direction.

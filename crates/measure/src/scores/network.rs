@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_units::{Bitrate, ByteCount};
 
-use super::PacketLog;
+use crate::packets::PacketLog;
 
 /// Delays count up to this, milliseconds.
 const MOST_DELAY_MS: f64 = 400.0;

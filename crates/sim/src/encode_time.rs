@@ -5,23 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_call::EncodeWork;
+use lockstep_measure::Machine;
 use lockstep_vp8::Preset;
-
-/// What a job does to a picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EncodeWork {
-    /// Analyses it and codes it once, as a conventional codec does.
-    OneFrame,
-    /// Analyses it and codes it for the first time, where it is to fit a budget.
-    FirstPass,
-    /// Codes it once more, nearer to the budget.
-    LaterPass,
-    /// Analyses it and codes two candidates, one after the other.
-    SerialMenu,
-    /// Analyses it and codes two candidates, both at once.
-    ParallelMenu,
-}
 
 /// Why a model of encode times cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -45,16 +31,6 @@ pub enum EncodeTimeError {
         /// What it is.
         value: f64,
     },
-}
-
-/// The machine that was measured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Machine {
-    /// Its processor, as it calls itself.
-    pub processor: String,
-    /// How many cores it has. With two at least, candidates that may be coded at once are.
-    pub cores: u32,
 }
 
 /// Times at one picture size, milliseconds.
@@ -100,17 +76,6 @@ pub struct JobTimes {
     pub serial_menu: Duration,
     /// Of [`EncodeWork::ParallelMenu`].
     pub parallel_menu: Duration,
-}
-
-/// What coding took in a call in virtual time, and where that was measured: a report has it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CodingTimes {
-    /// The machine that was measured.
-    pub machine: Machine,
-    /// Time until there was something of a picture to send, milliseconds.
-    pub first_job_ms: f64,
-    /// Time of each pass more, where frames are made to fit, milliseconds.
-    pub later_pass_ms: f64,
 }
 
 impl TimePoint {

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use lockstep_call::{DelayScores, Distribution};
 use lockstep_link::{LinkConfig, Trace};
 use lockstep_units::{ByteCount, Timestamp};
-
-use super::DelayScores;
-use crate::distribution::Distribution;
 
 /// What has to pass for a picture to be shown at all: a packet of 100 bytes with all its headers.
 pub const SMALL_PACKET: ByteCount = ByteCount::new(100);

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::*;
-use crate::record::FrameRecord;
 
 fn at(milliseconds: u64) -> Timestamp {
     Timestamp::from_millis(milliseconds)

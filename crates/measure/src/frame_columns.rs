@@ -1,8 +1,7 @@
 //! The per-frame log as a table: one row a captured frame.
 
+use lockstep_call::{FrameRecord, Outcome};
 use lockstep_units::Timestamp;
-
-use crate::record::{FrameRecord, Outcome};
 
 /// How a column of the log is had from a record.
 #[derive(Debug, Clone, Copy)]

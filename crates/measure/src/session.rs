@@ -8,14 +8,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockstep_call::{Codec, FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::codec::Codec;
 use crate::frame_log::{CallObserver, LoggedFrame};
 use crate::freezes::FreezeDetector;
-use crate::receiving::ReceivingEnd;
-use crate::record::FrameRecord;
-use crate::sending::SendingEnd;
 use crate::series::Series;
 
 /// What a row covers.

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use lockstep_call::FrameRecord;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::frame_log::{CallObserver, LoggedFrame, PendingFrames};
-use crate::record::FrameRecord;
 use crate::report::DisplayRecord;
 use crate::scores::{FrameScores, Scores, VideoDelayFloor};
 use crate::series::{Series, SeriesRecorder, TargetRecorder};
@@ -128,12 +128,12 @@ pub struct FinishedCall {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_call::{Outcome, mean, quantile};
     use lockstep_units::Bitrate;
     use proptest::prelude::*;
 
     use super::*;
     use crate::frame_log::{KeptFrames, MOST_PENDING_FRAMES};
-    use crate::record::Outcome;
     use crate::scores::video_delays;
 
     const INTERVAL: Duration = Duration::from_millis(100);
@@ -200,8 +200,8 @@ mod tests {
             scored.sort_unstable_by(f64::total_cmp);
             let displayed = whole.iter().any(|record| record.captured_at < at(5_000) && record.displayed_at.is_some());
             let delay = finished.scores.video_delay_ms;
-            prop_assert_eq!(delay.map(|delay| delay.p95), crate::quantile(&scored, 0.95).filter(|_| displayed));
-            prop_assert_eq!(delay.map(|delay| delay.mean), crate::mean(&scored).filter(|_| displayed));
+            prop_assert_eq!(delay.map(|delay| delay.p95), quantile(&scored, 0.95).filter(|_| displayed));
+            prop_assert_eq!(delay.map(|delay| delay.mean), mean(&scored).filter(|_| displayed));
         }
     }
 

@@ -4,10 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lockstep_call::{DelayScores, Distribution};
 use lockstep_units::{ByteCount, Timestamp};
-
-use super::DelayScores;
-use crate::distribution::Distribution;
 
 /// The most moments of sending that are told apart while nothing arrives.
 const MOST_MOMENTS: usize = 1 << 14;

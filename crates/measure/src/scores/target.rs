@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use lockstep_call::mean;
 use lockstep_units::{Bitrate, Timestamp};
 
-use super::{Series, mean};
-use crate::series::SERIES_INTERVAL;
+use crate::series::{SERIES_INTERVAL, Series};
 
 /// How near the estimate is to the capacity, over the points of a [`Series`].
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_call::FrameRecord;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::record::FrameRecord;
-use crate::scores::PacketLog;
+use crate::packets::PacketLog;
 
 /// The time between two points of a [`Series`] of at most [`MOST_POINTS`]; for each doubling of that, twice as long.
 pub const SERIES_INTERVAL: Duration = Duration::from_millis(100);
