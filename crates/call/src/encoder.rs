@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_transport::{Payload, Recovery, StateId};
+use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::Codec;
+use crate::codec::{Candidate, Codec, Vp8};
 use crate::size_curve::SizeEstimate;
-use crate::vp8_codec::Vp8;
 
 /// What a job does to a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,35 +40,6 @@ pub struct SerialMenu;
 impl<C: Codec> MenuRunner<C> for SerialMenu {
     fn run(&self, analysis: &C::Analysis, quantizers: &[u8]) -> Vec<Candidate<C>> {
         quantizers.iter().map(|&quantizer| C::encode(analysis, quantizer)).collect()
-    }
-}
-
-/// A coded version of a picture that may be sent.
-#[derive(Debug, Clone)]
-pub struct Candidate<C: Codec = Vp8> {
-    /// The frame as it goes to the packetiser.
-    pub frame: C::Payload,
-    /// Quantizer index, 0-127.
-    pub quantizer: u8,
-    /// Whether it decodes from nothing.
-    pub key_frame: bool,
-    /// What a decoder that holds the source state has afterwards.
-    pub state: C::State,
-    /// Luma SSIM of what will be shown, 0-1, where coding says it; of real pictures it has to be measured.
-    pub ssim: Option<f64>,
-}
-
-impl<C: Codec> Candidate<C> {
-    /// Size of the frame.
-    #[must_use]
-    pub fn size(&self) -> ByteCount {
-        ByteCount::new(self.frame.length() as u64)
-    }
-
-    /// What the receiver will show.
-    #[must_use]
-    pub fn shown(&self) -> Option<C::Decoded> {
-        C::last_shown(&self.state)
     }
 }
 

@@ -12,13 +12,12 @@ use lockstep_transport::{Recovery, StateId};
 use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
-use crate::codec::Codec;
-use crate::encoder::{Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
+use crate::codec::{Candidate, Codec, Vp8};
+use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
 use crate::size_curve::{SizeCurve, SizeEstimate};
 use crate::tuning::Tuning;
-use crate::vp8_codec::Vp8;
 
 /// Salsify's menus: share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not
 /// sent at all, so aiming at 1 would lose half of them.

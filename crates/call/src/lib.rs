@@ -4,22 +4,15 @@
 
 mod announced;
 mod codec;
-mod codec_model;
-mod codec_model_fit;
-mod codec_model_measure;
 mod conventional;
 mod distribution;
 mod encoder;
 mod frame_dropper;
-mod full_throttle;
 mod functional;
 mod held_states;
-mod modelled_clip;
-mod modelled_codec;
 mod narrow;
 mod open_records;
 mod overhead;
-mod padded;
 mod quantizer_choice;
 mod rate_control;
 mod receiving;
@@ -31,33 +24,18 @@ mod tuning;
 mod vp8_codec;
 
 pub use announced::announced;
-pub use codec::Codec;
-pub use codec_model::{
-    ClipModel, CodecModel, CodecModelError, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS,
-    Persistence, REFERENCE_POINTS, ReferenceEffect,
-};
-pub use codec_model_measure::ClipMeasurements;
+pub use codec::{Candidate, Codec, Vp8};
 pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY};
 pub use distribution::{DelayScores, Distribution, MOST_EXACT_VALUES, mean, quantile};
-pub use encoder::{
-    Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu,
-};
+pub use encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use frame_dropper::FrameDropperConfig;
-pub use full_throttle::{Filling, FullThrottle};
 pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalConfig, FunctionalEncoder, MenuMode};
-pub use modelled_clip::{BestFrame, ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
-pub use modelled_codec::{Modelled, ModelledState};
 pub use narrow::NarrowWayConfig;
 pub use open_records::OpenRecords;
-pub use padded::{Padded, Padding};
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};
 pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use size_curve::SizeCurveConfig;
-pub use sound::{
-    CallSound, LIP_SYNC, LipSync, ModelledListener, ModelledVoice, Playback, Playing, SoundAllowance, SoundScores,
-    Speaking, Voice,
-};
+pub use sound::{CallSound, LIP_SYNC, LipSync, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
 pub use tuning::Tuning;
-pub use vp8_codec::Vp8;

@@ -14,9 +14,8 @@ use lockstep_transport::{
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
-use crate::codec::Codec;
+use crate::codec::{Codec, Vp8};
 use crate::held_states::HeldStates;
-use crate::vp8_codec::Vp8;
 
 /// Packets of sound kept for an owner that does not ask for them.
 const MOST_SOUND: usize = 64;

@@ -18,7 +18,7 @@ use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::Codec;
+use crate::codec::{Codec, Vp8};
 use crate::encoder::{EncodeJob, FrameEncoder};
 use crate::narrow::NarrowWay;
 use crate::open_records::OpenRecords;
@@ -26,7 +26,6 @@ use crate::overhead::Overhead;
 use crate::record::FrameRecord;
 use crate::sound::SoundRate;
 use crate::tuning::Tuning;
-use crate::vp8_codec::Vp8;
 use chain::Chain;
 use decode_lag::DecodeLag;
 pub use decode_lag::DecodeLagConfig;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::Result;
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{
-    CallSound, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, Playing,
-};
+use lockstep_call::{CallSound, Playing};
 use lockstep_control::{Controller, Gcc, GccSettings, Setting};
 use lockstep_media::{VideoFormat, source_format};
 use lockstep_sim::modelled::{ModelledCodec, ModelledSource};
-use lockstep_sim::{BoundedCall, QoeBound, StopReason};
+use lockstep_sim::{
+    BoundedCall, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, QoeBound, StopReason,
+};
 use lockstep_transport::FeedbackInterval;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{ByteCount, Timestamp};

@@ -7,14 +7,16 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, ClipModel, CodecModel, ModelledClip, ReceivingEnd};
+use lockstep_call::ReceivingEnd;
 use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds, Setting};
 use lockstep_link::QueueConfig;
 use lockstep_measure::SharedSessionMeter;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_format};
 use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
-use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting, EncodeTime};
+use lockstep_sim::{
+    Activity, AnyFlow, CallFlow, CallSetting, ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip,
+};
 use lockstep_transport::ReceiverConfig;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};

@@ -4,14 +4,12 @@ use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{
-    CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8,
-};
+use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8};
 use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
 use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
-use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions, StopReason};
+use lockstep_sim::{CallPacket, CodecModel, SharedLink, Simulation, SimulationOptions, StopReason};
 use lockstep_sound::{SoundDecoder, SoundSink};
 use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};

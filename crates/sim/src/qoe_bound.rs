@@ -28,7 +28,7 @@
 //! |---|---|
 //! | packets queue, are dropped by the queue, lost, reordered, late by jitter | every byte passes as soon as capacity and order allow |
 //! | feedback, sound, parity, retransmissions and probes share the link | only shown frames use it, with one header a fragment |
-//! | a frame is coded from one reference, which had to be sent | each frame has, of the references as old as the last shown picture, the one that is best for it ([`ClipCurves::best_frames`](lockstep_call::ClipCurves::best_frames)) |
+//! | a frame is coded from one reference, which had to be sent | each frame has, of the references as old as the last shown picture, the one that is best for it ([`ClipCurves::best_frames`](crate::ClipCurves::best_frames)) |
 //! | the encoder makes several passes over pictures, one picture at a time | the first bytes leave after the shortest encoding time |
 //! | a frame is decoded after the frame before it | each is decoded at once, in the decoding time |
 //! | the age of a reference is exact, in pictures | it is rounded down to a power of two, 16 at most |
@@ -45,7 +45,6 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, ModelledClip, ModelledPicture};
 use lockstep_link::LinkConfig;
 use lockstep_measure::qoe_d;
 use lockstep_media::{FrameRate, ssim_db};
@@ -53,6 +52,8 @@ use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{ByteCount, Timestamp};
 
 use program::{Problem, Value};
+
+use crate::modelled_clip::{ClipCurves, ModelledClip, ModelledPicture};
 
 /// Resolution of time.
 pub const CELL: Duration = Duration::from_millis(4);
@@ -260,7 +261,6 @@ mod tests {
     use std::iter;
     use std::sync::Arc;
 
-    use lockstep_call::{ClipCurves, CodecModel};
     use lockstep_link::{Delivered, Link, Trace};
     use lockstep_measure::DRAIN;
     use lockstep_units::Bitrate;
@@ -268,6 +268,8 @@ mod tests {
     use rand_pcg::Pcg32;
 
     use super::*;
+    use crate::codec_model::CodecModel;
+    use crate::modelled_clip::ClipCurves;
 
     fn call(trace: Trace, seed: u64) -> BoundedCall {
         let model = CodecModel::built_in().unwrap();

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, CodecModel, FrameRecord, MenuMode, ModelledClip, Outcome};
+use lockstep_call::{FrameRecord, MenuMode, Outcome};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Conditions, Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_measure::{KeptFrames, MOST_PENDING_FRAMES};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
-use lockstep_sim::{Activity, Flow, Network, SharedLink};
+use lockstep_sim::{Activity, ClipCurves, CodecModel, Flow, ModelledClip, Network, SharedLink};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 const LENGTH: Duration = Duration::from_secs(30);

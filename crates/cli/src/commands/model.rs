@@ -8,9 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
-use lockstep_call::{ClipMeasurements, ClipModel, CodecModel, HeldOutError};
 use lockstep_media::{SourceOptions, open_source};
-use lockstep_sim::in_parallel;
+use lockstep_sim::{ClipMeasurements, ClipModel, CodecModel, HeldOutError, in_parallel};
 use lockstep_vp8::Picture;
 
 use crate::configuration::read_regular_text;

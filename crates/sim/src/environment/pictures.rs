@@ -8,7 +8,6 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use lockstep_call::ClipCurves;
 use lockstep_control::learned::{Lesson, Lockstep, Model, Rule};
 use lockstep_control::{
     Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Input, KnownPath, Latency, PathView, Setting, Traits,
@@ -21,6 +20,7 @@ use lockstep_units::Timestamp;
 use super::vector::side_by_side;
 use super::{Drawn, EnvironmentError, EnvironmentSetting, any_of};
 use crate::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
+use crate::modelled_clip::ClipCurves;
 
 /// The share of calls without random loss.
 const LOSSLESS: f64 = 0.6;

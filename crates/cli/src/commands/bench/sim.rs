@@ -11,14 +11,15 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{
-    ClipCurves, CodecModel, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd, Tuning, Vp8, announced,
-};
+use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
-use lockstep_sim::{EncodeTime, Network, REVERSE_CAPACITY, SharedLink, Simulation, SimulationOptions};
+use lockstep_sim::{
+    ClipCurves, CodecModel, EncodeTime, ModelledClip, Network, REVERSE_CAPACITY, SharedLink, Simulation,
+    SimulationOptions,
+};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Preset};

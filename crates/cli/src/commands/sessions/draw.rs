@@ -7,9 +7,9 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::json;
 
-use lockstep_call::CodecModel;
 use lockstep_link::random::normal;
 use lockstep_measure::{SessionSecond, SessionTotals, SharedSessionMeter};
+use lockstep_sim::CodecModel;
 use lockstep_units::Timestamp;
 
 use super::population::{Population, Spread};

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use lockstep_call::{Filling, Padding, TARGET_INTERVAL};
+use lockstep_call::TARGET_INTERVAL;
 use lockstep_control::{GccSettings, Probing};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
+use lockstep_sim::{Filling, Padding};
 use lockstep_transport::Recovery;
 
 use crate::configuration::GccCall;

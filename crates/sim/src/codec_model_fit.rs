@@ -1,12 +1,13 @@
 //! Fits a [`ClipModel`] to what the real codec makes of a clip, and says how far it is off on a part of the clip that it
 //! was not fitted to.
 
+use lockstep_call::{mean, quantile};
+
 use crate::codec_model::{
     ClipModel, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS, Persistence, REFERENCE_POINTS,
     ReferenceEffect, between,
 };
 use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Returned, Run, Segment};
-use crate::distribution::{mean, quantile};
 use crate::modelled_clip::coarse_share;
 
 /// The quantizers whose sizes say how difficult pictures are: the extremes are all noise or all headers.

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
+use lockstep_call::{Candidate, Codec};
 use lockstep_transport::{Datagram, Length, StateId, WireError};
 use lockstep_units::ByteCount;
 
-use crate::codec::Codec;
-use crate::encoder::Candidate;
 use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledReference};
 
 /// The model in the codec's place.
@@ -54,12 +53,10 @@ fn state_after(source: u64, picture: &ModelledPicture, quantizer: u8, size: Byte
     ModelledState { name: StateId(name.max(1)), reference: None }
 }
 
-impl Candidate<Modelled> {
-    /// A frame of `size` that shows nothing and decodes from nothing.
-    pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Self {
-        let state = state_after(0, picture, 0, size);
-        Self { frame: Length::from(size), quantizer: 0, key_frame: true, state, ssim: None }
-    }
+/// A frame of `size` that shows nothing and decodes from nothing.
+pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Candidate<Modelled> {
+    let state = state_after(0, picture, 0, size);
+    Candidate { frame: Length::from(size), quantizer: 0, key_frame: true, state, ssim: None }
 }
 
 impl ModelledAnalysis {

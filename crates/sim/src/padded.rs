@@ -5,11 +5,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockstep_call::{Candidate, ConventionalEncoder, FrameEncoder, FrameRequest, FrameStart, Menu};
 use lockstep_transport::{Length, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::conventional::ConventionalEncoder;
-use crate::encoder::{Candidate, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::modelled_clip::ClipCurves;
 use crate::modelled_codec::Modelled;
 
@@ -91,9 +90,10 @@ impl FrameEncoder<Modelled> for Padded {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_call::SerialMenu;
+
     use super::*;
     use crate::codec_model::CodecModel;
-    use crate::encoder::SerialMenu;
     use crate::modelled_clip::ModelledClip;
 
     const INTERVAL: Duration = Duration::from_millis(40);

@@ -19,6 +19,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
+use lockstep_call::FINEST_USEFUL_QUANTIZER;
 use lockstep_link::random::{happens, normal};
 use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
@@ -26,7 +27,6 @@ use lockstep_vp8::MAXIMUM_QUANTIZER;
 use crate::codec_model::{
     ClipModel, NORMAL_POINTS, QUANTIZERS, REFERENCE_POINTS, at_every_quantizer, between, effects_at_every_quantizer,
 };
-use crate::functional::FINEST_USEFUL_QUANTIZER;
 
 pub use best_frames::BestFrame;
 

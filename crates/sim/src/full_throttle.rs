@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
+use lockstep_call::{Candidate, Codec, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::Codec;
-use crate::encoder::{Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
-use crate::modelled_codec::Modelled;
+use crate::modelled_codec::{Modelled, filling};
 
 /// How such a source fills up what the target allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +67,7 @@ impl FrameEncoder<Modelled> for FullThrottle {
         if size == ByteCount::ZERO {
             return None;
         }
-        let frame = Candidate::filling(request.picture, size);
+        let frame = filling(request.picture, size);
         Some(FrameStart {
             source: StateId::EMPTY,
             job: EncodeJob::new(EncodeWork::OneFrame, move |_| Menu::new(vec![frame])),
@@ -95,9 +94,10 @@ impl FrameEncoder<Modelled> for FullThrottle {
 mod tests {
     use std::sync::Arc;
 
+    use lockstep_call::SerialMenu;
+
     use super::*;
     use crate::codec_model::CodecModel;
-    use crate::encoder::SerialMenu;
     use crate::modelled_clip::{ClipCurves, ModelledClip};
 
     fn size(source: &mut FullThrottle, at: u64, kbps: u64, queued: u64) -> Option<u64> {

@@ -1,12 +1,11 @@
 //! Sound without sound, for modelled calls.
 
+use lockstep_call::{SoundAllowance, Speaking};
 use lockstep_sound::{CodingError, Decode, FRAME_DURATION, FRAME_SAMPLES, Frame};
 use lockstep_transport::{Length, SoundPacket};
 use lockstep_units::{Bitrate, Timestamp};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
-
-use super::{SoundAllowance, Speaking};
 
 /// Somebody talks for so long and is silent for so long in the mean, both exponentially distributed (ITU-T P.59).
 const TALK_SECONDS: f64 = 1.004;

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use lockstep_call::{FINEST_USEFUL_QUANTIZER, mean, quantile};
 use lockstep_media::{QualityError, ssim, ssim_db};
 use lockstep_vp8::{Analysis, Encoded, Fitting, FrameKind, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
 use crate::codec_model::FOLLOWER_POINTS;
-use crate::distribution::{mean, quantile};
-use crate::functional::FINEST_USEFUL_QUANTIZER;
 
 /// Where the curves are measured: close together where VP8's steps are small (RFC 6386, section 14.1), closest where the
 /// noise of cameras begins to be coded, and sizes grow tenfold within a few indices.

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{
-    ClipCurves, CodecModel, FunctionalEncoder, MenuMode, Modelled, ModelledClip, SendingEnd, SerialMenu, Tuning,
-    announced,
-};
+use lockstep_call::{FunctionalEncoder, MenuMode, SendingEnd, SerialMenu, Tuning, announced};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_media::{FrameRate, VideoFormat};
+use lockstep_sim::{ClipCurves, CodecModel, Modelled, ModelledClip};
 use lockstep_transport::wire::{Acknowledgement, ReceivedFragment};
 use lockstep_transport::{Datagram, Estimate, SenderConfig, StateId};
 use lockstep_units::{ByteCount, Timestamp};
