@@ -160,7 +160,7 @@ fn known_path(scenario: &Scenario) -> Option<KnownPath> {
     let (Some(flow), None) = (others.next(), others.next()) else { return None };
     let [link] = flow.forward[..] else { return None };
     let link = scenario.links.get(link).filter(|link| link.config.medium.is_none())?;
-    Some(KnownPath::over(&link.config, Timestamp::ZERO))
+    Some(lockstep_sim::known_path(&link.config, Timestamp::ZERO))
 }
 
 /// The media of a scenario whose priorities differ, by their ways: those of one way are coupled.

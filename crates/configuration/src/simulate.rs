@@ -9,7 +9,7 @@ use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
 use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
-use lockstep_sim::{CallPacket, CodecModel, SharedLink, Simulation, SimulationOptions, StopReason};
+use lockstep_sim::{CallPacket, CodecModel, SharedLink, Simulation, SimulationOptions, StopReason, known_path};
 use lockstep_sound::{SoundDecoder, SoundSink};
 use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};
@@ -160,7 +160,7 @@ impl CallSettings {
         let (mut settings, CallEstimator { estimator, .. }) = self.with_estimator(None)?;
         settings.link.seed = settings.link.seed.wrapping_add(1);
         let Coding { source, encoder, controller, feedback, sound, .. } = coding(&settings)?;
-        let path = KnownPath::over(reverse.config(), Timestamp::ZERO);
+        let path = known_path(reverse.config(), Timestamp::ZERO);
         let controller = settings.controller(controller, None);
         let (sender, receiver) = settings.ends(encoder, controller, &source.format(), path, estimator, feedback)?;
         Ok(Opposite { sender, receiver, source, sound })
@@ -239,7 +239,7 @@ pub(crate) fn run<C: Codec>(
         SimulationOptions { length: settings.length.get(), job_times, decode_time: settings.decode_time.get() };
     let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
         .with_coding(job_times.of(first_work), options.decode_time);
-    let path = KnownPath::over(forward.config(), Timestamp::ZERO);
+    let path = known_path(forward.config(), Timestamp::ZERO);
     let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse)).transpose()?;
     let Observers { frames, session, opposite_session, decisions, .. } = observers;
     let controller = settings.controller(controller, decisions);

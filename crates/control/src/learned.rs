@@ -1,7 +1,7 @@
 //! Learned controllers and estimators: one file each for what a model sees and what is made of what it says.
 //!
 //! An [`Observation`] turns what an end hears into the numbers that a model is given. The simulator's environments make
-//! theirs with the same objects, so a model sees in a call what it saw in training, to the last bit. A [`Model`] is an ONNX
+//! theirs with the same objects, so a model sees in a call what it saw in training, to the last bit. A [`Model`](lockstep_nn::Model) is an ONNX
 //! file; those that come with Lockstep are in [`shipped`], and the Python package has the same files.
 //!
 //! To add another: a file here with its `Observation` and its [`Controller`](crate::Controller) or
@@ -15,8 +15,10 @@ mod gemini;
 mod hrcc;
 mod lockstep;
 mod mmsys24;
-mod model;
+#[cfg(test)]
+mod model_tests;
 mod observation;
+pub(crate) mod purpose;
 mod receiver;
 pub mod shipped;
 
@@ -28,5 +30,4 @@ pub use lockstep::{
     Fallback, HORIZONS, LEVELS, Lesson, Lockstep, LockstepConfig, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule, RuleTuning,
 };
 pub use mmsys24::mmsys24;
-pub use model::{MOST_BYTES as MOST_MODEL_BYTES, Model, ModelError, Port};
 pub use observation::{Observation, ObservationKind, UnknownObservation};

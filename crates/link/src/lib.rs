@@ -32,9 +32,8 @@ mod loss;
 mod medium;
 mod parse;
 mod profile;
-mod quantity;
 mod queue;
-pub mod random;
+mod random;
 mod service;
 mod spec;
 mod statistics;
@@ -49,16 +48,15 @@ pub use config::{
     ConfigError, GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, LossPlace,
     OnOffLoss, Reordering,
 };
-pub use error::{Problem, TraceError, excerpt};
+pub use error::{Problem, TraceError};
 pub use fitted::{Families, Family, FitError, LEVELS, MAXIMUM_FAMILIES, QUANTILES};
 pub use generate::{Cellular, OnOff, Poisson, Ramp};
 pub use link::{Delivered, Link, Verdict};
 pub use medium::{Medium, MediumConfig, MediumStatistics};
 pub use parse::TraceFormat;
-pub use quantity::{parse_rate, parse_share, parse_time};
 pub use queue::{QueueConfig, QueueDiscipline, Queued};
 pub use statistics::{DropReason, LinkStatistics, Tally};
 pub use trace::{
-    CAPACITY_WINDOW, Conditions, End, MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_PERIOD, MAXIMUM_RATE,
-    MAXIMUM_SEGMENTS, OPPORTUNITY, Segment, Trace, TraceSummary,
+    CAPACITY_WINDOW, Conditions, End, MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY, Segment,
+    Trace, TraceSummary,
 };

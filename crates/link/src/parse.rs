@@ -3,9 +3,11 @@
 use std::io::Read;
 use std::path::Path;
 
+use lockstep_units::excerpt;
+
 use crate::alphartc::parse_alphartc;
 use crate::columns::{ColumnUnits, parse_columns};
-use crate::error::{Problem, TraceError, excerpt};
+use crate::error::{Problem, TraceError};
 use crate::profile::{WORDS, parse_profile};
 use crate::trace::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, Trace};
 use crate::transfer_log::{is_line, parse_transfer_log};

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockstep_units::quantity::{MAXIMUM_PERIOD, MAXIMUM_RATE, milliseconds};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Problem, TraceError};
-use crate::quantity::milliseconds;
 use crate::timeline::{MILLISECOND, Opportunities, Rates, WORK_OF_BYTE};
 
 /// What one delivery opportunity carries: an IP packet of 1500 bytes. (mahimahi's own constant is 1504, because its
@@ -27,12 +27,6 @@ pub const MAXIMUM_OPPORTUNITIES: usize = 1 << 24;
 
 /// The most segments in one trace: 2^20, which is 29 hours of segments of 100 ms.
 pub const MAXIMUM_SEGMENTS: usize = 1 << 20;
-
-/// The longest trace before it repeats: 49 days, what 32 bits of milliseconds hold.
-pub const MAXIMUM_PERIOD: Duration = Duration::from_secs(49 * 86_400);
-
-/// The highest rate of a segment, and of the delivery opportunities of one millisecond: 1000 Gb/s.
-pub const MAXIMUM_RATE: Bitrate = Bitrate::from_bps(1_000_000_000_000);
 
 /// The most delivery opportunities in one millisecond: as many as [`MAXIMUM_RATE`] comes to, rounded up.
 const MAXIMUM_AT_ONCE: usize = MAXIMUM_RATE.as_bps().div_ceil(8_000 * OPPORTUNITY.get()) as usize;

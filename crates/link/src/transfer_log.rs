@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use lockstep_units::Bitrate;
+use lockstep_units::excerpt;
 
-use crate::error::{Problem, TraceError, excerpt};
+use crate::error::{Problem, TraceError};
 use crate::parse::lines;
 use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace};
 

@@ -20,8 +20,8 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
 use lockstep_call::FINEST_USEFUL_QUANTIZER;
-use lockstep_link::random::{happens, normal};
 use lockstep_units::ByteCount;
+use lockstep_units::random::{happens, normal};
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 use crate::codec_model::{

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_link::parse_rate;
 use lockstep_live::{RendezvousLimits, RendezvousServer, RendezvousStatus};
 use lockstep_units::Bitrate;
+use lockstep_units::quantity::parse_rate;
 
 use crate::interruption::Interruption;
 use crate::observation::{metrics_address, serve_rendezvous};

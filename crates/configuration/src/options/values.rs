@@ -9,7 +9,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use lockstep_control::Algorithm;
-use lockstep_link::{GilbertElliott, LossInterval, Reordering, parse_share, parse_time};
+use lockstep_link::{GilbertElliott, LossInterval, Reordering};
+use lockstep_units::quantity::{parse_share, parse_time};
 
 use super::choices::{CodecKind, QueueKind};
 use crate::MaxBitrate;

@@ -7,10 +7,10 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::json;
 
-use lockstep_link::random::normal;
 use lockstep_measure::{SessionSecond, SessionTotals, SharedSessionMeter};
 use lockstep_sim::CodecModel;
 use lockstep_units::Timestamp;
+use lockstep_units::random::normal;
 
 use super::population::{Population, Spread};
 use crate::configuration::{CallOptions, CallSettings, Observers, simulate_modelled_with};

@@ -2,13 +2,50 @@
 
 use std::time::Duration;
 
-use lockstep_units::Bitrate;
+use crate::{Bitrate, excerpt};
 
-use crate::error::{Problem, excerpt};
-use crate::trace::{MAXIMUM_PERIOD, MAXIMUM_RATE};
+/// The longest time that is read, and the longest trace before it repeats: 49 days, what 32 bits of milliseconds hold.
+pub const MAXIMUM_PERIOD: Duration = Duration::from_secs(49 * 86_400);
+
+/// The highest rate that is read, of a segment, and of the delivery opportunities of one millisecond: 1000 Gb/s.
+pub const MAXIMUM_RATE: Bitrate = Bitrate::from_bps(1_000_000_000_000);
+
+/// Why a text is no quantity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuantityError {
+    /// Text where a number belongs.
+    #[error("{field} \"{text}\" is not a number")]
+    Number {
+        /// What the number would have been.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+    },
+    /// A negative, infinite or too large number.
+    #[error("{field} {text} is out of range, which is {range}")]
+    Range {
+        /// What the number is.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// What may stand there.
+        range: &'static str,
+    },
+    /// A quantity with an unknown unit or none.
+    #[error("{field} \"{text}\" needs a number and a unit such as {example}")]
+    Unit {
+        /// What the quantity is.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// A good one.
+        example: &'static str,
+    },
+}
 
 /// `value` times `scale` as the nearest whole number from 0 to `limit`, or none. Correctly rounded everywhere.
-pub(crate) fn scaled(value: f64, scale: f64, limit: u64) -> Option<u64> {
+fn scaled(value: f64, scale: f64, limit: u64) -> Option<u64> {
     let whole = (value * scale).round();
     // -0.0 passes, a NaN does not.
     (whole >= 0.0 && whole <= limit as f64).then_some(whole as u64)
@@ -27,9 +64,9 @@ fn number_and_unit(text: &str) -> Option<(f64, String)> {
 /// bit, b/s or bit/s). Thousands are decimal, and all of these are bits: not bytes, as `kbps` is to Linux's `tc`.
 ///
 /// # Errors
-/// [`Problem::Unit`] if it cannot be read so, [`Problem::Range`] above [`MAXIMUM_RATE`].
-pub fn parse_rate(text: &str) -> Result<Bitrate, Problem> {
-    let unit = || Problem::Unit { field: "rate", text: excerpt(text), example: "500kbps" };
+/// [`QuantityError::Unit`] if it cannot be read so, [`QuantityError::Range`] above [`MAXIMUM_RATE`].
+pub fn parse_rate(text: &str) -> Result<Bitrate, QuantityError> {
+    let unit = || QuantityError::Unit { field: "rate", text: excerpt(text), example: "500kbps" };
     let (number, name) = number_and_unit(text).ok_or_else(unit)?;
     let name = name.strip_suffix("/s").or(name.strip_suffix("ps")).unwrap_or(&name);
     let scale = match name.strip_suffix("bit").or(name.strip_suffix('b')) {
@@ -43,8 +80,11 @@ pub fn parse_rate(text: &str) -> Result<Bitrate, Problem> {
 }
 
 /// `number` times `scale` bit/s; `text` is how it was written.
-pub(crate) fn rate(number: f64, scale: f64, text: &str) -> Result<Bitrate, Problem> {
-    scaled(number, scale, MAXIMUM_RATE.as_bps()).map(Bitrate::from_bps).ok_or_else(|| Problem::Range {
+///
+/// # Errors
+/// [`QuantityError::Range`] above [`MAXIMUM_RATE`].
+pub fn rate(number: f64, scale: f64, text: &str) -> Result<Bitrate, QuantityError> {
+    scaled(number, scale, MAXIMUM_RATE.as_bps()).map(Bitrate::from_bps).ok_or_else(|| QuantityError::Range {
         field: "rate",
         text: excerpt(text),
         range: "0 to 1000 Gb/s",
@@ -54,9 +94,9 @@ pub(crate) fn rate(number: f64, scale: f64, text: &str) -> Result<Bitrate, Probl
 /// A time such as `10s`, `2.5ms`, `100us`, `2min`.
 ///
 /// # Errors
-/// [`Problem::Unit`] if it cannot be read so, [`Problem::Range`] above [`MAXIMUM_PERIOD`].
-pub fn parse_time(text: &str) -> Result<Duration, Problem> {
-    let unit = || Problem::Unit { field: "time", text: excerpt(text), example: "10s" };
+/// [`QuantityError::Unit`] if it cannot be read so, [`QuantityError::Range`] above [`MAXIMUM_PERIOD`].
+pub fn parse_time(text: &str) -> Result<Duration, QuantityError> {
+    let unit = || QuantityError::Unit { field: "time", text: excerpt(text), example: "10s" };
     let (number, name) = number_and_unit(text).ok_or_else(unit)?;
     let scale = match name.as_str() {
         "ns" => 1.0,
@@ -70,48 +110,56 @@ pub fn parse_time(text: &str) -> Result<Duration, Problem> {
 }
 
 /// `number` times `scale` nanoseconds; `text` is how it was written.
-pub(crate) fn time(field: &'static str, number: f64, scale: f64, text: &str) -> Result<Duration, Problem> {
-    scaled(number, scale, MAXIMUM_PERIOD.as_nanos() as u64).map(Duration::from_nanos).ok_or_else(|| Problem::Range {
-        field,
-        text: excerpt(text),
-        range: "0 to 49 days",
-    })
+///
+/// # Errors
+/// [`QuantityError::Range`] above [`MAXIMUM_PERIOD`].
+pub fn time(field: &'static str, number: f64, scale: f64, text: &str) -> Result<Duration, QuantityError> {
+    scaled(number, scale, MAXIMUM_PERIOD.as_nanos() as u64)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| QuantityError::Range { field, text: excerpt(text), range: "0 to 49 days" })
 }
 
 /// A share such as `0.08%` or `0.0008`.
 ///
 /// # Errors
-/// [`Problem::Number`] if it cannot be read so, [`Problem::Range`] outside 0 to 1.
-pub fn parse_share(text: &str) -> Result<f64, Problem> {
+/// [`QuantityError::Number`] if it cannot be read so, [`QuantityError::Range`] outside 0 to 1.
+pub fn parse_share(text: &str) -> Result<f64, QuantityError> {
     let trimmed = text.trim();
     let (number, scale) = match trimmed.strip_suffix('%') {
         Some(number) => (number.trim_end(), 100.0),
         None => (trimmed, 1.0),
     };
-    let number: f64 = number.parse().map_err(|_| Problem::Number { field: "loss", text: excerpt(text) })?;
+    let number: f64 = number.parse().map_err(|_| QuantityError::Number { field: "loss", text: excerpt(text) })?;
     share(number / scale, text)
 }
 
 /// `number` if it is a share; `text` is how it was written.
-pub(crate) fn share(number: f64, text: &str) -> Result<f64, Problem> {
+///
+/// # Errors
+/// [`QuantityError::Range`] outside 0 to 1.
+pub fn share(number: f64, text: &str) -> Result<f64, QuantityError> {
     if (0.0..=1.0).contains(&number) {
         Ok(number)
     } else {
-        Err(Problem::Range { field: "loss", text: excerpt(text), range: "0 to 1, or 0% to 100%" })
+        Err(QuantityError::Range { field: "loss", text: excerpt(text), range: "0 to 1, or 0% to 100%" })
     }
 }
 
 /// Durations as milliseconds in configuration files, exact to the nanosecond.
-pub(crate) mod milliseconds {
+pub mod milliseconds {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(crate) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    /// # Errors
+    /// Those of `serializer`.
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(time.as_nanos() as f64 / 1e6)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    /// # Errors
+    /// Those of `deserializer`, and a time out of range.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let number = f64::deserialize(deserializer)?;
         super::time("time", number, 1e6, &number.to_string()).map_err(D::Error::custom)
     }
@@ -119,8 +167,9 @@ pub(crate) mod milliseconds {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn quantities_are_read_as_people_write_them() {
@@ -136,10 +185,10 @@ mod tests {
     #[test]
     fn what_is_below_zero_is_told_the_range() {
         for problem in [parse_time("-1s").map(drop), parse_rate("-5kbps").map(drop), parse_share("-1%").map(drop)] {
-            assert!(matches!(problem, Err(Problem::Range { .. })), "{problem:?}");
+            assert!(matches!(problem, Err(QuantityError::Range { .. })), "{problem:?}");
         }
         for text in ["-", "--1s", "-s"] {
-            assert!(matches!(parse_time(text), Err(Problem::Unit { .. })), "{text}");
+            assert!(matches!(parse_time(text), Err(QuantityError::Unit { .. })), "{text}");
         }
     }
 

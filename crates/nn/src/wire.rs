@@ -66,7 +66,7 @@ fn weights(mut message: &[u8], path: &[u64]) -> Option<usize> {
 }
 
 /// How many bytes of `model` are not weights; none if it is no whole message.
-pub(super) fn bytes_besides_weights(model: &[u8]) -> Option<usize> {
+pub(crate) fn bytes_besides_weights(model: &[u8]) -> Option<usize> {
     Some(model.len() - weights(model, &[GRAPH, INITIALIZER])?)
 }
 

@@ -6,11 +6,11 @@
 /// Columns that are summed side by side.
 const COLUMNS: usize = 8;
 /// The rows that are multiplied together.
-pub(super) const ROWS: usize = 4;
+pub(crate) const ROWS: usize = 4;
 
 /// A matrix of `inner` rows, packed in bands of [`COLUMNS`] columns, the last filled up with zeros.
 #[derive(Debug, Clone)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     bands: Vec<f32>,
     pub inner: usize,
     pub columns: usize,

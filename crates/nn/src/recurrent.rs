@@ -1,11 +1,11 @@
 //! Recurrent nets, step by step: GRU and LSTM as ONNX defines them, forward.
 
-use super::product::Packed;
-use super::run::View;
+use crate::product::Packed;
+use crate::view::View;
 
 /// A GRU or an LSTM.
 #[derive(Debug)]
-pub(super) struct Recurrent {
+pub(crate) struct Recurrent {
     pub units: usize,
     /// An LSTM, or else a GRU.
     pub is_lstm: bool,
@@ -16,7 +16,7 @@ pub(super) struct Recurrent {
     pub bias: Vec<f32>,
 }
 
-pub(super) fn sigmoid(number: f32) -> f32 {
+pub(crate) fn sigmoid(number: f32) -> f32 {
     1.0 / (1.0 + libm::expf(-number))
 }
 

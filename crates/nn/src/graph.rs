@@ -6,24 +6,19 @@
 
 use std::collections::HashMap;
 
-use super::ModelError;
-use super::onnx::{self, Attribute, Node, Tensor, ValueInfo};
-use super::run::{self, Builder, Plan};
-use super::shapes::{self, Value};
+use crate::error::ModelError;
+use crate::onnx::{self, Attribute, Node, ValueInfo};
+use crate::run::{Builder, Plan};
+use crate::shapes;
+use crate::tensor::{MOST_INTEGERS, Value, checked_name, constant, count, refused};
 
 /// The versions of the operator set that the runtime is tested against.
 const OPSETS: std::ops::RangeInclusive<i64> = 9..=18;
 const MOST_NODES: usize = 512;
-const MOST_NAME: usize = 256;
-/// Numbers in one tensor that flows between operators, or is a weight.
-const MOST_NUMBERS: usize = 4 << 20;
 /// Numbers in all tensors that flow between operators.
 const MOST_NUMBERS_IN_ALL: usize = 16 << 20;
 /// Multiplications in one run: a quarter of a second or so on a slow core.
 const MOST_WORK: u64 = 1 << 28;
-/// Tensors of whole numbers say shapes and places: they are short.
-const MOST_INTEGERS: usize = 64;
-
 /// An input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
@@ -34,62 +29,9 @@ pub struct Port {
 }
 
 /// What goes into a graph and comes out of it.
-pub(super) struct Signature {
+pub(crate) struct Signature {
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
-}
-
-pub(super) fn refused(text: impl Into<String>) -> ModelError {
-    ModelError::Refused(text.into())
-}
-
-fn checked_name(name: &str) -> Result<&str, ModelError> {
-    if name.len() > MOST_NAME {
-        return Err(refused(format!("a name is longer than {MOST_NAME} bytes")));
-    }
-    Ok(name)
-}
-
-/// How many numbers a tensor of this shape has.
-fn numbers(shape: &[usize]) -> Result<usize, ModelError> {
-    let product = shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length));
-    product.filter(|&count| count <= MOST_NUMBERS && count > 0 && shape.len() <= 6).ok_or_else(|| {
-        refused(format!("a tensor of the shape {shape:?} is empty or has more than {MOST_NUMBERS} numbers"))
-    })
-}
-
-/// The weights or the whole numbers of a tensor that is in the file.
-pub(super) fn constant(tensor: &Tensor) -> Result<Value, ModelError> {
-    let name = checked_name(&tensor.name)?;
-    let shape: Vec<usize> = (tensor.dims.iter().map(|&length| usize::try_from(length)))
-        .collect::<Result<_, _>>()
-        .map_err(|_| refused(format!("the tensor `{name}` has a negative length")))?;
-    let count = numbers(&shape)?;
-    if tensor.segment.is_some() || !tensor.external_data.is_empty() || tensor.data_location != 0 {
-        return Err(refused(format!("the tensor `{name}` is not in the file")));
-    }
-    let (size, typed, others) = match tensor.data_type {
-        onnx::FLOAT => (4, tensor.float_data.len(), tensor.int64_data.len()),
-        onnx::INT64 => (8, tensor.int64_data.len(), tensor.float_data.len()),
-        _ => return Err(refused(format!("the tensor `{name}` is neither of 32-bit floats nor of 64-bit integers"))),
-    };
-    let raw = tensor.raw_data.len();
-    if others != 0 || !((raw == 0 && typed == count) || (raw == size * count && typed == 0)) {
-        return Err(refused(format!("the tensor `{name}` is not whole")));
-    }
-    if tensor.data_type == onnx::FLOAT {
-        // A weight that is no number spoils every decision without a word: comparisons with it are false.
-        if run::numbers(tensor).iter().any(|number| !number.is_finite()) {
-            return Err(refused(format!("the tensor `{name}` has a weight that is infinite or no number")));
-        }
-        return Ok(Value::weights(shape));
-    }
-    if count > MOST_INTEGERS || shape.len() > 1 {
-        return Err(refused(format!("the tensor `{name}` has more than {MOST_INTEGERS} whole numbers")));
-    }
-    let words = tensor.raw_data.chunks_exact(8).map(|word| word.try_into().map_or(0, i64::from_le_bytes));
-    let integers = if raw == 0 { tensor.int64_data.clone() } else { words.collect() };
-    Ok(Value::integers(shape, integers))
 }
 
 /// The shape of an input. A length that the file leaves open is one: a call is one call.
@@ -103,7 +45,7 @@ fn port(info: &ValueInfo) -> Result<Port, ModelError> {
     let lengths = tensor.shape.as_ref().ok_or_else(wrong)?.dim.iter();
     let lengths = lengths.map(|dimension| dimension.dim_value.map_or(Ok(1), usize::try_from));
     let shape = lengths.collect::<Result<Vec<usize>, _>>().map_err(|_| wrong())?;
-    numbers(&shape)?;
+    count(&shape)?;
     Ok(Port { name, shape })
 }
 
@@ -121,7 +63,7 @@ fn check_attribute(node: &Node, attribute: &Attribute) -> Result<(), ModelError>
 }
 
 /// Checks `model`, and makes the plan of its run.
-pub(super) fn check(model: &onnx::Model) -> Result<(Signature, Plan), ModelError> {
+pub(crate) fn check(model: &onnx::Model) -> Result<(Signature, Plan), ModelError> {
     let opset = model.opset_import.iter().find(|import| import.domain.is_empty() || import.domain == "ai.onnx");
     let opset = opset.map_or(0, |import| import.version);
     if !OPSETS.contains(&opset) {
@@ -164,7 +106,7 @@ pub(super) fn check(model: &onnx::Model) -> Result<(Signature, Plan), ModelError
         let (outputs, multiplications) = infer(node, &known, opset)?;
         work = work.saturating_add(multiplications);
         for output in &outputs {
-            in_all = in_all.saturating_add(numbers(&output.shape)?);
+            in_all = in_all.saturating_add(count(&output.shape)?);
         }
         if work > MOST_WORK || in_all > MOST_NUMBERS_IN_ALL {
             let bound = format!("{MOST_WORK} multiplications or {MOST_NUMBERS_IN_ALL} numbers");

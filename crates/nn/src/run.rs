@@ -5,24 +5,18 @@
 
 use std::collections::HashMap;
 
-use super::conv::Conv;
-use super::onnx::{self, Attribute, Node};
-use super::product::Packed;
-use super::recurrent::{Recurrent, sigmoid};
-use super::shapes::Value;
+use crate::conv::Conv;
+use crate::onnx::{self, Attribute, Node};
+use crate::product::Packed;
+use crate::recurrent::{Recurrent, sigmoid};
+use crate::tensor::{Value, floats};
+use crate::view::View;
 
 /// A tensor.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tensor {
+pub(crate) struct Tensor {
     pub shape: Vec<usize>,
     pub numbers: Vec<f32>,
-}
-
-/// A tensor that is somewhere else.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct View<'a> {
-    pub shape: &'a [usize],
-    pub numbers: &'a [f32],
 }
 
 /// What a step does.
@@ -73,7 +67,7 @@ struct Step {
 
 /// A graph that is ready to run.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     steps: Vec<Step>,
     /// What is in the file, by place; empty where something else will be.
     constants: Vec<Tensor>,
@@ -114,17 +108,9 @@ fn pair(node: &Node, name: &str, usual: usize) -> [usize; 2] {
     if attribute.ints.len() == 1 { [number(0), usual] } else { [number(0), number(1)] }
 }
 
-/// The numbers of a checked tensor.
-pub(super) fn numbers(tensor: &onnx::Tensor) -> Vec<f32> {
-    if tensor.raw_data.is_empty() {
-        return tensor.float_data.clone();
-    }
-    tensor.raw_data.chunks_exact(4).map(|word| word.try_into().map_or(0.0, f32::from_le_bytes)).collect()
-}
-
 /// Builds a plan, operator by operator; every shape has been checked.
 #[derive(Debug, Default)]
-pub(super) struct Builder {
+pub(crate) struct Builder {
     steps: Vec<Step>,
     constants: Vec<Tensor>,
     places: HashMap<String, usize>,
@@ -144,7 +130,7 @@ impl Builder {
     /// A tensor of the file.
     pub fn constant(&mut self, tensor: &onnx::Tensor, name: &str) {
         let shape = tensor.dims.iter().map(|&length| usize::try_from(length).unwrap_or(0)).collect();
-        let numbers = if tensor.data_type == onnx::FLOAT { numbers(tensor) } else { Vec::new() };
+        let numbers = if tensor.data_type == onnx::FLOAT { floats(tensor) } else { Vec::new() };
         self.put(name, Tensor { shape, numbers });
     }
 

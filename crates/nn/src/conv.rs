@@ -1,14 +1,14 @@
 //! Convolutions: what is under the kernel is gathered, and multiplied with the filters.
 
-use super::product::{Packed, ROWS};
-use super::run::View;
+use crate::product::{Packed, ROWS};
+use crate::view::View;
 
 /// Numbers under the kernel that a convolution gathers at a time.
 const GATHERED: usize = 1 << 17;
 
 /// A convolution over one or two dimensions; one is two with a single place in the second.
 #[derive(Debug)]
-pub(super) struct Conv {
+pub(crate) struct Conv {
     /// For each group, the weights: a row a number under the kernel, a column a filter.
     pub groups: Vec<Packed>,
     pub bias: Vec<f32>,

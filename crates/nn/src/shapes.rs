@@ -1,58 +1,11 @@
 //! The operators that models may have, and the shape of what each gives (ONNX, operator sets 9 to 18).
 
-use super::ModelError;
-use super::graph::constant;
-use super::onnx::{Attribute, Node as NodeProto};
-
-/// Something that flows into an operator.
-#[derive(Debug, Clone)]
-pub(super) struct Value {
-    pub shape: Vec<usize>,
-    kind: Kind,
-}
-
-#[derive(Debug, Clone)]
-enum Kind {
-    /// Known only when the model runs.
-    Flowing,
-    /// Numbers in the file.
-    Weights,
-    /// Whole numbers in the file.
-    Integers(Vec<i64>),
-}
-
-impl Value {
-    pub fn flowing(shape: Vec<usize>) -> Self {
-        Self { shape, kind: Kind::Flowing }
-    }
-
-    pub fn weights(shape: Vec<usize>) -> Self {
-        Self { shape, kind: Kind::Weights }
-    }
-
-    pub fn integers(shape: Vec<usize>, values: Vec<i64>) -> Self {
-        Self { shape, kind: Kind::Integers(values) }
-    }
-
-    pub fn is_flowing(&self) -> bool {
-        matches!(self.kind, Kind::Flowing)
-    }
-
-    /// Its whole numbers, if it is a tensor of them.
-    pub fn as_integers(&self) -> Option<&[i64]> {
-        match &self.kind {
-            Kind::Integers(values) => Some(values),
-            _ => None,
-        }
-    }
-
-    fn is_real(&self) -> bool {
-        !matches!(self.kind, Kind::Integers(_))
-    }
-}
+use crate::error::ModelError;
+use crate::onnx::{Attribute, Node as NodeProto};
+use crate::tensor::{Value, constant};
 
 /// Why a node cannot be.
-pub(super) enum Problem {
+pub(crate) enum Problem {
     /// There is no such operator here.
     Unknown,
     /// It does not fit what goes into it.
@@ -82,7 +35,7 @@ impl<'a> Node<'a> {
     fn integers(&self, name: &str, place: usize) -> Result<Option<Vec<i64>>, Problem> {
         match (self.attribute(name), self.inputs.get(place).copied().flatten()) {
             (Some(attribute), None) => Ok(Some(attribute.ints.clone())),
-            (None, Some(Value { kind: Kind::Integers(values), .. })) => Ok(Some(values.clone())),
+            (None, Some(value)) => value.as_integers().map(|values| Some(values.to_vec())).ok_or(Problem::Wrong),
             (None, None) => Ok(None),
             _ => Err(Problem::Wrong),
         }
@@ -132,7 +85,7 @@ fn one(shape: Vec<usize>) -> Inferred {
 }
 
 /// The shapes of what `node` gives, and how many multiplications it takes.
-pub(super) fn infer(node: &NodeProto, inputs: &[Option<&Value>], opset: i64) -> Inferred {
+pub(crate) fn infer(node: &NodeProto, inputs: &[Option<&Value>], opset: i64) -> Inferred {
     let node = Node { node, inputs };
     match node.node.op_type.as_str() {
         "Relu" | "Sigmoid" | "Tanh" | "Softplus" | "Exp" | "Log" | "Sqrt" | "Neg" | "Abs" | "Identity" | "Erf" => {
