@@ -12,7 +12,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
-use lockstep_live::{CallState, Clock, Finished, Presence, Shown, Warning, Witness};
+use lockstep_emulator::Clock;
+use lockstep_live::{CallState, Finished, Presence, Shown, Warning, Witness};
 use lockstep_media::Notice;
 use lockstep_units::{Bitrate, Timestamp};
 

@@ -5,19 +5,17 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd, SoundScores};
+use lockstep_emulator::{Clock, Incoming, Reader, Sockets};
 use lockstep_units::Timestamp;
 
-use crate::clock::Clock;
 use crate::connection::{Connection, Traffic};
 use crate::control::CallKind;
-use crate::datagrams::{Incoming, Reader};
 use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::peer::{Listener, Peer};
 use crate::presence::{CallState, Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
 use crate::sending::{Sending, SendingEvent, SendingHalf};
-use crate::sockets::Sockets;
 use crate::sound::SoundEvent;
 use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};

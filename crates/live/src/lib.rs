@@ -1,4 +1,4 @@
-//! Drives calls over QUIC in real time, and is the real-time emulator.
+//! Drives calls over QUIC in real time.
 //!
 //! # Optimisation
 //! Without optimisation the codec is too slow, and a debug build shows few pictures. [`Witness::warned`] reports that as
@@ -10,25 +10,19 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
-mod asked;
 mod call;
 mod capture;
-mod clock;
 mod connection;
 mod control;
-mod datagrams;
 #[cfg(feature = "devices")]
 mod devices;
 mod display_queue;
-mod emulate;
-mod emulated_path;
 mod exchange;
 mod gate;
 mod identity;
 mod measuring;
 mod menu;
 mod own_picture;
-mod packet_info;
 mod peer;
 mod presence;
 mod quic;
@@ -38,12 +32,9 @@ mod rehearsal;
 mod rendezvous;
 mod route;
 mod sending;
-mod sockets;
 mod sound;
-mod threads;
+mod system;
 mod ticket;
-#[cfg(target_os = "linux")]
-mod tunnel;
 mod unlimited;
 
 use std::io;
@@ -51,15 +42,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use call::{CallOptions, Finished, Witness, run};
-pub use clock::Clock;
 pub use connection::{Traffic, Way};
 pub use control::CallKind;
 #[cfg(feature = "devices")]
 pub use devices::{open_loudspeaker, open_microphone};
-pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, Move};
-pub use emulated_path::{
-    Carriage, Carried, Direction, EmulatorStatus, Fate, Go, Lateness, PacketLog, PacketRecord, Start,
-};
 pub use identity::Identity;
 pub use menu::ThreadedMenu;
 pub use own_picture::OwnPicture;
@@ -71,11 +57,6 @@ pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, R
 pub use sending::Sending;
 pub use sound::Loudspeaker;
 pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
-#[cfg(target_os = "linux")]
-pub use tunnel::{
-    Namespace, Scheduling, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
-    run_again_in_user_namespace,
-};
 
 /// What reads foreign bytes and is nobody else's business, for the fuzzer.
 #[doc(hidden)]
@@ -176,12 +157,6 @@ pub enum LiveError {
     /// The socket failed while in use.
     #[error("the socket failed: {0}")]
     Socket(io::Error),
-    /// A device of a namespace failed while in use.
-    #[error("the TUN device failed: {0}; was its network namespace removed?")]
-    Device(io::Error),
-    /// The emulated link cannot be so.
-    #[error("the emulated link: {0}")]
-    Link(String),
     /// No key can be made or read.
     #[error("no key to be known by: {0}")]
     Identity(String),

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use lockstep_emulator::Sockets;
+
 use crate::LiveError;
 use crate::identity::Identity;
-use crate::sockets::Sockets;
 use crate::ticket::{MOST_ADDRESSES, Ticket};
 
 /// Waits for whoever has its ticket.

@@ -18,6 +18,7 @@ use lockstep_call::{
     SerialMenu, Speaking, Tuning,
 };
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
+use lockstep_emulator::{Admission, Clock, Incoming, Origin};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{Source, SourceOptions, open_source};
 use lockstep_sim::ModelledVoice;
@@ -26,10 +27,8 @@ use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
-use crate::clock::{Clock, Origin};
 use crate::connection::Connection;
 use crate::control::CallKind;
-use crate::datagrams::Incoming;
 use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::gate::Gate;
 use crate::identity::Identity;

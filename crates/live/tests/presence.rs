@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use calls::{both_ways, clip, listener, sending, wait_until};
+use lockstep_emulator::Clock;
 use lockstep_live::{
-    CallOptions, CallState, Clock, Command, Ended, Finished, Loudspeaker, Peer, Presence, Shown, Warning, Witness,
+    CallOptions, CallState, Command, Ended, Finished, Loudspeaker, Peer, Presence, Shown, Warning, Witness,
 };
 use lockstep_media::{Source, SourceError, VideoFormat};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, Tone};

@@ -16,7 +16,8 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::Args;
 use serde::{Serialize, Serializer};
 
-use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, LiveError, Ticket};
+use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus};
+use lockstep_live::{LiveError, Ticket};
 use lockstep_measure::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
 use lockstep_media::{SourceOptions, VideoFormat, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};

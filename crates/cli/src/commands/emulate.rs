@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
+use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, Move};
+use lockstep_live::Ticket;
 use lockstep_units::Timestamp;
 
 #[cfg(target_os = "linux")]

@@ -14,8 +14,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
+use lockstep_emulator::Clock;
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Command, Identity, Listener, OpenSink, Peer, Receiving, Sending, ThreadedMenu, Ticket,
+    CallKind, CallOptions, Command, Identity, Listener, OpenSink, Peer, Receiving, Sending, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 

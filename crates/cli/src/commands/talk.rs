@@ -8,9 +8,8 @@ use anyhow::Result;
 use clap::Args;
 
 use lockstep_control::Latency;
-use lockstep_live::{
-    CallKind, CallOptions, Clock, Command, Finished, OpenSink, OwnPicture, Peer, Receiving, Sending, Stop,
-};
+use lockstep_emulator::Clock;
+use lockstep_live::{CallKind, CallOptions, Command, Finished, OpenSink, OwnPicture, Peer, Receiving, Sending, Stop};
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
 use lockstep_vp8::Picture;
 

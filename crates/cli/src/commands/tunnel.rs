@@ -16,11 +16,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 
-use lockstep_link::LinkStatistics;
-use lockstep_live::{
+use lockstep_emulator::{
     EmulatorStatus, Go, Namespace, Start, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
     run_again_in_user_namespace,
 };
+use lockstep_link::LinkStatistics;
 use lockstep_units::Timestamp;
 
 use crate::configuration::{CallOptions, LinkWords, Seconds, counters};

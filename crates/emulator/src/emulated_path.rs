@@ -11,8 +11,8 @@ use lockstep_link::{Delivered, DropReason, Link, LinkConfig, LinkStatistics, Que
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::Serialize;
 
-use crate::LiveError;
 use crate::clock::Clock;
+use crate::error::EmulatorError;
 
 /// The most bytes that both links hold together: what comes beyond is dropped, however long their queues and delays are.
 const MOST_HELD: ByteCount = ByteCount::new(256 << 20);
@@ -208,7 +208,7 @@ pub(crate) trait Ends {
     fn is_ecn_capable(&self, packet: &[u8]) -> bool;
 
     /// Hands over a packet that has come out, marked if it is to be; says whether it was taken.
-    fn send(&mut self, direction: Direction, packet: &mut BytesMut, marked: bool) -> Result<bool, LiveError>;
+    fn send(&mut self, direction: Direction, packet: &mut BytesMut, marked: bool) -> Result<bool, EmulatorError>;
 
     /// Waits for packets, for `most` at most, and hands over those that came, with their times, not after they were read.
     fn wait(
@@ -216,13 +216,13 @@ pub(crate) trait Ends {
         clock: &Clock,
         most: Duration,
         came: &mut dyn FnMut(Direction, Timestamp, BytesMut),
-    ) -> Result<(), LiveError>;
+    ) -> Result<(), EmulatorError>;
 
     /// Called before each wait, with the time since the traces began.
-    fn tick(&mut self, elapsed: Option<Duration>) -> Result<(), LiveError>;
+    fn tick(&mut self, elapsed: Option<Duration>) -> Result<(), EmulatorError>;
 
     /// Called a few times a second.
-    fn check(&mut self) -> Result<(), LiveError>;
+    fn check(&mut self) -> Result<(), EmulatorError>;
 }
 
 /// What hears of sizes and delays, on the links' clock.
@@ -288,12 +288,12 @@ fn drops(statistics: &LinkStatistics) -> [u64; REASONS.len()] {
 }
 
 /// A link that lets through what one would carry, after the delay that it has at its start.
-fn open_link(like: &LinkConfig) -> Result<Link<Carried>, LiveError> {
+fn open_link(like: &LinkConfig) -> Result<Link<Carried>, EmulatorError> {
     let at_start = like.trace.conditions_at(Timestamp::ZERO + like.trace_offset);
     let mut config = LinkConfig::new(Trace::constant(AMPLE));
-    config.delay = like.delay.saturating_add(at_start.delay).min(lockstep_link::MAXIMUM_PERIOD);
+    config.delay = like.delay.saturating_add(at_start.delay).min(lockstep_units::quantity::MAXIMUM_PERIOD);
     config.queue = QueueConfig::drop_tail(OPEN_QUEUE);
-    Link::new(config, 0).map_err(|error| LiveError::Link(error.to_string()))
+    Link::new(config, 0).map_err(|error| EmulatorError::Link(error.to_string()))
 }
 
 impl<M: Meter> EmulatedPath<M> {
@@ -303,7 +303,7 @@ impl<M: Meter> EmulatedPath<M> {
         links: [Link<Carried>; 2],
         meter: M,
         log: Option<PacketLog>,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, EmulatorError> {
         let open = [open_link(links[0].config())?, open_link(links[1].config())?];
         Ok(Self {
             clock,
@@ -425,7 +425,7 @@ impl<M: Meter> EmulatedPath<M> {
     }
 
     /// Hands over what has come out.
-    fn deliver(&mut self, ends: &mut impl Ends) -> Result<(), LiveError> {
+    fn deliver(&mut self, ends: &mut impl Ends) -> Result<(), EmulatorError> {
         let now = self.clock.now();
         for direction in Direction::BOTH {
             let index = direction as usize;
@@ -453,7 +453,7 @@ impl<M: Meter> EmulatedPath<M> {
         direction: Direction,
         delivered: Delivered<Carried>,
         due: Timestamp,
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), EmulatorError> {
         let Delivered { size, queueing_delay, congestion_experienced: marked, mut packet, .. } = delivered;
         let taken = ends.send(direction, &mut packet.bytes, marked)?;
         let now = self.clock.now();
@@ -476,7 +476,7 @@ impl<M: Meter> EmulatedPath<M> {
         length: Option<Duration>,
         mut go: impl FnMut(&EmulatorStatus) -> Go,
         mut urgent: impl FnMut() -> bool,
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), EmulatorError> {
         let mut next_status = Timestamp::ZERO;
         let mut arrived = Vec::new();
         loop {

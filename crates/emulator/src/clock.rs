@@ -1,4 +1,4 @@
-//! The live driver's clock.
+//! The clock of sessions in real time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -40,23 +40,26 @@ impl Clock {
     }
 
     /// What session time is counted from.
-    pub(crate) fn origin(&self) -> Origin {
+    #[must_use]
+    pub fn origin(&self) -> Origin {
         Origin(self.started)
     }
 }
 
 /// The start of session time on the monotonic clock, for those who are told the time and do not read it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Origin(Instant);
+pub struct Origin(Instant);
 
 impl Origin {
     /// A moment of session time on the monotonic clock.
-    pub(crate) fn instant(self, moment: Timestamp) -> Instant {
+    #[must_use]
+    pub fn instant(self, moment: Timestamp) -> Instant {
         self.0 + moment.saturating_since(Timestamp::ZERO)
     }
 
     /// A moment of the monotonic clock in session time.
-    pub(crate) fn moment(self, instant: Instant) -> Timestamp {
+    #[must_use]
+    pub fn moment(self, instant: Instant) -> Timestamp {
         Timestamp::ZERO + instant.saturating_duration_since(self.0)
     }
 }

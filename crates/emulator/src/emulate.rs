@@ -13,12 +13,12 @@ use lockstep_measure::SeriesRecorder;
 use lockstep_transport::on_the_link;
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::LiveError;
 use crate::clock::Clock;
 use crate::datagrams::{Incoming, Reader};
 use crate::emulated_path::{
     Carriage, Carried, Direction, EmulatedPath, EmulatorStatus, Ends, Go, Lateness, Meter, PacketLog, Start,
 };
+use crate::error::EmulatorError;
 use crate::sockets::Sockets;
 
 const EVENT_QUEUE: usize = 4096;
@@ -62,7 +62,7 @@ impl EmulatorSocket {
     ///
     /// # Errors
     /// If it cannot be bound.
-    pub fn bind(address: SocketAddr) -> Result<Self, LiveError> {
+    pub fn bind(address: SocketAddr) -> Result<Self, EmulatorError> {
         Ok(Self(Sockets::bind(address)?))
     }
 
@@ -70,8 +70,8 @@ impl EmulatorSocket {
     ///
     /// # Errors
     /// If the system does not say.
-    pub fn addresses(&self) -> Result<Vec<SocketAddr>, LiveError> {
-        self.0.addresses()
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, EmulatorError> {
+        Ok(self.0.addresses()?)
     }
 }
 
@@ -108,19 +108,19 @@ impl Side {
         clock: Clock,
         events: &SyncSender<Event>,
         wrap: fn(Incoming) -> Event,
-    ) -> Result<Self, LiveError> {
-        let readers = sockets.read(clock, events, None, wrap)?;
+    ) -> Result<Self, EmulatorError> {
+        let readers = sockets.read(clock, events, None::<&()>, wrap)?;
         Ok(Self { sockets, readers, wrap })
     }
 
     /// Other ports, and nobody at the old ones.
-    fn rebind(&mut self, clock: Clock, events: &SyncSender<Event>) -> Result<(), LiveError> {
+    fn rebind(&mut self, clock: Clock, events: &SyncSender<Event>) -> Result<(), EmulatorError> {
         *self = Self::new(Sockets::any()?, clock, events, self.wrap)?;
         Ok(())
     }
 
-    fn check(&mut self) -> Result<(), LiveError> {
-        self.readers.iter_mut().try_for_each(Reader::check)
+    fn check(&mut self) -> Result<(), EmulatorError> {
+        Ok(self.readers.iter_mut().try_for_each(Reader::check)?)
     }
 }
 
@@ -167,7 +167,7 @@ impl Emulator {
         near: EmulatorSocket,
         options: EmulatorOptions,
         mut keep_going: impl FnMut(&EmulatorStatus) -> bool,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, EmulatorError> {
         let EmulatorOptions { to, forward, reverse, length, scored, mut moves, log, mtu } = options;
         let clock = Clock::start();
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
@@ -209,7 +209,7 @@ impl Ends for Sides {
         false // sockets neither show marks nor set them
     }
 
-    fn send(&mut self, direction: Direction, packet: &mut BytesMut, _marked: bool) -> Result<bool, LiveError> {
+    fn send(&mut self, direction: Direction, packet: &mut BytesMut, _marked: bool) -> Result<bool, EmulatorError> {
         let now = self.clock.now();
         match direction {
             Direction::Forward => {
@@ -217,7 +217,7 @@ impl Ends for Sides {
                 Ok(true)
             }
             Direction::Reverse => match self.near_at {
-                Some(to) => self.near.sockets.send(now, packet, to).map(|()| true),
+                Some(to) => Ok(self.near.sockets.send(now, packet, to).map(|()| true)?),
                 None => Ok(false),
             },
         }
@@ -228,7 +228,7 @@ impl Ends for Sides {
         _: &Clock,
         most: Duration,
         came: &mut dyn FnMut(Direction, Timestamp, BytesMut),
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), EmulatorError> {
         match self.incoming.recv_timeout(most) {
             Ok(Event::FromNear(incoming)) => {
                 self.near.sockets.note(&incoming);
@@ -253,7 +253,7 @@ impl Ends for Sides {
         Ok(())
     }
 
-    fn tick(&mut self, elapsed: Option<Duration>) -> Result<(), LiveError> {
+    fn tick(&mut self, elapsed: Option<Duration>) -> Result<(), EmulatorError> {
         let Some(elapsed) = elapsed else { return Ok(()) };
         // Each side knows the other by the socket that is towards itself.
         match self.moves.pop_if(|(at, _)| *at <= elapsed) {
@@ -263,7 +263,7 @@ impl Ends for Sides {
         }
     }
 
-    fn check(&mut self) -> Result<(), LiveError> {
+    fn check(&mut self) -> Result<(), EmulatorError> {
         self.near.check()?;
         self.far.check()
     }

@@ -11,9 +11,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use lockstep_units::Timestamp;
 
-use crate::LiveError;
 use crate::clock::Clock;
-use crate::gate::Gate;
+use crate::error::SystemError;
 use crate::packet_info::{Received, Receiver};
 use crate::threads::Thread;
 
@@ -29,15 +28,32 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A datagram, and when it came, from where, and to which address of this machine's where that is not clear and is known.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub struct Incoming {
+    /// When it came.
     pub at: Timestamp,
+    /// From where.
     pub from: SocketAddr,
+    /// To which address of this machine's.
     pub to: Option<IpAddr>,
+    /// Its bytes.
     pub datagram: BytesMut,
 }
 
+/// Stands before a socket.
+pub trait Admission: Clone + Send + 'static {
+    /// Whether `datagram`, which came at `at` from `from`, is handed on.
+    fn admits(&mut self, at: Timestamp, from: SocketAddr, datagram: &[u8]) -> bool;
+}
+
+/// Admits everything.
+impl Admission for () {
+    fn admits(&mut self, _: Timestamp, _: SocketAddr, _: &[u8]) -> bool {
+        true
+    }
+}
+
 /// A thread that reads a socket; it stops when this is dropped.
-pub(crate) struct Reader {
+pub struct Reader {
     stop: Arc<AtomicBool>,
     thread: Thread,
 }
@@ -58,15 +74,15 @@ fn give<Event>(events: &SyncSender<Event>, mut event: Event, stopped: &AtomicBoo
 impl Reader {
     /// Reads what `gate` admits from `socket` into `events`; everything without one. Arrival times are taken before the channel, so that a busy reader of the channel
     /// does not look like a slow link.
-    pub fn spawn<Event: Send + 'static>(
+    pub(crate) fn spawn<Event: Send + 'static>(
         socket: &UdpSocket,
         clock: Clock,
         events: SyncSender<Event>,
-        mut gate: Option<Gate>,
+        mut gate: Option<impl Admission>,
         wrap: impl Fn(Incoming) -> Event + Send + 'static,
-    ) -> Result<Self, LiveError> {
-        let socket = socket.try_clone().map_err(LiveError::Socket)?;
-        socket.set_read_timeout(Some(STOP_INTERVAL)).map_err(LiveError::Socket)?;
+    ) -> Result<Self, SystemError> {
+        let socket = socket.try_clone().map_err(SystemError::Socket)?;
+        socket.set_read_timeout(Some(STOP_INTERVAL)).map_err(SystemError::Socket)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = Thread::spawn("socket", move || {
@@ -84,7 +100,7 @@ impl Reader {
                         }
                     }
                     Err(error) if is_nothing(error.kind()) => {}
-                    Err(error) => return Err(LiveError::Socket(error)),
+                    Err(error) => return Err(SystemError::Socket(error)),
                 }
             }
             Ok(())
@@ -93,7 +109,10 @@ impl Reader {
     }
 
     /// What ended the reading, if it has ended.
-    pub fn check(&mut self) -> Result<(), LiveError> {
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&mut self) -> Result<(), SystemError> {
         self.thread.check()
     }
 }
@@ -128,7 +147,8 @@ mod tests {
         let [listening, sending] = [(); 2].map(|()| UdpSocket::bind(loopback).expect("a port is free"));
         let to = listening.local_addr().expect("it is bound");
         let (events, incoming) = mpsc::sync_channel(1);
-        let reader = Reader::spawn(&listening, Clock::start(), events, None, |incoming| incoming).expect("it starts");
+        let reader =
+            Reader::spawn(&listening, Clock::start(), events, None::<()>, |incoming| incoming).expect("it starts");
         (0..20).for_each(|_| assert_eq!(sending.send_to(&[1], to).ok(), Some(1)));
         assert!(incoming.recv_timeout(Duration::from_secs(10)).is_ok(), "it reads");
         let (dropped, told) = mpsc::channel();

@@ -20,11 +20,11 @@ use rustix::io::Errno;
 use serde::Serialize;
 use tun_rs::SyncDevice;
 
-use crate::LiveError;
 use crate::clock::Clock;
 use crate::emulated_path::{
     Carriage, Carried, Direction, EmulatedPath, EmulatorStatus, Ends, Go, Meter, PacketLog, Start,
 };
+use crate::error::{EmulatorError, SystemError};
 
 pub use namespaces::{Namespace, Tunnel, TunnelError, is_in_own_user_namespace, run_again_in_user_namespace};
 
@@ -118,7 +118,7 @@ impl Tunnel {
         options: TunnelOptions,
         go: impl FnMut(&EmulatorStatus) -> Go,
         urgent: impl FnMut() -> bool,
-    ) -> Result<TunnelResult, LiveError> {
+    ) -> Result<TunnelResult, EmulatorError> {
         let TunnelOptions { forward, reverse, start, length, log } = options;
         // Waits end when they should, and not up to 50 us later, as is good for programs that save power.
         let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
@@ -143,7 +143,7 @@ impl Ends for Devices<'_> {
         ip_header::is_ecn_capable(packet)
     }
 
-    fn send(&mut self, direction: Direction, packet: &mut BytesMut, marked: bool) -> Result<bool, LiveError> {
+    fn send(&mut self, direction: Direction, packet: &mut BytesMut, marked: bool) -> Result<bool, EmulatorError> {
         if marked {
             ip_header::mark(packet);
         }
@@ -161,14 +161,14 @@ impl Ends for Devices<'_> {
         clock: &Clock,
         most: Duration,
         came: &mut dyn FnMut(Direction, Timestamp, BytesMut),
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), EmulatorError> {
         let devices = self.devices;
         let mut polled = devices.each_ref().map(|device| PollFd::new(device, PollFlags::IN));
         let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
         match poll(&mut polled, Some(&limit)) {
             Ok(0) | Err(Errno::INTR) => return Ok(()),
             Ok(_) => {}
-            Err(error) => return Err(LiveError::Socket(error.into())),
+            Err(error) => return Err(SystemError::Socket(error.into()).into()),
         }
         for (direction, device) in Direction::BOTH.into_iter().zip(devices) {
             if polled[direction as usize].revents().is_empty() {
@@ -187,18 +187,18 @@ impl Ends for Devices<'_> {
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(LiveError::Device(error)),
+                    Err(error) => return Err(EmulatorError::Device(error)),
                 }
             }
         }
         Ok(())
     }
 
-    fn tick(&mut self, _: Option<Duration>) -> Result<(), LiveError> {
+    fn tick(&mut self, _: Option<Duration>) -> Result<(), EmulatorError> {
         Ok(())
     }
 
-    fn check(&mut self) -> Result<(), LiveError> {
+    fn check(&mut self) -> Result<(), EmulatorError> {
         Ok(())
     }
 }

@@ -9,13 +9,13 @@ use lockstep_units::Timestamp;
 
 use crate::asked::Asked;
 use crate::clock::Clock;
-use crate::datagrams::{Incoming, Reader};
-use crate::gate::Gate;
-use crate::{LiveError, packet_info};
+use crate::datagrams::{Admission, Incoming, Reader};
+use crate::error::SystemError;
+use crate::packet_info;
 
 /// A socket for IPv6, one for IPv4, or one for both.
 #[derive(Debug)]
-pub(crate) struct Sockets {
+pub struct Sockets {
     v6: Option<UdpSocket>,
     v4: Option<UdpSocket>,
     asked: Asked,
@@ -51,7 +51,10 @@ fn usual_source(to: SocketAddr) -> io::Result<IpAddr> {
 
 impl Sockets {
     /// Binds `address`; the unspecified IPv6 address takes IPv4 along.
-    pub(crate) fn bind(address: SocketAddr) -> Result<Self, LiveError> {
+    ///
+    /// # Errors
+    /// If it cannot be bound.
+    pub fn bind(address: SocketAddr) -> Result<Self, SystemError> {
         let bind = |address: SocketAddr| {
             let socket = UdpSocket::bind(address)?;
             if address.ip().is_unspecified() {
@@ -61,7 +64,7 @@ impl Sockets {
             Ok(socket)
         };
         let asked = Asked::default();
-        let failed = |error| LiveError::Bind { address, error };
+        let failed = |error| SystemError::Bind { address, error };
         if address.is_ipv4() {
             return Ok(Self { v6: None, v4: Some(bind(address).map_err(failed)?), asked });
         }
@@ -72,7 +75,7 @@ impl Sockets {
         match bind(address) {
             Ok(v6) => {
                 // Where one socket does for both families, the port is taken for the second, which is as well.
-                let v4 = bind(both(v6.local_addr().map_err(LiveError::Socket)?.port())).ok();
+                let v4 = bind(both(v6.local_addr().map_err(SystemError::Socket)?.port())).ok();
                 Ok(Self { v6: Some(v6), v4, asked })
             }
             // A machine without IPv6.
@@ -82,30 +85,42 @@ impl Sockets {
     }
 
     /// The same sockets, for the call after the one that has these.
-    pub(crate) fn try_clone(&self) -> Result<Self, LiveError> {
+    ///
+    /// # Errors
+    /// If the system has no room for another handle.
+    pub fn try_clone(&self) -> Result<Self, SystemError> {
         let clone = |socket: &Option<UdpSocket>| socket.as_ref().map(UdpSocket::try_clone).transpose();
         let clones = clone(&self.v6).and_then(|v6| Ok((v6, clone(&self.v4)?)));
-        let (v6, v4) = clones.map_err(LiveError::Socket)?;
+        let (v6, v4) = clones.map_err(SystemError::Socket)?;
         Ok(Self { v6, v4, asked: Asked::default() })
     }
 
     /// Any port of this machine's.
-    pub(crate) fn any() -> Result<Self, LiveError> {
+    ///
+    /// # Errors
+    /// If none can be bound.
+    pub fn any() -> Result<Self, SystemError> {
         Self::bind((Ipv6Addr::UNSPECIFIED, 0).into())
     }
 
     /// The port, of both families.
-    pub(crate) fn port(&self) -> Result<u16, LiveError> {
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn port(&self) -> Result<u16, SystemError> {
         let address = self.v6.iter().chain(&self.v4).next().map(UdpSocket::local_addr);
         match address {
-            Some(address) => Ok(address.map_err(LiveError::Socket)?.port()),
+            Some(address) => Ok(address.map_err(SystemError::Socket)?.port()),
             None => Ok(0),
         }
     }
 
     /// Where others may reach these sockets, as far as this machine knows: the addresses that it would itself call far ones
     /// from; all of its own if no route leads far, as on a cable between two machines; that for itself if it has no network.
-    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, LiveError> {
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, SystemError> {
         let port = self.port()?;
         let bound: Vec<SocketAddr> = self.v6.iter().chain(&self.v4).filter_map(|s| s.local_addr().ok()).collect();
         if let Some(fixed) = bound.iter().find(|address| !address.ip().is_unspecified()) {
@@ -127,26 +142,32 @@ impl Sockets {
     }
 
     /// Reads what `gate` admits from all sockets into `events`.
-    pub(crate) fn read<Event: Send + 'static>(
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn read<Event: Send + 'static>(
         &self,
         clock: Clock,
         events: &SyncSender<Event>,
-        gate: Option<&Gate>,
+        gate: Option<&impl Admission>,
         wrap: impl Fn(Incoming) -> Event + Clone + Send + 'static,
-    ) -> Result<Vec<Reader>, LiveError> {
+    ) -> Result<Vec<Reader>, SystemError> {
         let sockets = self.v6.iter().chain(&self.v4);
         sockets.map(|socket| Reader::spawn(socket, clock, events.clone(), gate.cloned(), wrap.clone())).collect()
     }
 
     /// Learns from what came where to answer from; told of each datagram before it is answered.
-    pub(crate) fn note(&mut self, incoming: &Incoming) {
+    pub fn note(&mut self, incoming: &Incoming) {
         if let Some(to) = incoming.to {
             self.asked.note(incoming.at, incoming.from, to, |who| usual_source(who).ok());
         }
     }
 
     /// Sends a datagram. What a network does to datagrams is no failure: it is lost.
-    pub(crate) fn send(&self, now: Timestamp, datagram: &[u8], to: SocketAddr) -> Result<(), LiveError> {
+    ///
+    /// # Errors
+    /// If the socket failed.
+    pub fn send(&self, now: Timestamp, datagram: &[u8], to: SocketAddr) -> Result<(), SystemError> {
         let (socket, as_known) = match (to, &self.v4, &self.v6) {
             (SocketAddr::V4(_), Some(socket), _) | (SocketAddr::V6(_), _, Some(socket)) => (socket, to),
             (SocketAddr::V4(v4), None, Some(socket)) => {
@@ -162,7 +183,7 @@ impl Sockets {
             sent => sent,
         };
         match sent.unwrap_or_else(|| socket.send_to(datagram, as_known)) {
-            Err(error) if !is_loss(&error) => Err(LiveError::Socket(error)),
+            Err(error) if !is_loss(&error) => Err(SystemError::Socket(error)),
             _ => Ok(()),
         }
     }
@@ -211,7 +232,7 @@ mod tests {
         let clock = Clock::start();
         let (events, heard) = mpsc::sync_channel(16);
         let mut any = Sockets::any().expect("a port is free");
-        let readers = any.read(clock, &events, None, |incoming| incoming).expect("they start");
+        let readers = any.read(clock, &events, None::<&()>, |incoming| incoming).expect("they start");
         let port = any.port().expect("it is bound");
         let families: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         for ip in families {
@@ -237,7 +258,7 @@ mod tests {
         for bound in [Sockets::bind(v4), Sockets::any()] {
             let (events, heard) = mpsc::sync_channel(16);
             let mut bound = bound.expect("a port is free");
-            let readers = bound.read(clock, &events, None, |incoming| incoming).expect("they start");
+            let readers = bound.read(clock, &events, None::<&()>, |incoming| incoming).expect("they start");
             let port = bound.port().expect("it is bound");
             let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
             other.set_read_timeout(Some(Duration::from_secs(10))).expect("it can be set");
