@@ -18,7 +18,7 @@ use lockstep_transport::FeedbackInterval;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::simulate::{Coding, run};
+use crate::run::{Coding, run};
 use crate::{CallSettings, CodecKind, ControlSettings, Observers, Simulated, SimulationStatus, SoundName};
 
 /// Virtual time between two of the counts that [`simulate_gcc`] gives.

@@ -9,7 +9,9 @@ use serde_json::{Map, Number, Value, json};
 use lockstep_units::quantity::{rate, share, time};
 
 use crate::error::{Problem, TraceError};
-use crate::trace::{Conditions, End, MAXIMUM_INPUT, MAXIMUM_SEGMENTS, Segment, Trace};
+use crate::limits::{MAXIMUM_INPUT, MAXIMUM_SEGMENTS};
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// Both directions of an AlphaRTC trace.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,8 +7,10 @@ use lockstep_units::excerpt;
 use lockstep_units::quantity;
 
 use crate::error::{Problem, TraceError};
-use crate::parse::lines;
-use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace, nanos};
+use crate::limits::MAXIMUM_SEGMENTS;
+use crate::lines::lines;
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace, nanos};
 
 /// The unit of a column of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

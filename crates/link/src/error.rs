@@ -2,7 +2,7 @@
 
 use lockstep_units::quantity::QuantityError;
 
-use crate::trace::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS};
+use crate::limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS};
 
 /// What is wrong at one place of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -15,8 +15,10 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
+use crate::limits::MAXIMUM_SEGMENTS;
 use crate::random::{Purpose, generator};
-use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace};
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// How many levels there are, from the mean over 32 to eight times the mean, half an octave apart.
 pub const LEVELS: usize = 17;

@@ -7,9 +7,11 @@ use lockstep_units::random::{exponential, happens, normal};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::error::{Problem, TraceError};
+use crate::limits::{MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
 use crate::random::{Purpose, generator, times};
+use crate::timeline::End;
 use crate::timeline::MILLISECOND;
-use crate::trace::{Capacity, Conditions, End, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
+use crate::trace::{Capacity, Conditions};
 use crate::trace::{Segment, Trace, nanos};
 
 /// How many steps of `step` make `duration`, if that is a number that a trace can have.

@@ -27,6 +27,8 @@ mod error;
 pub mod fit;
 mod fitted;
 mod generate;
+mod limits;
+mod lines;
 mod link;
 mod loss;
 mod medium;
@@ -51,12 +53,11 @@ pub use config::{
 pub use error::{Problem, TraceError};
 pub use fitted::{Families, Family, FitError, LEVELS, MAXIMUM_FAMILIES, QUANTILES};
 pub use generate::{Cellular, OnOff, Poisson, Ramp};
+pub use limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
 pub use link::{Delivered, Link, Verdict};
 pub use medium::{Medium, MediumConfig, MediumStatistics};
 pub use parse::TraceFormat;
 pub use queue::{QueueConfig, QueueDiscipline, Queued};
 pub use statistics::{DropReason, LinkStatistics, Tally};
-pub use trace::{
-    CAPACITY_WINDOW, Conditions, End, MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY, Segment,
-    Trace, TraceSummary,
-};
+pub use timeline::End;
+pub use trace::{CAPACITY_WINDOW, Conditions, Segment, Trace, TraceSummary};

@@ -7,8 +7,10 @@ use lockstep_units::excerpt;
 use lockstep_units::quantity::{QuantityError, parse_rate, parse_share, parse_time};
 
 use crate::error::{Problem, TraceError};
-use crate::parse::lines;
-use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace};
+use crate::limits::MAXIMUM_SEGMENTS;
+use crate::lines::lines;
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// The first words of a profile's lines.
 pub(crate) const WORDS: [&str; 4] = ["rate", "delay", "loss", "wait"];

@@ -10,7 +10,8 @@ use lockstep_units::quantity::{QuantityError, parse_rate, parse_share, parse_tim
 use crate::error::TraceError;
 use crate::fitted::{Families, Family};
 use crate::generate::{Cellular, OnOff, Poisson, Ramp};
-use crate::trace::{Conditions, End, Segment, Trace};
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// The kinds of generated traces, with an example of each for error messages.
 const KINDS: [(&str, &str); 7] = [

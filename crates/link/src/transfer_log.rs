@@ -7,8 +7,10 @@ use lockstep_units::Bitrate;
 use lockstep_units::excerpt;
 
 use crate::error::{Problem, TraceError};
-use crate::parse::lines;
-use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace};
+use crate::limits::MAXIMUM_SEGMENTS;
+use crate::lines::lines;
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// How many fields a line has.
 const FIELDS: usize = 6;

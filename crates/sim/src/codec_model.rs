@@ -5,9 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_units::random::mix;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
-
-use crate::modelled_codec::mix;
 
 /// How many quantizers there are.
 pub(crate) const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;

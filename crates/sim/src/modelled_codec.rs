@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lockstep_call::{Candidate, Codec};
 use lockstep_transport::{Datagram, Length, StateId, WireError};
 use lockstep_units::ByteCount;
+use lockstep_units::random::mix;
 
 use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledReference};
 
@@ -36,14 +37,6 @@ pub struct ModelledFitting {
     first: u8,
     /// Quantizers and sizes so far.
     coded: Vec<(u8, ByteCount)>,
-}
-
-/// One step of the finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every one.
-pub(crate) fn mix(seed: u64, value: u64) -> u64 {
-    let mut word = seed ^ value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 /// The name of the state that a frame leads to: it depends on all that a real one depends on, and is never that of the

@@ -23,3 +23,12 @@ pub fn normal(generator: &mut Pcg64) -> f64 {
     let radius = libm::sqrt(2.0 * exponential(generator));
     radius * libm::cos(std::f64::consts::TAU * generator.random::<f64>())
 }
+
+/// One step of the finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every one.
+#[must_use]
+pub fn mix(seed: u64, value: u64) -> u64 {
+    let mut word = seed ^ value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

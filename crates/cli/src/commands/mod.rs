@@ -13,6 +13,7 @@ pub mod live;
 pub mod live_sound;
 pub mod model;
 pub mod output;
+pub mod program_arguments;
 pub mod python_module;
 pub mod rendezvous;
 pub mod replay;

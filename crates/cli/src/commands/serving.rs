@@ -5,7 +5,7 @@ use anyhow::Result;
 use lockstep_live::{Ended, Finished, Listener, LiveError};
 
 use crate::call_files::CallFiles;
-use crate::commands::live::ProgramArguments;
+use crate::commands::program_arguments::ProgramArguments;
 use crate::interruption::Interruption;
 use crate::output_file::{self, in_one_line};
 use crate::progress::print_sound;

@@ -15,10 +15,11 @@ use lockstep_vp8::Picture;
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live::{
-    HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, WayArguments, check,
-    connection_id, limit, menu_runner, sink_of_call, ticket_to_join,
+    HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, WayArguments, check, connection_id, limit,
+    menu_runner, sink_of_call, ticket_to_join,
 };
 use crate::commands::live_sound::{HearingArguments, LiveSound, MissingDevices, SpeakingArguments};
+use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::decisions::DecisionsArgument;

@@ -2,6 +2,7 @@
 //!
 //! Sizes on the links include IP headers: 1,500 bytes for a packet of full size, 40 for an acknowledgement of TCP.
 
+mod congestion_window;
 mod constant_bit_rate;
 mod cubic;
 mod new_reno;
