@@ -17,7 +17,7 @@ export CMAKE ?= $(or $(SYSTEM_CMAKE),$(CURDIR)/$(BIN)/cmake)
 
 # Microphone and loudspeaker take the headers of the system's sound, which on Linux is ALSA. Without them they are left out.
 HAS_SOUND := $(shell [ "$$(uname)" != Linux ] || pkg-config --exists alsa 2>/dev/null && echo yes)
-export LOCKSTEP_FEATURES := $(if $(HAS_SOUND),lockstep-cli/devices)
+export LOCKSTEP_FEATURES := $(if $(HAS_SOUND),lockstep-cli/audio)
 FEATURES := $(if $(LOCKSTEP_FEATURES),--features $(LOCKSTEP_FEATURES))
 
 # The demo: `make demo SECONDS=10 SIZE=640x360 RATE=25 TRACE=constant:1mbps`.
@@ -107,7 +107,10 @@ test: test-rust test-python ## Everything that a change must pass
 test-rust: | $(CMAKE) ## The Rust half of the tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
+	$(CARGO) clippy --package lockstep-cli --no-default-features -- -D warnings
 	$(CARGO) test --workspace $(FEATURES)
+	$(CARGO) clippy --quiet -p lockstep-live --no-default-features -- -D warnings
+	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'minifb|linuxvideo|zune|cpal|prost'
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
 test-python: setup ## The Python half of the tests

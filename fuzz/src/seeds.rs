@@ -9,7 +9,7 @@ use lockstep_live::{Ticket, fuzzing};
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
 use lockstep_sound::{Frame, SoundEncoder, SoundSource, Tone, WavWriter};
 use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment, Sound};
-use lockstep_transport::{AcknowledgedFragment, Datagram, Estimate, Feedback, LostFragment, Parity, StateId};
+use lockstep_transport::{AcknowledgedFragment, CodecId, Datagram, Estimate, Feedback, LostFragment, Parity, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
 use std::io::Cursor;
@@ -136,7 +136,7 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         ("parity", Datagram::Data(parity)),
         ("sound", Datagram::Sound(sound)),
         ("acknowledgement", Datagram::Acknowledgement(Box::new(acknowledgement))),
-        ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1 })),
+        ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1, codec: CodecId::VP8 })),
         ("hello_reply", Datagram::HelloReply(HelloReply { connection: 7, retained_states: 32 })),
     ]
 }

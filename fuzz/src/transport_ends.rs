@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
-use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment, Sound};
+use lockstep_transport::wire::{Acknowledgement, CodecId, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{
     Datagram, Estimate, OutgoingFrame, Parity, Receiver, ReceiverConfig, ReceiverEvent, Sender,
     SenderConfig, SenderEvent, SoundPacket, StateId, VideoFormat,
@@ -313,7 +313,8 @@ impl World {
             }
             13 => {
                 let retained_states = u.arbitrary::<u8>()?.into();
-                let hello = Hello { connection: CONNECTION, format: FORMAT, estimator: retained_states };
+                let codec = CodecId(u.arbitrary()?);
+                let hello = Hello { connection: CONNECTION, format: FORMAT, estimator: retained_states, codec };
                 self.receiver.handle_datagram(self.now, Datagram::decode(&encoded(&Datagram::Hello(hello))), false);
                 let reply = Datagram::HelloReply(HelloReply { connection: CONNECTION, retained_states });
                 self.sender.handle_datagram(self.now, Datagram::decode(&encoded(&reply)));

@@ -46,6 +46,7 @@ LIMITS = {
     "ceiling": "maximum bit rate",
     "narrow_path": "narrow path: sound first",
     "sound": "sound's share",
+    "messages": "messages' share",
     "parity": "parity's share",
     "coarsest_quantizer": "encoder at its coarsest",
     "finest_quantizer": "encoder at its finest",

@@ -53,6 +53,7 @@ LIMIT_COLOURS = {
     "ceiling": "#12a594",
     "narrow_path": "#e0902f",
     "sound": "#d6579a",
+    "messages": "#b07aa1",
     "parity": "#8a94a3",
     "coarsest_quantizer": "#a0522d",
     "finest_quantizer": "#3aa655",

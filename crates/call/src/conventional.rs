@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use lockstep_transport::{Recovery, StateId};
+use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::{Candidate, Codec, Vp8};
+use crate::codec::{Candidate, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::quantizer_choice::QuantizerChoice;
 use crate::rate_control::{FrameTarget, RateControl};
@@ -26,7 +26,7 @@ const MOST_INTER_FRAMES: u32 = 3_000;
 
 /// VP8 with an opaque state and a target bit rate.
 #[derive(Debug)]
-pub struct ConventionalEncoder<C: Codec = Vp8> {
+pub struct ConventionalEncoder<C: FunctionalCodec = Vp8> {
     parameters: C::Parameters,
     rate_control: RateControl,
     quantizers: Option<QuantizerChoice>,
@@ -41,7 +41,7 @@ pub struct ConventionalEncoder<C: Codec = Vp8> {
     arena: C::Arena,
 }
 
-impl<C: Codec> ConventionalEncoder<C> {
+impl<C: FunctionalCodec> ConventionalEncoder<C> {
     /// An encoder that codes pictures `frame_interval` apart with `parameters` (its quantizer is chosen for each frame).
     #[must_use]
     pub fn new(parameters: C::Parameters, frame_interval: Duration) -> Self {
@@ -60,7 +60,7 @@ impl<C: Codec> ConventionalEncoder<C> {
     }
 }
 
-impl<C: Codec> ConventionalEncoder<C> {
+impl<C: FunctionalCodec> ConventionalEncoder<C> {
     /// Whether the frame that was coded is far too large because its scene is new.
     fn surprises(&self, menu: &Menu<C>) -> bool {
         let Some(frame) = menu.candidates.first().filter(|frame| !frame.key_frame) else { return false };
@@ -71,7 +71,11 @@ impl<C: Codec> ConventionalEncoder<C> {
     }
 }
 
-impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
+impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
+    fn codec(&self) -> CodecId {
+        C::ID
+    }
+
     fn recovery(&self) -> Recovery {
         Recovery::Retransmit
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_transport::{Recovery, StateId};
+use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::{Candidate, Codec, Vp8};
@@ -167,6 +167,8 @@ pub struct FrameStart<C: Codec = Vp8> {
 
 /// Given a picture and what may be sent, offers candidates, chooses among them, and commits to the one that was sent.
 pub trait FrameEncoder<C: Codec = Vp8>: Send {
+    /// The codec of its frames, for the hello.
+    fn codec(&self) -> CodecId;
     /// What the transport does about a loss. [`Recovery::FromHeldState`] also asks for frames that are likely to arrive
     /// whole, coded from states known to be held where losses are many.
     fn recovery(&self) -> Recovery;

@@ -10,11 +10,11 @@ mod config;
 
 use std::sync::Arc;
 
-use lockstep_transport::{Recovery, StateId};
+use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
-use crate::codec::{Candidate, Codec, Vp8};
+use crate::codec::{Candidate, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
@@ -102,7 +102,7 @@ impl SizeCurves {
 
 /// A menu from one state by the functional codec.
 #[derive(Debug)]
-pub struct FunctionalEncoder<C: Codec = Vp8> {
+pub struct FunctionalEncoder<C: FunctionalCodec = Vp8> {
     parameters: C::Parameters,
     mode: MenuMode,
     states: HeldStates<C::State>,
@@ -112,7 +112,7 @@ pub struct FunctionalEncoder<C: Codec = Vp8> {
     tuning: Tuning,
 }
 
-impl<C: Codec> FunctionalEncoder<C> {
+impl<C: FunctionalCodec> FunctionalEncoder<C> {
     /// An encoder that codes with `parameters` (its quantizer is chosen for each frame).
     #[must_use]
     pub fn new(parameters: C::Parameters, mode: MenuMode, tuning: &Tuning) -> Self {
@@ -126,7 +126,7 @@ impl<C: Codec> FunctionalEncoder<C> {
 }
 
 /// What the codec expects of a picture at `quantizer`, where it does.
-fn estimate_at<C: Codec>(analysis: &C::Analysis, quantizer: u8) -> Option<SizeEstimate> {
+fn estimate_at<C: FunctionalCodec>(analysis: &C::Analysis, quantizer: u8) -> Option<SizeEstimate> {
     C::estimate_size(analysis, quantizer).map(|size| SizeEstimate { quantizer, size: size.as_f64() })
 }
 
@@ -137,7 +137,7 @@ fn first_quantizer(curve: &SizeCurve, budget: ByteCount, aim: f64) -> u8 {
 
 /// The first pass of a frame that is to fit. Where it is far from the `estimate` there is, it has one of its own: what
 /// is learned of estimates is learned where the frame is.
-fn first_pass<C: Codec>(
+fn first_pass<C: FunctionalCodec>(
     analysis: C::Analysis,
     curve: &SizeCurve,
     estimate: Option<SizeEstimate>,
@@ -153,13 +153,17 @@ fn first_pass<C: Codec>(
 }
 
 /// One more candidate, made to fit `budget`.
-fn another_pass<C: Codec>(mut fitting: C::Fitting, mut candidates: Vec<Candidate<C>>, budget: ByteCount) -> Menu<C> {
+fn another_pass<C: FunctionalCodec>(
+    mut fitting: C::Fitting,
+    mut candidates: Vec<Candidate<C>>,
+    budget: ByteCount,
+) -> Menu<C> {
     candidates.push(C::pass(&mut fitting, budget));
     Menu { candidates, fitting: Some(fitting), estimate: None }
 }
 
 /// Both candidates at once, one at the budget and one safely below.
-fn parallel_menu<C: Codec>(
+fn parallel_menu<C: FunctionalCodec>(
     analysis: &C::Analysis,
     curve: &SizeCurve,
     budget: f64,
@@ -171,7 +175,7 @@ fn parallel_menu<C: Codec>(
 }
 
 /// One candidate at the budget, then one that makes up for what it missed.
-fn serial_menu<C: Codec>(
+fn serial_menu<C: FunctionalCodec>(
     analysis: &C::Analysis,
     mut curve: SizeCurve,
     budget: f64,
@@ -194,7 +198,11 @@ fn serial_menu<C: Codec>(
     candidates
 }
 
-impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
+impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
+    fn codec(&self) -> CodecId {
+        C::ID
+    }
+
     fn recovery(&self) -> Recovery {
         Recovery::FromHeldState
     }

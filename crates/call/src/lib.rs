@@ -7,6 +7,7 @@ mod codec;
 mod conventional;
 mod distribution;
 mod encoder;
+mod external;
 mod frame_dropper;
 mod functional;
 mod held_states;
@@ -24,10 +25,14 @@ mod tuning;
 mod vp8_codec;
 
 pub use announced::announced;
-pub use codec::{Candidate, Codec, Vp8};
+pub use codec::{Candidate, Codec, FunctionalCodec, PictureCodec, Vp8};
 pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY};
 pub use distribution::{DelayScores, Distribution, MOST_EXACT_VALUES, mean, quantile};
 pub use encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
+pub use external::{
+    EncodeRequest, EncodedPicture, External, ExternalDecoder, ExternalEncoder, ExternalState, PictureDecoder,
+    PictureEncoder,
+};
 pub use frame_dropper::FrameDropperConfig;
 pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalConfig, FunctionalEncoder, MenuMode};
 pub use narrow::NarrowWayConfig;

@@ -14,6 +14,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::tuning::Tuning;
 
+use config::MOST_PICTURES_IN_FLIGHT;
 pub use config::NarrowWayConfig;
 
 /// Where that much is in flight, the longest time without a picture is this many times as long.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use lockstep_control::Estimator;
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
-    Datagram, RIDING, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat, WireError,
+    CodecId, Datagram, RIDING, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat,
+    WireError,
 };
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
@@ -125,6 +126,7 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     asked_for_feedback_only: bool,
     estimators: Option<Estimators>,
     refused_estimator: Option<u16>,
+    refused_codec: Option<CodecId>,
     states: HeldStates<C::State>,
     arena: C::Arena,
     /// By number.
@@ -165,6 +167,7 @@ impl<C: Codec> ReceivingEnd<C> {
             estimator,
             estimators,
             refused_estimator: None,
+            refused_codec: None,
             states: HeldStates::new(),
             arena: C::Arena::default(),
             ready: Vec::new(),
@@ -177,6 +180,12 @@ impl<C: Codec> ReceivingEnd<C> {
             sound: VecDeque::new(),
             counts: DecodeCounts::default(),
         }
+    }
+
+    /// Decodes with `arena` instead of an empty one.
+    #[must_use]
+    pub(crate) fn with_arena(self, arena: C::Arena) -> Self {
+        Self { arena, ..self }
     }
 
     /// Takes part in no call of pictures of more than `limit` pixels, instead of [`DEFAULT_PIXEL_LIMIT`]. Whatever the limit,
@@ -268,10 +277,11 @@ impl<C: Codec> ReceivingEnd<C> {
         self.sound.pop_front()
     }
 
-    /// The next datagram for the sender; none once the call is refused ([`ReceivingEnd::refused_estimator`]).
+    /// The next datagram for the sender; none once the call is refused ([`ReceivingEnd::refused_estimator`],
+    /// [`ReceivingEnd::refused_codec`]).
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
-        if self.refused_estimator.is_some() {
+        if self.refused_estimator.is_some() || self.refused_codec.is_some() {
             return None;
         }
         if let Some(estimator) = &mut self.estimator
@@ -328,6 +338,12 @@ impl<C: Codec> ReceivingEnd<C> {
         self.refused_estimator
     }
 
+    /// The sender's codec, if it has no decoder here and that ended the call.
+    #[must_use]
+    pub fn refused_codec(&self) -> Option<CodecId> {
+        self.refused_codec
+    }
+
     /// States held for frames to be decoded from.
     #[must_use]
     pub fn held_states(&self) -> usize {
@@ -356,6 +372,21 @@ impl<C: Codec> ReceivingEnd<C> {
     #[must_use]
     pub fn jitter(&self) -> Duration {
         self.transport.jitter()
+    }
+
+    /// Smallest packet delay of the last minute in nanoseconds, clock offset included; none before the first packet.
+    #[must_use]
+    pub fn least_delay(&self) -> Option<i64> {
+        self.transport.least_delay()
+    }
+
+    /// Age of a picture that the sender stamped at `stamped_at`, at `now` on this end's clock: the delay beyond the
+    /// smallest packet delay of the last minute, plus half the `round_trip`. None before the first packet.
+    #[must_use]
+    pub fn age(&self, now: Timestamp, stamped_at: Timestamp, round_trip: Duration) -> Option<Duration> {
+        let delay = now.as_nanos() as i64 - stamped_at.as_nanos() as i64;
+        let beyond = delay.saturating_sub(self.transport.least_delay()?);
+        Some(Duration::from_nanos(u64::try_from(beyond).unwrap_or(0)) + round_trip / 2)
     }
 
     /// How many datagrams are missing of those transmitted before the newest that came.
@@ -393,9 +424,10 @@ impl<C: Codec> ReceivingEnd<C> {
                 }
                 ReceiverEvent::Hello(hello) => {
                     self.format = Some(hello.format);
+                    self.refused_codec = Some(hello.codec).filter(|codec| C::decodes(&self.arena) != Some(*codec));
                     // A small datagram can say of its picture that it is huge.
                     self.pixel_limit = self.most_pixels.min(pixels(&hello.format));
-                    if let Some(estimators) = &self.estimators {
+                    if let Some(estimators) = self.estimators.as_ref().filter(|_| self.estimator.is_none()) {
                         self.estimator = estimators(hello.estimator);
                         let estimator = self.estimator.as_ref();
                         self.asked_for_feedback_only =

@@ -13,9 +13,11 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Ceiling, Controller, InFlight, Input, PathObserver};
+use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver};
 use lockstep_transport::wire::Acknowledgement;
-use lockstep_transport::{Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError};
+use lockstep_transport::{
+    Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, VideoFormat, WireError,
+};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::{Codec, Vp8};
@@ -24,7 +26,7 @@ use crate::narrow::NarrowWay;
 use crate::open_records::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::FrameRecord;
-use crate::sound::SoundRate;
+use crate::sound::RecentRate;
 use crate::tuning::Tuning;
 use chain::Chain;
 use decode_lag::DecodeLag;
@@ -66,6 +68,8 @@ pub struct SendingStatus {
     pub target: Bitrate,
     /// Quantizer of the last frame sent.
     pub quantizer: Option<u8>,
+    /// The limit of the last picture that was decided on; none before the first.
+    pub limited_by: Option<LimitedBy>,
     /// Smoothed round-trip time.
     pub round_trip_time: Option<Duration>,
     /// On the way.
@@ -86,7 +90,9 @@ pub struct SendingEnd<C: Codec = Vp8> {
     overhead: Overhead,
     frame_interval: Duration,
     /// What sound takes; nothing where there was none.
-    sound: Option<Box<SoundRate>>,
+    sound: Option<Box<RecentRate>>,
+    /// Messages of the application.
+    messages: RecentRate,
     /// Where there is sound, whether the path is so narrow that it goes another way, and pictures seldom.
     narrow: NarrowWay,
     controller: Box<dyn Controller>,
@@ -97,6 +103,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     path: PathObserver,
     /// The most that is sent in the long run.
     ceiling: Option<Ceiling>,
+    /// Whether the ceiling follows the format.
+    has_automatic_ceiling: bool,
     /// Whether the path was silent when that was last asked.
     silent: bool,
     /// When the next hello goes into the silence.
@@ -104,12 +112,14 @@ pub struct SendingEnd<C: Codec = Vp8> {
     chain: Chain,
     decode_lag: DecodeLag,
     last_quantizer: Option<u8>,
+    last_limited_by: Option<LimitedBy>,
     records: OpenRecords,
     committed: Option<Committed<C>>,
 }
 
 impl<C: Codec> SendingEnd<C> {
-    /// A sending end that has captured nothing yet. The encoder says how `transport` recovers from losses.
+    /// A sending end that has captured nothing yet. The encoder says which codec `transport` announces, and
+    /// how it recovers from losses.
     #[must_use]
     pub fn new(
         mut transport: SenderConfig,
@@ -117,7 +127,7 @@ impl<C: Codec> SendingEnd<C> {
         encoder: Box<dyn FrameEncoder<C>>,
         tuning: &Tuning,
     ) -> Self {
-        transport.recovery = encoder.recovery();
+        (transport.recovery, transport.codec) = (encoder.recovery(), encoder.codec());
         transport.tuning = tuning.transport;
         let payload = ByteCount::new(transport.payload as u64);
         let format = transport.format;
@@ -133,6 +143,7 @@ impl<C: Codec> SendingEnd<C> {
             overhead: Overhead::default(),
             frame_interval,
             sound: None,
+            messages: RecentRate::default(),
             narrow: NarrowWay::new(tuning),
             transport: Sender::new(transport),
             controller,
@@ -142,11 +153,13 @@ impl<C: Codec> SendingEnd<C> {
             refinement: None,
             path: PathObserver::new(payload, control),
             ceiling,
+            has_automatic_ceiling: true,
             silent: false,
             greets_at: None,
             chain: Chain::new(),
             decode_lag: DecodeLag::new(tuning.decode_lag, control.silence.margin, control.path.retry),
             last_quantizer: None,
+            last_limited_by: None,
             records: OpenRecords::default(),
             committed: None,
         }
@@ -156,10 +169,44 @@ impl<C: Codec> SendingEnd<C> {
     /// a controller that has one ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
     #[must_use]
     pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
+        self.set_max_bitrate(ceiling);
+        self
+    }
+
+    /// Changes the ceiling of the bit rate during the call; none removes it. Controllers without a ceiling ignore it.
+    pub fn set_max_bitrate(&mut self, ceiling: Option<Bitrate>) {
+        self.has_automatic_ceiling = false;
+        self.set_ceiling(ceiling);
+    }
+
+    fn set_ceiling(&mut self, ceiling: Option<Bitrate>) {
         let ceiling = ceiling.filter(|_| self.controller.traits().has_ceiling);
         self.ceiling =
             ceiling.map(|rate| Ceiling::new(rate, self.path_payload, self.frame_interval, &self.tuning.control));
-        self
+    }
+
+    /// Replaces the controller during the call, for example to change the latency. The new one starts without estimates of
+    /// its own, and must require the same estimator at the receiver.
+    pub fn set_controller(&mut self, controller: Box<dyn Controller>) {
+        self.controller = controller;
+    }
+
+    /// Announces pictures of another size or rate during the call. The encoder begins the new size with a frame that decodes
+    /// from nothing.
+    pub fn set_format(&mut self, now: Timestamp, format: VideoFormat) {
+        self.frame_interval = format.frame_interval();
+        self.transport.set_format(now, format);
+        if self.has_automatic_ceiling {
+            let config = &self.tuning.control.ceiling;
+            let ceiling = config.rate(format.width.into(), format.height.into(), self.frame_interval);
+            self.set_ceiling(Some(ceiling));
+        }
+    }
+
+    /// The format last announced.
+    #[must_use]
+    pub fn format(&self) -> VideoFormat {
+        self.transport.format()
     }
 
     /// Frames from now on have at most so many bytes in each datagram, no more than the transport was set up for: what the
@@ -267,6 +314,7 @@ impl<C: Codec> SendingEnd<C> {
         SendingStatus {
             target: self.budget(now).target,
             quantizer: self.last_quantizer,
+            limited_by: self.last_limited_by,
             round_trip_time: self.transport.round_trip_time().map(|time| time.smoothed),
             in_flight: self.in_flight(),
             held_states: self.encoder.held_states(),

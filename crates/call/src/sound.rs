@@ -15,7 +15,7 @@ use lockstep_units::{Bitrate, Timestamp};
 
 pub use lip_sync::{LIP_SYNC, LipSync};
 pub use playing::{Playback, Playing, SoundScores};
-pub(crate) use rate::{SoundRate, SoundShare};
+pub(crate) use rate::{RecentRate, Share};
 
 /// What sound is told of the path.
 #[derive(Debug, Clone, Copy, PartialEq)]

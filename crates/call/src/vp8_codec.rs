@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use lockstep_transport::{Datagram, StateId, WireError};
+use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Arena, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
-use crate::codec::{Candidate, Codec, Vp8};
+use crate::codec::{Candidate, Codec, FunctionalCodec, Vp8};
 
 fn bytes(budget: ByteCount) -> usize {
     usize::try_from(budget.get()).unwrap_or(usize::MAX)
@@ -25,11 +25,11 @@ impl Codec for Vp8 {
     type Arena = Arena;
     type Payload = Vec<u8>;
     type Packet = Vec<u8>;
-    type Parameters = Parameters;
     type Analysis = Analysis;
     type Fitting = Box<Fitting<'static>>;
 
     const HAS_PIXELS: bool = true;
+    const SHARES_STATES: bool = true;
 
     fn pixels(picture: &Picture) -> Option<&Picture> {
         Some(picture)
@@ -39,36 +39,8 @@ impl Codec for Vp8 {
         Some(shown)
     }
 
-    fn luma_samples(_parameters: &Parameters, picture: &Picture) -> usize {
-        picture.width() * picture.height()
-    }
-
-    fn analyse(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Analysis {
-        Analysis::new_in(arena, state, picture, parameters)
-    }
-
-    fn is_key_frame(analysis: &Analysis) -> bool {
-        analysis.key_frame()
-    }
-
-    fn estimate_size(analysis: &Analysis, quantizer: u8) -> Option<ByteCount> {
-        Some(ByteCount::new(analysis.estimate_size(quantizer) as u64))
-    }
-
     fn encode(analysis: &Analysis, quantizer: u8) -> Candidate {
         analysis.encode(quantizer).into()
-    }
-
-    fn fitting(analysis: Analysis, first: u8) -> Self::Fitting {
-        Box::new(Fitting::new(Cow::Owned(analysis), Some(first)))
-    }
-
-    fn pass(fitting: &mut Self::Fitting, budget: ByteCount) -> Candidate {
-        fitting.pass(bytes(budget)).into()
-    }
-
-    fn is_filled(fitting: &Self::Fitting, budget: ByteCount) -> bool {
-        fitting.is_filled(bytes(budget))
     }
 
     fn name(state: &State) -> StateId {
@@ -89,11 +61,49 @@ impl Codec for Vp8 {
         decode_in(arena, source, frame, pixel_limit).ok()
     }
 
+    fn decodes(_arena: &Arena) -> Option<CodecId> {
+        Some(Self::ID)
+    }
+
     fn pack(datagram: Datagram) -> Vec<u8> {
         datagram.to_bytes()
     }
 
     fn unpack(packet: Vec<u8>) -> Result<Datagram, WireError> {
         Datagram::decode(&packet)
+    }
+}
+
+impl FunctionalCodec for Vp8 {
+    type Parameters = Parameters;
+
+    const ID: CodecId = CodecId::VP8;
+
+    fn luma_samples(_parameters: &Parameters, picture: &Picture) -> usize {
+        picture.width() * picture.height()
+    }
+
+    fn analyse(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Analysis {
+        Analysis::new_in(arena, state, picture, parameters)
+    }
+
+    fn is_key_frame(analysis: &Analysis) -> bool {
+        analysis.key_frame()
+    }
+
+    fn estimate_size(analysis: &Analysis, quantizer: u8) -> Option<ByteCount> {
+        Some(ByteCount::new(analysis.estimate_size(quantizer) as u64))
+    }
+
+    fn fitting(analysis: Analysis, first: u8) -> Self::Fitting {
+        Box::new(Fitting::new(Cow::Owned(analysis), Some(first)))
+    }
+
+    fn pass(fitting: &mut Self::Fitting, budget: ByteCount) -> Candidate {
+        fitting.pass(bytes(budget)).into()
+    }
+
+    fn is_filled(fitting: &Self::Fitting, budget: ByteCount) -> bool {
+        fitting.is_filled(bytes(budget))
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::output_file::{is_special, is_standard_output, with_suffix};
+use lockstep_runner::output_file::{is_special, is_standard_output, with_suffix};
 
 /// Output files of one call of many: `shown.ivf`, then `shown-2.ivf`, `shown-3.ivf`, and so on.
 #[derive(Debug, Clone, Default)]

@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use lockstep_control::recording::{Event, Header, Recorder, end_line, event_line, header_line};
+use lockstep_runner::line_writer::LineWriter;
+use lockstep_runner::output_file::OutputFile;
 
 use crate::call_files::of_call;
-use crate::line_writer::LineWriter;
-use crate::output_file::OutputFile;
 
 /// Bytes of lines that are handed on together, some forty: a call is recorded thousands of times a second, and what a
 /// killed one has not handed on is lost.
@@ -21,6 +21,7 @@ const BATCH: usize = 4 << 10;
 
 /// Where the decisions of a call's controller go.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Outputs")]
 pub struct DecisionsArgument {
     /// Where all that the sender's controller is told and answers goes, a line of JSON for each, for `lockstep replay`.
     #[arg(long, value_name = "FILE")]

@@ -6,10 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use lockstep_measure::{CallObserver, FRAME_COLUMNS as COLUMNS, FrameColumn as Column, LoggedFrame};
+use lockstep_runner::output_file::{OutputFile, is_standard_output};
+use lockstep_runner::parquet_table::{self, Kind, TableWriter, Values};
 use lockstep_units::Timestamp;
-
-use crate::output_file::{OutputFile, is_standard_output};
-use crate::parquet_table::{Kind, TableWriter, Values};
 
 /// Rows that are written at once to a Parquet file: nine minutes at 30 a second. A shorter call is one row group.
 const ROW_GROUP: usize = 1 << 14;
@@ -86,7 +85,9 @@ impl CallObserver for FrameWriter {
 pub fn check_name(path: &Path) -> Result<bool> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("csv") => Ok(false),
-        Some("parquet") => Ok(true),
+        Some("parquet") => {
+            parquet_table::check().map(|()| true).with_context(|| format!("frame log {}", path.display()))
+        }
         _ if is_standard_output(path) => Ok(false),
         _ => bail!("frame log {}: the name must end in .csv or .parquet", path.display()),
     }
@@ -134,7 +135,7 @@ fn push(values: &mut Values, column: &Column, frame: &LoggedFrame, start: Timest
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lab"))]
 mod tests {
     use std::fs::File;
 

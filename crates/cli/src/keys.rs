@@ -1,9 +1,8 @@
 //! What a person types while a call runs: single keys in a terminal, as with mpv and ffplay; lines from anything else.
 
 use std::io::{IsTerminal, Read, stdin};
-use std::sync::mpsc::Sender;
 
-use lockstep_live::Command;
+use lockstep_live::{CallHandle, Command};
 use lockstep_media::ESCAPE;
 
 /// The keys, for a person.
@@ -28,15 +27,11 @@ fn commands(read: &[u8]) -> Vec<Command> {
     }
 }
 
-/// Reads standard input into `commands` until it ends or nobody listens any more.
-pub fn read(to: &Sender<Command>) {
+/// Reads commands from standard input until it ends.
+pub fn read(to: &CallHandle) {
     let mut read = [0; 64];
     while let Ok(length @ 1..) = stdin().lock().read(&mut read) {
-        for command in commands(&read[..length]) {
-            if to.send(command).is_err() {
-                return;
-            }
-        }
+        commands(&read[..length]).into_iter().for_each(|command| to.command(command));
     }
 }
 

@@ -9,9 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use lockstep_emulator::{Fate, PacketLog, PacketRecord};
+use lockstep_runner::output_file::is_standard_output;
 use lockstep_units::Timestamp;
-
-use crate::output_file::is_standard_output;
 
 /// Times are seconds since 1970: those of this machine's clock when the emulator began, and even from then on. A packet that
 /// was dropped came out when that was found.

@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
+use lockstep_configuration::counters;
 use lockstep_emulator::Clock;
-use lockstep_live::{CallState, Finished, Presence, Shown, Warning, Witness};
+use lockstep_live::{CallEvent, CallState, Finished, Presence, Shown, Witness};
 use lockstep_media::Notice;
+use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
+use lockstep_runner::live_stats::{LiveStats, Sample};
+use lockstep_runner::output_file;
+use lockstep_runner::progress::ChangingLine;
+use lockstep_runner::session_log::{LiveSessionLog, SessionLog};
+use lockstep_runner::status_line::{StatusLine, say};
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
-use crate::configuration::counters;
 use crate::decisions::DecisionLog;
-use crate::live_stats::{LiveStats, Sample};
 use crate::observation::{Observation, Place};
-use crate::output_file;
-use crate::progress::ChangingLine;
-use crate::session_log::{LiveSessionLog, SessionLog};
 
 /// Lines for the screen that wait at most: whoever reads more slowly misses some.
 const MOST_LINES: usize = 256;
@@ -42,45 +42,6 @@ pub enum StatusArgument {
     Json,
     /// Nothing but what others need to join or to look on: the ticket, the addresses of `--monitor` and `--metrics`.
     None,
-}
-
-/// What a process says of itself on a line of JSON.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StatusLine {
-    /// The receiver is ready for a call, and this is its ticket.
-    Ticket(String),
-    /// The page of `--monitor` is there.
-    Monitor(String),
-    /// What `--metrics` serves is there.
-    Metrics(String),
-    /// Something about the call that a person should know before it begins.
-    Notice(String),
-    /// The sender's state.
-    Sending {
-        /// The controller's target, bit/s.
-        target_bps: u64,
-        /// Quantizer of the last frame.
-        quantizer: Option<u8>,
-        /// Pictures captured so far.
-        captured: u64,
-    },
-    /// A picture was shown.
-    Showing {
-        /// Frame number on the wire.
-        frame: u32,
-        /// Capture to display, milliseconds.
-        delay_ms: f64,
-    },
-    /// What `--stats` says, a few times a second.
-    Stats(Box<Sample>),
-}
-
-/// Prints a line of JSON at once, on standard output; a reader that went away is no reason to stop a call.
-pub fn say(line: &StatusLine) {
-    if let Ok(text) = serde_json::to_string(line) {
-        output_file::print(format_args!("{text}\n"));
-    }
 }
 
 /// Gives a person a line before a call on standard error, and another program the same as a line of JSON.
@@ -371,14 +332,16 @@ impl Reporter {
 }
 
 impl Witness for Reporter {
-    fn warned(&mut self, warning: Warning) {
-        notice(self.status, &format!("warning: {warning}"));
-    }
-
-    fn joined(&mut self) {
-        self.joined = true;
-        if self.status == StatusArgument::Line {
-            self.screen.say(Said::News("the other end is there".to_owned()));
+    fn event(&mut self, event: CallEvent) {
+        match event {
+            CallEvent::Warning(warning) => notice(self.status, &format!("warning: {warning}")),
+            CallEvent::Joined => {
+                self.joined = true;
+                if self.status == StatusArgument::Line {
+                    self.screen.say(Said::News("the other end is there".to_owned()));
+                }
+            }
+            _ => {}
         }
     }
 

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
+use lockstep_runner::output_file::{OutputFile, is_special, is_standard_output};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, WavRecording, WavWriteError, WavWriter};
-
-use crate::output_file::{OutputFile, is_special, is_standard_output};
 
 /// How `path` is named in messages, if it is a file or can be one.
 fn seekable(path: &Path) -> Result<String> {

@@ -471,7 +471,7 @@ fn a_talk_without_devices_names_them_before_it_waits() {
     if !Path::new("/dev/video0").exists() {
         missing.push("no camera at /dev/video0: the other end sees a generated person");
     }
-    if cfg!(not(feature = "devices")) {
+    if cfg!(not(feature = "audio")) {
         missing.push("the call has no sound: this program was built without microphone and loudspeaker");
     }
     for notice in missing {

@@ -15,7 +15,7 @@ use crate::regular_file::read_regular_file;
 #[must_use]
 pub fn sender_model_hash(algorithm: Algorithm, given: Option<&ModelFile>) -> Option<String> {
     let shipped = algorithm.shipped()?;
-    Some(given.map_or_else(|| content_hash(shipped.bytes()), |file| file.hash().to_owned()))
+    given.map_or_else(|| shipped.bytes().map(content_hash), |file| Some(file.hash().to_owned()))
 }
 
 /// A model of a learned controller, read from its file.

@@ -46,6 +46,17 @@ pub enum OptionGroup {
 impl OptionGroup {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Call, Self::Link, Self::Control, Self::Estimator, Self::Simulation];
+
+    /// The heading of its options in help; none for those that come first.
+    #[must_use]
+    pub fn heading(self) -> Option<&'static str> {
+        match self {
+            Self::Call => None,
+            Self::Link => Some("Link"),
+            Self::Control | Self::Estimator => Some("Codec and control"),
+            Self::Simulation => Some("Virtual time"),
+        }
+    }
 }
 
 /// What the table says of one option.

@@ -1,6 +1,6 @@
 //! A call in virtual time: how it runs, and what it leaves.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::collections::BTreeMap;
 
 use lockstep_alphartc::EstimatorHost;
@@ -9,7 +9,7 @@ use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
 use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
-use lockstep_sim::{CallPacket, CodecModel, SharedLink, Simulation, SimulationOptions, StopReason, known_path};
+use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions, StopReason, known_path};
 use lockstep_sound::{SoundDecoder, SoundSink};
 use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};

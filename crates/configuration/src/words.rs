@@ -13,6 +13,7 @@ use crate::settings::{CallSettings, ControlSettings, LinkSettings};
 /// How the command line has `option`.
 fn argument(option: &'static OptionDescription) -> Arg {
     let argument = Arg::new(option.name).long(option.name.replace('_', "-")).help(option.help());
+    let argument = argument.help_heading(option.group.heading());
     if option.form == Form::Flag {
         return argument.action(ArgAction::SetTrue);
     }

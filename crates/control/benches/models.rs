@@ -12,7 +12,8 @@ fn models(criterion: &mut Criterion) {
         let input = vec![0.3; model.inputs()[0].shape.iter().product()];
         criterion.bench_function(&format!("{name}: a decision"), |bencher| bencher.iter(|| model.run(&[&input])));
         criterion.bench_function(&format!("{name}: reading the file"), |bencher| {
-            bencher.iter(|| Model::from_bytes(shipped.bytes()));
+            let bytes = shipped.bytes().expect("it is embedded");
+            bencher.iter(|| Model::from_bytes(bytes));
         });
     }
     let mut observation: Box<dyn Observation> = ObservationKind::Concerto.make();

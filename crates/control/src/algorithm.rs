@@ -10,8 +10,10 @@ use lockstep_units::quantity::parse_rate;
 use lockstep_units::{Bitrate, ByteCount};
 
 use crate::known_path::KnownPath;
+#[cfg(feature = "baselines")]
+use crate::learned::Concerto;
+use crate::learned::Lockstep;
 use crate::learned::shipped::Shipped;
-use crate::learned::{Concerto, Lockstep};
 use crate::{
     Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Latency, Nada, ReceiverEstimate,
     SalsifyWindow, Scream, Sprout, Tuning,
@@ -88,7 +90,8 @@ pub enum Algorithm {
     Nada,
     /// SCReAM, version 2.
     Scream,
-    /// Sprout.
+    /// Sprout: the default of programs without learned controllers.
+    #[cfg_attr(not(feature = "learned"), default)]
     Sprout,
     /// Copa.
     Copa,
@@ -98,7 +101,7 @@ pub enum Algorithm {
     Rlv,
     /// Lockstep's own: learned quantiles of the bytes that the path will take until a deadline. The one that calls have
     /// unless another is named: with pixels the best of those compared (`docs/controllers.md`).
-    #[default]
+    #[cfg_attr(feature = "learned", default)]
     Lockstep,
     /// What the path has carried and what waits in it, known exactly.
     Hindsight,
@@ -266,8 +269,12 @@ impl Algorithm {
             Self::Scream => Box::new(Scream::new(setting)),
             Self::Sprout => Box::new(Sprout::new(setting)),
             Self::Copa => Box::new(Copa::new(setting)),
+            #[cfg(feature = "baselines")]
             Self::Concerto => Box::new(Concerto::new(setting, "concerto", model_of(setting, Shipped::Concerto)?)?),
+            #[cfg(feature = "baselines")]
             Self::Rlv => Box::new(Concerto::new(setting, "rlv", model_of(setting, Shipped::Rlv)?)?),
+            #[cfg(not(feature = "baselines"))]
+            Self::Concerto | Self::Rlv => return Err(ModelError::NotBuilt("baselines").into()),
             Self::Lockstep => Box::new(Lockstep::with_model(setting, model_of(setting, Shipped::Lockstep)?)?),
             Self::Hindsight => Box::new(Hindsight::new(known_path(setting, "hindsight")?, setting)),
         })

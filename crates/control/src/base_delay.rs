@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
-use lockstep_units::Timestamp;
-
-use crate::recent_least::RecentLeast;
+use lockstep_units::{SlidingMinimum, Timestamp};
 
 /// The smallest one-way delay of the last while, in nanoseconds of unsynchronised clocks (so possibly negative); none
 /// is taken for longer than 292 years.
 #[derive(Debug)]
 pub(crate) struct BaseDelay {
     memory: Duration,
-    smallest: RecentLeast<i64>,
+    smallest: SlidingMinimum<i64>,
 }
 
 impl BaseDelay {
     /// Believes a delay for `memory`. Clocks that drift by 50 millionths are wrong by half a millisecond in ten
     /// seconds; but a controller that keeps a queue takes it for the path when the memory of the empty one has gone.
     pub(crate) fn new(memory: Duration) -> Self {
-        Self { memory, smallest: RecentLeast::new() }
+        Self { memory, smallest: SlidingMinimum::new() }
     }
 
     /// A datagram sent at `sent_at` on one clock arrived at `arrived_at` on the other: its delay and the smallest, the
@@ -34,7 +32,7 @@ impl BaseDelay {
 
     /// The path takes `delay` now, and not less, as of `at`.
     pub(crate) fn restart(&mut self, at: Timestamp, delay: i64) {
-        self.smallest = RecentLeast::new();
+        self.smallest = SlidingMinimum::new();
         self.smallest.put(at, delay, self.memory);
     }
 

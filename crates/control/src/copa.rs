@@ -21,9 +21,8 @@
 use std::time::Duration;
 
 use lockstep_transport::{Feedback, LostFragment};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, SlidingMinimum, Timestamp};
 
-use crate::recent_least::RecentLeast;
 use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, Traits};
 
 const DELTA: f64 = 0.5;
@@ -52,8 +51,8 @@ pub struct Copa {
     window_before: f64,
     smoothed: Option<f64>,
     /// The smallest round trip, and that of the last half round trip, seconds.
-    smallest: RecentLeast<f64>,
-    standing: RecentLeast<f64>,
+    smallest: SlidingMinimum<f64>,
+    standing: SlidingMinimum<f64>,
     /// The most packets in flight since the last round trip began.
     used: f64,
     in_flight: f64,
@@ -74,8 +73,8 @@ impl Copa {
             round_trip_from: Timestamp::ZERO,
             window_before: INITIAL_WINDOW,
             smoothed: None,
-            smallest: RecentLeast::new(),
-            standing: RecentLeast::new(),
+            smallest: SlidingMinimum::new(),
+            standing: SlidingMinimum::new(),
             used: 0.0,
             in_flight: 0.0,
         }

@@ -6,6 +6,7 @@ use lockstep_nn::{Model, ModelError};
 
 use crate::learned::purpose::is_not_for;
 use crate::learned::shipped::Shipped;
+#[cfg(feature = "baselines")]
 use crate::learned::{bob, gemini, hrcc, mmsys24};
 use crate::{AlgorithmError, BobHeuristic, Estimator, GracePeriod, InterArrival, RateBounds};
 
@@ -44,6 +45,9 @@ impl EstimatorKind {
         bounds: RateBounds,
         model: Option<Arc<Model>>,
     ) -> Result<Box<dyn Estimator>, AlgorithmError> {
+        #[cfg(not(feature = "baselines"))]
+        let _ = model;
+        #[cfg(feature = "baselines")]
         let given = |name| match (model, self.shipped()) {
             (Some(model), _) => Ok(model),
             (None, Some(shipped)) => Ok(shipped.model()?),
@@ -52,10 +56,18 @@ impl EstimatorKind {
         Ok(match self {
             Self::InterArrival(grace_period) => Box::new(InterArrival::new(grace_period)),
             Self::BobHeuristic => Box::new(BobHeuristic::new(bounds)),
+            #[cfg(feature = "baselines")]
             Self::Bob => bob(given("bob")?, bounds)?,
+            #[cfg(feature = "baselines")]
             Self::Hrcc => hrcc(given("hrcc")?, bounds)?,
+            #[cfg(feature = "baselines")]
             Self::Gemini => gemini(given("gemini")?, bounds)?,
+            #[cfg(feature = "baselines")]
             Self::Mmsys24 => mmsys24(given("mmsys24")?, bounds)?,
+            #[cfg(not(feature = "baselines"))]
+            Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
+                return Err(ModelError::NotBuilt("baselines").into());
+            }
         })
     }
 
@@ -99,13 +111,15 @@ impl EstimatorKind {
         }
     }
 
-    /// The estimator of that number; 0 stands for any. None if the number is none's, as that of a later version may be.
+    /// The estimator of that number; 0 stands for any. None if the number is none's, as that of a later version may be, or if
+    /// the program was built without the estimator.
     #[must_use]
     pub fn from_number(number: u16) -> Option<Self> {
         match number {
             0 | 1 => Some(Self::InterArrival(GracePeriod::LinkIdle)),
             2 => Some(Self::InterArrival(GracePeriod::None)),
             3 => Some(Self::BobHeuristic),
+            4..=7 if !cfg!(feature = "baselines") => None,
             4 => Some(Self::Bob),
             5 => Some(Self::Hrcc),
             6 => Some(Self::Gemini),

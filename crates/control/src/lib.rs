@@ -30,7 +30,6 @@ mod narrow_path;
 mod path;
 mod path_delay;
 mod receiver_estimate;
-mod recent_least;
 pub mod recording;
 mod reported_loss;
 mod salsify;

@@ -90,6 +90,8 @@ pub enum LimitedBy {
     NarrowPath,
     /// The share that sound uses.
     Sound,
+    /// The share that the application's messages use.
+    Messages,
     /// The share that parity uses.
     Parity,
     /// The encoder's coarsest quantizer: no smaller frame exists.
@@ -100,7 +102,7 @@ pub enum LimitedBy {
 
 impl LimitedBy {
     /// All of them, in the order of the pipeline.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::LinkEstimate,
         Self::Deadline,
         Self::Delivered,
@@ -109,6 +111,7 @@ impl LimitedBy {
         Self::Ceiling,
         Self::NarrowPath,
         Self::Sound,
+        Self::Messages,
         Self::Parity,
         Self::CoarsestQuantizer,
         Self::FinestQuantizer,
@@ -126,6 +129,7 @@ impl LimitedBy {
             Self::Ceiling => "ceiling",
             Self::NarrowPath => "narrow_path",
             Self::Sound => "sound",
+            Self::Messages => "messages",
             Self::Parity => "parity",
             Self::CoarsestQuantizer => "coarsest_quantizer",
             Self::FinestQuantizer => "finest_quantizer",
@@ -143,8 +147,8 @@ pub trait Limit {
 
 /// Applies `limits` in order: the narrowed budget, and the binding limit; none if no limit cuts the budget.
 ///
-/// The last limit that cut the frame is binding. [`LimitedBy::Sound`] and [`LimitedBy::Parity`] take a share of every
-/// frame, so they are binding only if they take more than half of the remaining budget.
+/// The last limit that cut the frame is binding. Sound, messages and parity take a share of every frame, so they are binding
+/// only if they take more than half of the remaining budget.
 #[must_use]
 pub fn narrow<'a>(
     path: &PathView<'_>,
@@ -161,6 +165,6 @@ pub fn narrow<'a>(
 /// Whether a limit that leaves `after` bytes of `before` is what holds the frame back.
 #[must_use]
 pub fn is_binding(kind: LimitedBy, before: ByteCount, after: ByteCount) -> bool {
-    let is_share = matches!(kind, LimitedBy::Sound | LimitedBy::Parity);
+    let is_share = matches!(kind, LimitedBy::Sound | LimitedBy::Messages | LimitedBy::Parity);
     if is_share { 2 * after.get() < before.get() } else { after < before }
 }

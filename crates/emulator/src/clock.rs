@@ -51,6 +51,12 @@ impl Clock {
 pub struct Origin(Instant);
 
 impl Origin {
+    /// Session time begins at `instant`.
+    #[must_use]
+    pub fn new(instant: Instant) -> Self {
+        Self(instant)
+    }
+
     /// A moment of session time on the monotonic clock.
     #[must_use]
     pub fn instant(self, moment: Timestamp) -> Instant {

@@ -9,7 +9,7 @@ use lockstep_call::{
     Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY,
     Menu, TARGET_INTERVAL,
 };
-use lockstep_transport::{Recovery, StateId};
+use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Picture, State, decode};
 
@@ -87,6 +87,10 @@ impl LibvpxEncoder {
 }
 
 impl FrameEncoder for LibvpxEncoder {
+    fn codec(&self) -> CodecId {
+        CodecId::VP8
+    }
+
     fn recovery(&self) -> Recovery {
         Recovery::Retransmit
     }

@@ -4,18 +4,21 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd, SoundScores};
+use lockstep_call::{DecodeOutcome, FrameRecord, PictureCodec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
 use lockstep_emulator::{Clock, Incoming, Reader, Sockets};
 use lockstep_units::Timestamp;
 
 use crate::connection::{Connection, Traffic};
 use crate::control::CallKind;
+use crate::event::CallEvent;
 use crate::exchange::{Ends, Exchange, Patience, reason};
-use crate::peer::{Listener, Peer};
+use crate::handle::{CallHandle, PushedFrame, Request};
+use crate::messages::{Delivery, MessageError};
+use crate::other_end::{Listener, OtherEnd};
 use crate::presence::{CallState, Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
-use crate::sending::{Sending, SendingEvent, SendingHalf};
+use crate::sending::{PictureSource, Sending, SendingEvent, SendingHalf};
 use crate::sound::SoundEvent;
 use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};
@@ -28,23 +31,25 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What happens to a call.
-pub(crate) enum Event {
+pub(crate) enum Event<C: PictureCodec = Vp8> {
     Network(Incoming),
-    Sending(SendingEvent),
-    Decoded(DecodeOutcome),
+    Sending(SendingEvent<C>),
+    Decoded(DecodeOutcome<C>),
     Sound(SoundEvent),
+    /// The application made a request.
+    Woken,
 }
 
 /// What one end of a live call is told.
-pub struct CallOptions {
+pub struct CallOptions<C: PictureCodec = Vp8> {
     /// The other end.
-    pub peer: Peer,
+    pub peer: OtherEnd,
     /// Which way pictures go; both ends must say the same.
     pub kind: CallKind,
     /// What this end sends.
-    pub sending: Option<Sending>,
+    pub sending: Option<Sending<C>>,
     /// What it receives.
-    pub receiving: Option<Receiving>,
+    pub receiving: Option<Receiving<C>>,
     /// How long pictures are sent once the other end is there; none means until the source ends. Without a
     /// [`CallOptions::wait_limit`] whoever joins begins at once, so that the call ends even if nobody answers.
     pub length: Option<Duration>,
@@ -54,22 +59,22 @@ pub struct CallOptions {
     pub idle_limit: Option<Duration>,
     /// Asked whether the call shall end.
     pub stop: Stop,
-    /// What the person wants while the call runs.
-    pub commands: Option<mpsc::Receiver<Command>>,
+    /// The age at which the other end's newest picture is stale ([`CallEvent::Stale`]); none means never.
+    pub stale_after: Option<Duration>,
+    /// The application's requests while the call runs.
+    pub handle: CallHandle,
     /// Where QUIC logs its packets.
     pub qlog: Option<Qlog>,
 }
 
 /// Hears of a call while it runs.
-pub trait Witness {
-    /// A condition degrades the call that is about to begin.
-    fn warned(&mut self, warning: Warning);
-    /// The other end is there.
-    fn joined(&mut self) {}
+pub trait Witness<C: PictureCodec = Vp8> {
+    /// An event; all but [`CallEvent::Ended`] and [`CallEvent::Failed`], which [`Finished::result`] is.
+    fn event(&mut self, event: CallEvent);
     /// A few times a second: what the end that sends is at.
-    fn status(&mut self, _now: Timestamp, _end: &SendingEnd) {}
+    fn status(&mut self, _now: Timestamp, _end: &SendingEnd<C>) {}
     /// As often: what the end that receives is at.
-    fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd) {}
+    fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd<C>) {}
     /// After these: what the call is at.
     fn at(&mut self, _state: &CallState) {}
     /// The record of every captured picture, in order, as soon as this end knows all of it.
@@ -79,11 +84,11 @@ pub trait Witness {
 }
 
 /// One end of a live call that is over.
-pub struct Finished {
+pub struct Finished<C: PictureCodec = Vp8> {
     /// The ends as the call left them, however it ended.
-    pub sending: Option<SendingEnd>,
+    pub sending: Option<SendingEnd<C>>,
     /// The end that received.
-    pub receiving: Option<ReceivingEnd>,
+    pub receiving: Option<ReceivingEnd<C>>,
     /// How the other's sound was heard, if it was.
     pub sound: Option<SoundScores>,
     /// Pictures that were decoded and not shown, because the sink was too slow.
@@ -92,26 +97,24 @@ pub struct Finished {
     pub traffic: Option<Traffic>,
     /// Whether the other end was ever there.
     pub joined: bool,
-    /// [`CallOptions::commands`] of a call that could begin, for the next one.
-    pub commands: Option<mpsc::Receiver<Command>>,
     /// How it ended.
     pub result: Result<Ended, LiveError>,
 }
 
 /// A call while it runs.
-struct Call {
+struct Call<C: PictureCodec> {
     clock: Clock,
     exchange: Exchange,
     sockets: Sockets,
     readers: Vec<Reader>,
     /// A datagram on its way to a socket.
     buffer: Vec<u8>,
-    incoming: mpsc::Receiver<Event>,
-    sending: Option<SendingHalf>,
-    receiving: Option<ReceivingHalf>,
+    incoming: mpsc::Receiver<Event<C>>,
+    sending: Option<SendingHalf<C>>,
+    receiving: Option<ReceivingHalf<C>>,
     length: Option<Duration>,
     stop: Stop,
-    commands: Option<mpsc::Receiver<Command>>,
+    handle: CallHandle,
     own: Presence,
     started: Timestamp,
     /// When the source was told to begin.
@@ -119,12 +122,12 @@ struct Call {
 }
 
 /// Begins to dial or to listen.
-fn open(peer: Peer, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
+fn open(peer: OtherEnd, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
     let (origin, now) = (clock.origin(), clock.now());
     match peer {
-        Peer::Of(ticket) => join(ticket, false, kind, qlog, clock),
-        Peer::ByRendezvous(ticket) => join(ticket, true, kind, qlog, clock),
-        Peer::At(Listener { sockets, identity, rendezvous, hidden }) => {
+        OtherEnd::Of(ticket) => join(ticket, false, kind, qlog, clock),
+        OtherEnd::ByRendezvous(ticket) => join(ticket, true, kind, qlog, clock),
+        OtherEnd::At(Listener { sockets, identity, rendezvous, hidden }) => {
             let mut connection = Connection::listening(&identity, kind, qlog, origin, now)?;
             let own = if hidden { Vec::new() } else { sockets.addresses()? };
             connection.meet(&identity.secret(), rendezvous, &own, hidden, now)?;
@@ -158,10 +161,11 @@ fn join(
 
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
 /// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
-pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
-    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop, commands, qlog } = options;
+pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut impl Witness<C>) -> Finished<C> {
+    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stale_after, stop, handle, qlog } =
+        options;
     if let Some(warning) = Warning::of_build(lockstep_vp8::IS_OPTIMISED) {
-        witness.warned(warning);
+        witness.event(CallEvent::Warning(warning));
     }
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
     let failed = |sending, receiving, error| Finished {
@@ -171,10 +175,9 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         dropped: 0,
         traffic: None,
         joined: false,
-        commands: None,
         result: Err(error),
     };
-    let waits = matches!(peer, Peer::At(_));
+    let waits = matches!(peer, OtherEnd::At(_));
     let opened = open(peer, kind, qlog, clock).and_then(|(connection, sockets)| {
         let readers = sockets.read(clock, &events, Some(&connection.gate()), Event::Network)?;
         Ok((connection, sockets, readers))
@@ -189,7 +192,9 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     };
     // Before the first picture is due.
     let sending = sending.map(|mut half| {
-        half.source.prepare();
+        if let PictureSource::Source(source) = &mut half.source {
+            source.prepare();
+        }
         half
     });
     let started = clock.now();
@@ -197,11 +202,10 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         Ok(sending) => sending,
         Err((end, error)) => return failed(Some(*end), receiving.map(|half| half.end), error),
     };
-    // What the threads still say when the call is over is said to nobody.
-    drop(events);
+    handle.attach(move || drop(events.try_send(Event::Woken)));
     let mut call = Call {
         clock,
-        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, started),
+        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit, stale_after }, started),
         sockets,
         readers,
         buffer: Vec::new(),
@@ -210,7 +214,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         receiving,
         length,
         stop,
-        commands,
+        handle,
         own: Presence::default(),
         started,
         begun: None,
@@ -219,6 +223,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         call.begin(started);
     }
     let result = call.run(witness);
+    call.handle.detach();
     if let Some(sending) = &mut call.sending {
         sending.log_the_rest(&mut |record| witness.captured(record));
     }
@@ -235,15 +240,14 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         traffic: call.exchange.connection.traffic(),
         joined: call.exchange.connection.is_joined(),
         sound,
-        commands: call.commands,
         sending: call.sending.map(|half| half.end),
         receiving: call.receiving.map(|half| half.end),
         result,
     }
 }
 
-impl Call {
-    fn run(&mut self, witness: &mut impl Witness) -> Result<Ended, LiveError> {
+impl<C: PictureCodec> Call<C> {
+    fn run(&mut self, witness: &mut impl Witness<C>) -> Result<Ended, LiveError> {
         let mut ending: Option<(Timestamp, Result<Ended, LiveError>)> = None;
         let mut next_status = self.started;
         let mut joined = false;
@@ -254,7 +258,6 @@ impl Call {
                 if self.own != Presence::default() {
                     self.exchange.connection.show(self.own);
                 }
-                witness.joined();
             }
             if ending.is_none()
                 && let Some(result) = self.reason_to_end(now).transpose()
@@ -264,9 +267,16 @@ impl Call {
             self.exchange.connection.handle_timeout(now);
             let (exchange, mut ends) = self.parts();
             exchange.hear(now, &mut ends);
+            while let Some(event) = exchange.poll_event() {
+                witness.event(event);
+            }
             if let Some(receiving) = &mut self.receiving {
                 let round_trip = self.exchange.connection.shortest_round_trip();
-                receiving.step(now, round_trip, &mut |shown| witness.shown(shown));
+                let exchange = &mut self.exchange;
+                receiving.step(now, round_trip, &mut |shown| {
+                    exchange.on_shown(shown.captured_at);
+                    witness.shown(shown);
+                });
             }
             if let Some(sending) = &mut self.sending {
                 sending.step(now, joined && ending.is_none(), &mut |record| witness.captured(record));
@@ -309,14 +319,47 @@ impl Call {
         CallState { now, dropped, traffic, sound, own: self.own, peer, way, rendezvous_answers }
     }
 
-    /// Does what the person wants; says whether that is to leave.
-    fn obey(&mut self) -> bool {
+    /// Does what the application requested; says whether that is to leave.
+    fn serve_requests(&mut self, now: Timestamp) -> bool {
         let before = self.own;
-        while let Some(command) = self.commands.as_ref().and_then(|commands| commands.try_recv().ok()) {
-            match command {
-                Command::Mute => self.own.muted = !self.own.muted,
-                Command::Camera => self.own.camera_off = !self.own.camera_off,
-                Command::Leave => return true,
+        if let (Some(sending), Some(PushedFrame { captured_at, picture })) =
+            (&mut self.sending, self.handle.take_frame())
+        {
+            sending.push(now, self.clock.origin().moment(captured_at), picture);
+        }
+        while let Some(request) = self.handle.take_request() {
+            match request {
+                Request::Command(Command::Mute) => self.own.muted = !self.own.muted,
+                Request::Command(Command::Camera) => self.own.camera_off = !self.own.camera_off,
+                Request::Command(Command::Leave) => return true,
+                Request::Presence(presence) => self.own = presence,
+                Request::MaxBitrate(cap) => {
+                    if let Some(sending) = &mut self.sending {
+                        sending.end.set_max_bitrate(cap);
+                    }
+                }
+                Request::FrameRate(frame_rate) => {
+                    if let Some(sending) = &mut self.sending {
+                        sending.set_frame_rate(now, frame_rate);
+                    }
+                }
+                Request::Controller(controller) => {
+                    if let Some(sending) = &mut self.sending {
+                        sending.end.set_controller(controller);
+                    }
+                }
+            }
+        }
+        while let Some(message) = self.handle.take_message() {
+            let (exchange, mut ends) = self.parts();
+            let is_kept = match exchange.send_message(now, &mut ends, &message) {
+                Err(MessageError::NotConnected) => message.delivery == Delivery::Reliable,
+                Err(MessageError::QueueFull { .. }) => true,
+                Ok(()) | Err(MessageError::TooLong { .. }) => false,
+            };
+            if is_kept {
+                self.handle.put_back(message);
+                break;
             }
         }
         if self.own != before {
@@ -362,7 +405,7 @@ impl Call {
         if (self.stop)() {
             return Ok(Some(Ended::Stopped));
         }
-        if self.obey() {
+        if self.serve_requests(now) {
             return Ok(Some(Ended::Left));
         }
         self.readers.iter_mut().try_for_each(Reader::check)?;
@@ -384,7 +427,7 @@ impl Call {
     }
 
     /// The exchange, and the ends that it is for.
-    fn parts(&mut self) -> (&mut Exchange, Ends<'_>) {
+    fn parts(&mut self) -> (&mut Exchange, Ends<'_, C>) {
         let sending = self.sending.as_mut().map(|half| &mut half.end);
         let receiving = self.receiving.as_mut().map(|half| &mut half.end);
         (&mut self.exchange, Ends { sending, receiving })
@@ -434,7 +477,7 @@ impl Call {
                     receiving.heard(at, captured);
                 }
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            Ok(Event::Woken) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
     }
 }

@@ -23,6 +23,7 @@ use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event
 use crate::control::{CallKind, Message};
 use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
+use crate::messages::{self, Delivery, LatestChannels, MessageError};
 use crate::presence::Presence;
 use crate::quic::Qlog;
 use crate::rendezvous::{Meeting, RELAY};
@@ -33,6 +34,7 @@ use closing::Closing;
 use link::{Link, Told};
 pub(crate) use loss::Loss;
 use loss::code;
+pub(crate) use way::SILENT;
 pub use way::Way;
 
 /// Links that are no call (yet) at a listener; of more, the newest are ignored.
@@ -64,6 +66,8 @@ pub(crate) enum Heard {
     Control(Vec<u8>),
     /// What the other end gives of itself.
     Presence(Presence),
+    /// A message of the application, with its time of arrival and of sending, the other end's clock.
+    Message { at: Timestamp, delivery: Delivery, sent_at: Timestamp, payload: Vec<u8> },
     /// The connection is over.
     Lost(Loss),
 }
@@ -99,6 +103,7 @@ pub(crate) struct Connection {
     meeting: Option<Meeting>,
     /// When a direct way was last taken for the relayed or a lost one.
     moved_at: Timestamp,
+    latest: LatestChannels,
 }
 
 impl Connection {
@@ -156,6 +161,7 @@ impl Connection {
             answers: VecDeque::new(),
             meeting: None,
             moved_at: now,
+            latest: LatestChannels::default(),
         }
     }
 
@@ -267,8 +273,14 @@ impl Connection {
             let Some(event) = link.quic.poll() else { break };
             match event {
                 Event::Connected => self.connected(handle, at),
-                Event::Stream(StreamEvent::Opened { .. } | StreamEvent::Readable { .. }) => self.read(handle, at),
-                Event::Stream(StreamEvent::Writable { .. } | StreamEvent::Available { .. }) => link.write(),
+                Event::Stream(StreamEvent::Opened { .. } | StreamEvent::Readable { .. }) => {
+                    self.read(handle, at);
+                    self.read_reliable(handle, at);
+                }
+                Event::Stream(StreamEvent::Writable { .. } | StreamEvent::Available { .. }) => {
+                    link.write();
+                    link.write_reliable();
+                }
                 Event::Stream(StreamEvent::Finished { .. }) if self.chosen == Some(handle) => self.end(at),
                 Event::DatagramReceived => {
                     while let Some(datagram) = link.quic.datagrams().recv() {
@@ -283,6 +295,12 @@ impl Connection {
                                 self.heard.extend(route.answered(token).then_some(Heard::Moved));
                             }
                             _ if says_heard_again(&datagram) => self.heard.push_back(Heard::Returned),
+                            _ if messages::is_latest(&datagram) => {
+                                if let Some((channel, sent_at, payload)) = self.latest.received(&datagram) {
+                                    let delivery = Delivery::Latest { channel };
+                                    self.heard.push_back(Heard::Message { at, delivery, sent_at, payload });
+                                }
+                            }
                             _ => self.heard.push_back(Heard::Datagram(at, datagram)),
                         }
                     }
@@ -343,14 +361,62 @@ impl Connection {
         }
     }
 
+    /// Reads the reliable messages of the call's link.
+    fn read_reliable(&mut self, handle: usize, at: Timestamp) {
+        while self.chosen == Some(handle) {
+            let Some(link) = self.links.get_mut(&handle) else { return };
+            match link.next_reliable() {
+                Ok(Some((sent_at, payload))) => {
+                    self.heard.push_back(Heard::Message { at, delivery: Delivery::Reliable, sent_at, payload });
+                }
+                Ok(None) => return,
+                Err(messages::Malformed) => return self.refuse(handle, TicketRefusal::Malformed, at),
+            }
+        }
+    }
+
+    /// Sends a message of the application; gives the bytes that it takes of the path.
+    ///
+    /// # Errors
+    /// Before the other end is there, after the end, or if too many messages wait.
+    pub(crate) fn send_message(&mut self, now: Timestamp, message: &messages::Message) -> Result<usize, MessageError> {
+        message.check()?;
+        if !self.is_open() {
+            return Err(MessageError::NotConnected);
+        }
+        let link = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)).ok_or(MessageError::NotConnected)?;
+        let bytes = match message.delivery {
+            Delivery::Reliable => {
+                let bytes = messages::reliable(now, &message.payload);
+                link.send_reliable(&bytes).map_err(|waiting| MessageError::QueueFull { waiting })?;
+                bytes.len()
+            }
+            Delivery::Latest { channel } => {
+                let datagram = self.latest.datagram(channel, now, &message.payload);
+                let length = datagram.len();
+                let _ = link.quic.datagrams().send(datagram.into(), true);
+                length
+            }
+        };
+        Ok(bytes)
+    }
+
     /// A stranger showed a ticket.
     fn asked(&mut self, handle: usize, shown: &Secret, kind: CallKind, at: Timestamp) {
+        let is_silent = self.is_silent(at);
         let Role::Listener { secret, reusable, used } = &mut self.role else { return };
         // Whether it is right takes as long as whether it is wrong.
         let right = secret.iter().zip(shown).fold(0, |wrong, (one, other)| wrong | (one ^ other)) == 0;
         let refusal = match (right, kind == self.kind, self.chosen) {
             (false, ..) => Some(TicketRefusal::Wrong),
-            (_, _, Some(_)) if *reusable => Some(TicketRefusal::Busy),
+            (_, _, Some(_)) if *reusable => {
+                // Whoever has a standing ticket and was restarted does not wait for its own old call to time out.
+                if is_silent {
+                    self.heard.push_back(Heard::Lost(Loss::Replaced));
+                    self.over = true;
+                }
+                Some(TicketRefusal::Busy)
+            }
             (_, _, Some(_)) => Some(TicketRefusal::Used),
             _ if *used && !*reusable => Some(TicketRefusal::Used),
             (_, false, _) => Some(TicketRefusal::OtherKind),

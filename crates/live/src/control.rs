@@ -5,7 +5,7 @@ use crate::presence::Presence;
 use crate::ticket::Secret;
 
 /// The version of these messages, in the first.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Longest message, without its length.
 const LONGEST: usize = 128;
 
@@ -22,6 +22,8 @@ pub enum CallKind {
     OneWay,
     /// Both ways.
     TwoWay,
+    /// From the listener to the joiner.
+    FromListener,
 }
 
 impl CallKind {
@@ -29,11 +31,12 @@ impl CallKind {
         match self {
             Self::OneWay => 1,
             Self::TwoWay => 2,
+            Self::FromListener => 3,
         }
     }
 
     fn from_number(number: u8) -> Option<Self> {
-        [Self::OneWay, Self::TwoWay].into_iter().find(|kind| kind.number() == number)
+        [Self::OneWay, Self::TwoWay, Self::FromListener].into_iter().find(|kind| kind.number() == number)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use lockstep_call::Display;
+use lockstep_call::{Display, PictureCodec, Vp8};
 use lockstep_media::VideoFormat;
 
 use crate::receiving::Shown;
@@ -19,22 +19,21 @@ const RECORDED_BYTES: usize = 64 << 20;
 const RECORDED_PICTURES: usize = 8;
 
 /// A picture on its way to the sink.
-pub(crate) struct Waiting {
-    pub(crate) display: Display,
+pub(crate) struct Waiting<C: PictureCodec = Vp8> {
+    pub(crate) display: Display<C>,
     pub(crate) format: VideoFormat,
     pub(crate) shown: Shown,
 }
 
-impl Waiting {
+impl<C: PictureCodec> Waiting<C> {
     /// Bytes that are held for it, about.
     fn bytes(&self) -> usize {
         self.format.width * self.format.height * 3 / 2
     }
 }
 
-#[derive(Default)]
-struct Inside {
-    waiting: VecDeque<Waiting>,
+struct Inside<C: PictureCodec> {
+    waiting: VecDeque<Waiting<C>>,
     bytes: usize,
     is_live: bool,
     is_closed: bool,
@@ -43,7 +42,7 @@ struct Inside {
     dropped: u64,
 }
 
-impl Inside {
+impl<C: PictureCodec> Inside<C> {
     fn is_full(&self) -> bool {
         let pictures = self.waiting.len();
         if self.is_live {
@@ -55,17 +54,30 @@ impl Inside {
 }
 
 /// The queue; both ends of it.
-#[derive(Clone, Default)]
-pub(crate) struct DisplayQueue(Arc<(Mutex<Inside>, Condvar)>);
+pub(crate) struct DisplayQueue<C: PictureCodec = Vp8>(Arc<(Mutex<Inside<C>>, Condvar)>);
 
-impl DisplayQueue {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+impl<C: PictureCodec> Clone for DisplayQueue<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C: PictureCodec> Default for DisplayQueue<C> {
+    fn default() -> Self {
+        let (waiting, taken) = (VecDeque::new(), Vec::new());
+        let inside = Inside { waiting, bytes: 0, is_live: false, is_closed: false, taken, dropped: 0 };
+        Self(Arc::new((Mutex::new(inside), Condvar::new())))
+    }
+}
+
+impl<C: PictureCodec> DisplayQueue<C> {
+    fn inside(&self) -> MutexGuard<'_, Inside<C>> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A picture is to be shown. For a sink that is shown now, the oldest ones that wait are left out for it if there is no
     /// room; for a recording it is left out itself.
-    pub(crate) fn push(&self, waiting: Waiting) {
+    pub(crate) fn push(&self, waiting: Waiting<C>) {
         let mut inside = self.inside();
         inside.bytes += waiting.bytes();
         inside.waiting.push_back(waiting);
@@ -78,7 +90,7 @@ impl DisplayQueue {
     }
 
     /// The next picture for the sink, once there is one; none when there will be no more.
-    pub(crate) fn take(&self) -> Option<Waiting> {
+    pub(crate) fn take(&self) -> Option<Waiting<C>> {
         let mut inside = self.inside();
         while inside.waiting.is_empty() && !inside.is_closed {
             inside = self.0.1.wait(inside).unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_sink_that_is_shown_now_gets_the_newest_and_what_it_took_is_what_was_shown() {
-        let queue = DisplayQueue::default();
+        let queue = <DisplayQueue>::default();
         queue.is_live(true);
         (0..10).for_each(|frame| queue.push(waiting(frame, 16)));
         assert_eq!(queue.dropped(), 7);
@@ -154,11 +166,11 @@ mod tests {
 
     #[test]
     fn a_recording_gets_every_picture_up_to_a_bound_of_memory_and_then_those_that_came_first() {
-        let queue = DisplayQueue::default();
+        let queue = <DisplayQueue>::default();
         (0..1_000).for_each(|frame| queue.push(waiting(frame, 16)));
         assert_eq!(queue.dropped(), 0, "they are small");
         assert_eq!(frames(&queue).len(), 1_000);
-        let queue = DisplayQueue::default();
+        let queue = <DisplayQueue>::default();
         (0..60).for_each(|frame| queue.push(waiting(frame, 1_024)));
         let kept = RECORDED_BYTES / (1_024 * 1_024 * 3 / 2);
         assert_eq!(queue.dropped() as usize, 60 - kept);

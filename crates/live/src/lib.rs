@@ -1,7 +1,7 @@
 //! Drives calls over QUIC in real time.
 //!
 //! # Optimisation
-//! Without optimisation the codec is too slow, and a debug build shows few pictures. [`Witness::warned`] reports that as
+//! Without optimisation the codec is too slow, and a debug build shows few pictures. [`CallEvent::Warning`] reports that as
 //! [`Warning::Unoptimised`]. These lines in the `Cargo.toml` of a program's workspace optimise its dependencies in debug builds:
 //! ```toml
 //! [profile.dev.package."*"]
@@ -14,14 +14,18 @@ mod call;
 mod capture;
 mod connection;
 mod control;
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 mod devices;
 mod display_queue;
+mod event;
 mod exchange;
 mod gate;
+mod handle;
 mod identity;
 mod measuring;
 mod menu;
+mod messages;
+mod other_end;
 mod own_picture;
 mod peer;
 mod presence;
@@ -44,17 +48,21 @@ use std::time::Duration;
 pub use call::{CallOptions, Finished, Witness, run};
 pub use connection::{Traffic, Way};
 pub use control::CallKind;
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 pub use devices::{open_loudspeaker, open_microphone};
+pub use event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
+pub use handle::CallHandle;
 pub use identity::Identity;
 pub use menu::ThreadedMenu;
+pub use messages::{Delivery, LONGEST_LATEST, LONGEST_MESSAGE, Message, MessageError, ReceivedMessage};
+pub use other_end::{Listener, OtherEnd};
 pub use own_picture::OwnPicture;
-pub use peer::{Listener, Peer};
+pub use peer::{Input, Output, Peer, PeerConfig, ReceivedFrame};
 pub use presence::{CallState, Command, HeardSound, Presence};
 pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving, Shown};
 pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
-pub use sending::Sending;
+pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
 pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
 
@@ -62,6 +70,7 @@ pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, Ticket
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::control::read_messages;
+    pub use crate::messages::read_messages as read_application_messages;
     pub use crate::rendezvous::{messages, read_message};
     pub use crate::ticket::text_of as ticket_of;
 }
@@ -169,6 +178,12 @@ pub enum LiveError {
     /// The other end does not know the call any more.
     #[error("the other end was started anew, and knows nothing of this call any more")]
     Restarted,
+    /// After a silence, the holder of the standing ticket joined anew.
+    #[error("the other end fell silent and joined anew")]
+    Replaced,
+    /// The controller cannot be made.
+    #[error("cannot make the controller: {0}")]
+    Controller(String),
     /// The source of pictures failed.
     #[error("the source failed: {0}")]
     Source(String),
@@ -247,9 +262,9 @@ pub enum LiveError {
     /// The other end ended the call because it failed.
     #[error("the other end ended the call because it failed; its own message says why")]
     PeerFailed,
-    /// The receiver does not know the estimator that the sender's controller needs.
+    /// The receiver lacks the estimator of the sender's controller, or the decoder of its codec.
     #[error(
-        "the other end has not the estimator that this controller needs; is it of an older version? Choose another --controller"
+        "the other end lacks the estimator of this controller or the decoder of this codec; choose another --controller or codec, or update the other end"
     )]
     Refused,
     /// The sender's controller needs an estimator that this receiver does not know.
@@ -259,6 +274,14 @@ pub enum LiveError {
     UnknownEstimator {
         /// The estimator's number in the hello.
         number: u16,
+    },
+    /// The sender's codec has no decoder at this receiver.
+    #[error(
+        "cannot decode the sender's codec {number}: this receiver has no decoder of it; use the same codec at both ends"
+    )]
+    UnknownCodec {
+        /// The codec's number in the hello.
+        number: u8,
     },
 }
 

@@ -2,22 +2,19 @@
 
 use std::thread;
 
-use lockstep_call::{Candidate, MenuRunner};
-use lockstep_vp8::Analysis;
+use lockstep_call::{Candidate, Codec, MenuRunner};
 
 /// Codes the first candidate on the calling thread and each other one on a thread of its own.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadedMenu;
 
-impl MenuRunner for ThreadedMenu {
-    fn run(&self, analysis: &Analysis, quantizers: &[u8]) -> Vec<Candidate> {
+impl<C: Codec<Analysis: Sync>> MenuRunner<C> for ThreadedMenu {
+    fn run(&self, analysis: &C::Analysis, quantizers: &[u8]) -> Vec<Candidate<C>> {
         let Some((&first, others)) = quantizers.split_first() else { return Vec::new() };
         thread::scope(|scope| {
-            let others: Vec<_> = others
-                .iter()
-                .map(|&quantizer| scope.spawn(move || Candidate::from(analysis.encode(quantizer))))
-                .collect();
-            let mut candidates = vec![Candidate::from(analysis.encode(first))];
+            let others: Vec<_> =
+                others.iter().map(|&quantizer| scope.spawn(move || C::encode(analysis, quantizer))).collect();
+            let mut candidates = vec![C::encode(analysis, first)];
             candidates.extend(others.into_iter().map(|other| match other.join() {
                 Ok(candidate) => candidate,
                 Err(panic) => std::panic::resume_unwind(panic),

@@ -1,77 +1,390 @@
-//! Whom a call is with: whoever gave a ticket, or whoever comes with one.
+//! One end of a call without sockets, clocks and threads.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
-use lockstep_emulator::Sockets;
+use bytes::BytesMut;
+use lockstep_call::{Display, PictureCodec, ReceivingEnd, SendingEnd, SerialMenu, Vp8};
+use lockstep_emulator::{Admission, Incoming, Origin};
+use lockstep_transport::{SendError, SoundPacket, VideoFormat};
+use lockstep_units::Timestamp;
+use lockstep_vp8::Picture;
 
-use crate::LiveError;
+use crate::connection::Connection;
+use crate::control::CallKind;
+use crate::event::CallEvent;
+use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::gate::Gate;
 use crate::identity::Identity;
+use crate::messages::{Message, MessageError};
+use crate::presence::Presence;
+use crate::receiving::refusal;
 use crate::ticket::{MOST_ADDRESSES, Ticket};
+use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 
-/// Waits for whoever has its ticket.
-#[derive(Debug)]
-pub struct Listener {
-    pub(crate) sockets: Sockets,
-    pub(crate) identity: Identity,
-    pub(crate) rendezvous: Vec<SocketAddr>,
-    pub(crate) hidden: bool,
+/// Configuration of a [`Peer`].
+pub struct PeerConfig<C: PictureCodec = Vp8> {
+    /// The direction of pictures; both ends must choose the same.
+    pub kind: CallKind,
+    /// The end that sends pictures; none in an end that only receives.
+    pub sending: Option<SendingEnd<C>>,
+    /// The end that receives pictures; none in an end that only sends.
+    pub receiving: Option<ReceivingEnd<C>>,
+    /// Time that the other end may take to join; none waits forever.
+    pub wait_limit: Option<Duration>,
+    /// Silence that ends the call; none waits forever.
+    pub idle_limit: Option<Duration>,
+    /// Age at which the newest picture is stale ([`CallEvent::Stale`]); none means never.
+    pub stale_after: Option<Duration>,
+    /// Addresses of the application's sockets, where a rendezvous may tell the other end about them.
+    pub addresses: Vec<SocketAddr>,
 }
 
-impl Listener {
-    /// Binds `address`; the unspecified address of IPv6 takes IPv4 along.
-    ///
-    /// # Errors
-    /// If it cannot be bound.
-    pub fn bind(address: SocketAddr, identity: Identity) -> Result<Self, LiveError> {
-        Ok(Self { sockets: Sockets::bind(address)?, identity, rendezvous: Vec::new(), hidden: false })
-    }
-
-    /// The same, to be met by a rendezvous at one of `servers`. With `hidden` the other end is not told where this one is, and
-    /// all goes by the rendezvous.
+impl<C: PictureCodec> PeerConfig<C> {
+    /// An end that sends to the giver of a ticket.
     #[must_use]
-    pub fn meeting_at(mut self, servers: &[SocketAddr], hidden: bool) -> Self {
-        // One of each family.
-        let first = |v6: bool| servers.iter().find(|server| server.is_ipv6() == v6);
-        self.rendezvous = first(false).into_iter().chain(first(true)).copied().collect();
-        self.hidden = hidden;
-        self
+    pub fn sending(end: SendingEnd<C>) -> Self {
+        Self { sending: Some(end), ..Self::of(CallKind::OneWay) }
     }
 
-    /// The listener for the next call with a standing ticket ([`Identity::standing`]), on the same sockets; none if the ticket
-    /// is good for one call. Two calls must not run at a time.
-    ///
-    /// # Errors
-    /// If the system cannot duplicate the sockets.
-    pub fn for_next_call(&self) -> Result<Option<Self>, LiveError> {
-        if !self.identity.is_reusable() {
-            return Ok(None);
+    /// An end that sends to whoever joins with its ticket.
+    #[must_use]
+    pub fn sending_to_joiner(end: SendingEnd<C>) -> Self {
+        Self { sending: Some(end), ..Self::of(CallKind::FromListener) }
+    }
+
+    /// An end that receives from the giver of a ticket.
+    #[must_use]
+    pub fn receiving_from_listener(end: ReceivingEnd<C>) -> Self {
+        Self { receiving: Some(end), ..Self::of(CallKind::FromListener) }
+    }
+
+    /// An end that receives from whoever joins with its ticket.
+    #[must_use]
+    pub fn receiving(end: ReceivingEnd<C>) -> Self {
+        Self { receiving: Some(end), ..Self::of(CallKind::OneWay) }
+    }
+
+    /// An end that does both.
+    #[must_use]
+    pub fn both_ways(sending: SendingEnd<C>, receiving: ReceivingEnd<C>) -> Self {
+        Self { sending: Some(sending), receiving: Some(receiving), ..Self::of(CallKind::TwoWay) }
+    }
+
+    /// Ten seconds to join, and thirty of silence, as in the command.
+    fn of(kind: CallKind) -> Self {
+        Self {
+            kind,
+            sending: None,
+            receiving: None,
+            wait_limit: Some(Duration::from_secs(10)),
+            idle_limit: Some(Duration::from_secs(30)),
+            stale_after: None,
+            addresses: Vec::new(),
         }
-        let (sockets, identity) = (self.sockets.try_clone()?, self.identity.clone());
-        Ok(Some(Self { sockets, identity, rendezvous: self.rendezvous.clone(), hidden: self.hidden }))
     }
+}
 
-    /// The ticket to hand out: `others` are addresses that this machine does not know of itself, such as that of a router
-    /// which forwards a port; they come first.
+/// What a [`Peer`] takes from its owner.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// The time that [`Output::Timeout`] gave has come, or passed.
+    Timeout,
+    /// A UDP datagram arrived at the application's socket.
+    Datagram {
+        /// Its sender.
+        from: SocketAddr,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+}
+
+/// What a [`Peer`] gives its owner.
+#[derive(Debug)]
+pub enum Output {
+    /// Send this UDP datagram.
+    Transmit {
+        /// Its destination.
+        to: SocketAddr,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// Show this picture.
+    Frame(ReceivedFrame),
+    /// Play this packet of sound: 20 ms of Opus.
+    Sound(SoundPacket),
+    /// An event, messages included. After [`CallEvent::Ended`] or [`CallEvent::Failed`] there is no other.
+    Event(CallEvent),
+    /// Nothing else now. Call [`Peer::handle_input`] at this time, or when a datagram arrives.
+    Timeout(Timestamp),
+}
+
+/// A picture of the other end.
+#[derive(Debug, Clone)]
+pub struct ReceivedFrame {
+    /// The picture.
+    pub picture: Picture,
+    /// The time of its capture, on the other end's clock.
+    pub captured_at: Timestamp,
+    /// Its age now, from capture until now; none before the clocks can be compared.
+    pub age: Option<Duration>,
+}
+
+/// One end of a call as a state machine: QUIC, transport, control and codec, over the application's own socket and clock.
+///
+/// All times are of one clock of the application that never goes back, counted from an origin of its choice. The codec runs
+/// inside [`Peer::poll_output`], for some milliseconds a picture; [`run`](crate::run) has threads for it.
+///
+/// The owner's loop: [`Peer::poll_output`] until it returns [`Output::Timeout`], then wait for a datagram or that time, then
+/// [`Peer::handle_input`]. After any other method, poll again.
+pub struct Peer<C: PictureCodec = Vp8> {
+    exchange: Exchange,
+    gate: Gate,
+    sending: Option<SendingEnd<C>>,
+    receiving: Option<ReceivingEnd<C>>,
+    own: Presence,
+    joined: bool,
+    ending: Option<(Timestamp, Result<Ended, LiveError>)>,
+    is_over: bool,
+    buffer: Vec<u8>,
+}
+
+/// A limit on outputs without progress of time would hide a loop; the largest wait is this.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+
+impl Peer {
+    /// The ticket of `identity` for a listener whose socket others reach at `addresses`; more than eight are cut off.
+    #[must_use]
+    pub fn ticket(identity: &Identity, addresses: &[SocketAddr], servers: &[SocketAddr]) -> Ticket {
+        let addresses = addresses.iter().copied().take(MOST_ADDRESSES).collect();
+        Ticket { key: identity.public(), secret: identity.secret(), addresses, rendezvous: servers.to_vec() }
+    }
+}
+
+impl<C: PictureCodec> Peer<C> {
+    /// Joins the giver of `ticket`.
     ///
     /// # Errors
-    /// If the sockets have no address.
-    pub fn ticket(&self, others: &[SocketAddr]) -> Result<Ticket, LiveError> {
-        let mut addresses = others.to_vec();
-        addresses.extend(self.sockets.addresses()?);
-        addresses.truncate(if self.hidden { 0 } else { MOST_ADDRESSES });
-        let rendezvous = self.rendezvous.clone();
-        Ok(Ticket { key: self.identity.public(), secret: self.identity.secret(), addresses, rendezvous })
+    /// If the system has no random numbers, or the ticket's key is not one.
+    pub fn join(mut ticket: Ticket, config: PeerConfig<C>, now: Timestamp) -> Result<Self, LiveError> {
+        let origin = Origin::new(Instant::now());
+        let (secret, servers) = (ticket.secret, std::mem::take(&mut ticket.rendezvous));
+        let mut connection = Connection::joining(ticket, config.kind, None, origin, now)?;
+        connection.meet(&secret, servers, &config.addresses, false, now)?;
+        Ok(Self::new(connection, config, now))
+    }
+
+    /// Waits for whoever has the ticket of `identity`; `servers` are rendezvous that the ticket names.
+    ///
+    /// # Errors
+    /// If the system has no random numbers, or the identity's key is not one.
+    pub fn listen(
+        identity: &Identity,
+        servers: &[SocketAddr],
+        config: PeerConfig<C>,
+        now: Timestamp,
+    ) -> Result<Self, LiveError> {
+        let origin = Origin::new(Instant::now());
+        let mut connection = Connection::listening(identity, config.kind, None, origin, now)?;
+        connection.meet(&identity.secret(), servers.to_vec(), &config.addresses, false, now)?;
+        Ok(Self::new(connection, config, now))
+    }
+
+    fn new(connection: Connection, config: PeerConfig<C>, now: Timestamp) -> Self {
+        let PeerConfig { sending, receiving, wait_limit, idle_limit, stale_after, .. } = config;
+        Self {
+            gate: connection.gate(),
+            exchange: Exchange::new(connection, Patience { wait_limit, idle_limit, stale_after }, now),
+            sending,
+            receiving,
+            own: Presence::default(),
+            joined: false,
+            ending: None,
+            is_over: false,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Takes an input at `now`.
+    pub fn handle_input(&mut self, now: Timestamp, input: Input<'_>) {
+        if let Input::Datagram { from, bytes } = input
+            && self.gate.admits(now, from, bytes)
+        {
+            let datagram = BytesMut::from(bytes);
+            self.exchange.connection.handle_datagram(Incoming { at: now, from, to: None, datagram });
+        }
+        self.exchange.connection.handle_timeout(now);
+        if let Some(sending) = self.sending.as_mut().filter(|end| end.poll_timeout().is_some_and(|at| at <= now)) {
+            sending.handle_timeout(now);
+        }
+    }
+
+    /// The next output at `now`.
+    pub fn poll_output(&mut self, now: Timestamp) -> Output {
+        let (exchange, mut ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
+        exchange.hear(now, &mut ends);
+        self.on_joined();
+        if let Some(output) = self.decode(now) {
+            return output;
+        }
+        if let Some(event) = self.exchange.poll_event() {
+            return Output::Event(event);
+        }
+        self.encode(now);
+        self.end_if_due(now);
+        self.buffer.clear();
+        let (exchange, mut ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
+        if let Some(to) = exchange.poll_transmit(now, &mut ends, &mut self.buffer) {
+            return Output::Transmit { to, bytes: std::mem::take(&mut self.buffer) };
+        }
+        if let Some(event) = self.ended(now) {
+            return Output::Event(event);
+        }
+        let (exchange, ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
+        let timeout = if self.is_over { None } else { exchange.poll_timeout(&ends) };
+        Output::Timeout(timeout.unwrap_or(now + LONGEST_WAIT).max(now))
+    }
+
+    fn on_joined(&mut self) {
+        if self.exchange.connection.is_joined()
+            && !std::mem::replace(&mut self.joined, true)
+            && self.own != Presence::default()
+        {
+            self.exchange.connection.show(self.own);
+        }
+    }
+
+    /// Decodes what arrived, and gives the next picture or packet of sound.
+    fn decode(&mut self, now: Timestamp) -> Option<Output> {
+        let receiving = self.receiving.as_mut()?;
+        while let Some(job) = receiving.poll_decode() {
+            receiving.decoded(now, job.run());
+            if let Some(Display { captured_at, picture, .. }) = receiving.poll_display() {
+                self.exchange.on_shown(captured_at);
+                let round_trip = self.exchange.connection.shortest_round_trip().unwrap_or_default();
+                let age = receiving.age(now, captured_at, round_trip);
+                return Some(Output::Frame(ReceivedFrame { picture, captured_at, age }));
+            }
+        }
+        receiving.poll_sound().map(Output::Sound)
+    }
+
+    /// Codes the picture that waits, once the other end is there.
+    fn encode(&mut self, now: Timestamp) {
+        let open = self.joined && self.ending.is_none();
+        let Some(sending) = self.sending.as_mut().filter(|_| open) else { return };
+        while let Some(job) = sending.poll_encode(now) {
+            sending.encoded(now, job.run(&SerialMenu));
+        }
+        let _ = sending.poll_committed();
+        while sending.poll_record().is_some() {}
+    }
+
+    /// Begins to end the call if it is over.
+    fn end_if_due(&mut self, now: Timestamp) {
+        if self.ending.is_some() || self.is_over {
+            return;
+        }
+        let reason = self.exchange.loss().and_then(|ended| match ended {
+            Some(ended) => Ok(Some(ended)),
+            None => {
+                self.receiving.as_ref().map_or(Ok(()), refusal)?;
+                self.exchange.silence(now).map(|()| None)
+            }
+        });
+        if let Some(result) = reason.transpose() {
+            self.begin_to_end(now, result);
+        }
+    }
+
+    fn begin_to_end(&mut self, now: Timestamp, result: Result<Ended, LiveError>) {
+        let limit = if matches!(result, Err(LiveError::Silent { .. })) { SILENT_END_LIMIT } else { END_LIMIT };
+        self.exchange.connection.close(now, reason(&result), limit);
+        self.ending = Some((now, result));
+    }
+
+    /// The last event, once the other end knows, or cannot be reached.
+    fn ended(&mut self, now: Timestamp) -> Option<CallEvent> {
+        let is_closed = self.exchange.connection.is_over();
+        let (_, result) = self.ending.take_if(|(since, _)| is_closed || now.saturating_since(*since) >= END_LIMIT)?;
+        self.is_over = true;
+        Some(match self.exchange.told(result) {
+            Ok(ended) => CallEvent::Ended(ended),
+            Err(error) => CallEvent::Failed(error.to_string()),
+        })
+    }
+
+    /// Sends a picture that was captured at `captured_at`. Of pictures that wait for the encoder only the newest is kept. A
+    /// picture of another size is announced to the other end.
+    pub fn send_frame(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture) {
+        let Some(sending) = self.sending.as_mut().filter(|_| self.ending.is_none() && !self.own.camera_off) else {
+            return;
+        };
+        let format = sending.format();
+        let side = |samples: usize| u16::try_from(samples).unwrap_or(u16::MAX);
+        let (width, height) = (side(picture.width()), side(picture.height()));
+        if (format.width, format.height) != (width, height) {
+            sending.set_format(now, VideoFormat { width, height, ..format });
+        }
+        sending.capture(now, captured_at, picture);
+    }
+
+    /// Sends 20 ms of Opus.
+    ///
+    /// # Errors
+    /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
+    pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket) -> Result<(), SendError> {
+        self.sending.as_mut().map_or(Ok(()), |sending| sending.send_sound(now, packet))
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// Before the other end is there, or if it is too long, or if too many wait.
+    pub fn send_message(&mut self, now: Timestamp, message: &Message) -> Result<(), MessageError> {
+        let (exchange, mut ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
+        exchange.send_message(now, &mut ends, message)
+    }
+
+    /// Mutes this end or turns its camera off, and tells the other end.
+    pub fn set_presence(&mut self, presence: Presence) {
+        if std::mem::replace(&mut self.own, presence) != presence && self.joined {
+            self.exchange.connection.show(presence);
+        }
+    }
+
+    /// The end that sends pictures, to change its bit-rate cap or controller or to read its status.
+    pub fn sending_end(&mut self) -> Option<&mut SendingEnd<C>> {
+        self.sending.as_mut()
+    }
+
+    /// The end that receives pictures, to read its counters.
+    pub fn receiving_end(&mut self) -> Option<&mut ReceivingEnd<C>> {
+        self.receiving.as_mut()
+    }
+
+    /// Ends the call; poll outputs until [`CallEvent::Ended`], so that the other end learns it.
+    pub fn close(&mut self, now: Timestamp) {
+        if self.ending.is_none() && !self.is_over {
+            self.begin_to_end(now, Ok(Ended::Stopped));
+        }
+    }
+
+    /// Whether the call is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 }
 
-/// The other end of a call.
-#[derive(Debug)]
-pub enum Peer {
-    /// Whoever gave this ticket.
-    Of(Ticket),
-    /// Whoever gave this ticket, by way of the rendezvous that it names and no other, so that the other end does not learn
-    /// where this one is.
-    ByRendezvous(Ticket),
-    /// Whoever joins with the ticket that this listener gave.
-    At(Listener),
+/// The exchange, and the ends that it is for.
+fn parts<'a, C: PictureCodec>(
+    exchange: &'a mut Exchange,
+    sending: &'a mut Option<SendingEnd<C>>,
+    receiving: &'a mut Option<ReceivingEnd<C>>,
+) -> (&'a mut Exchange, Ends<'a, C>) {
+    (exchange, Ends { sending: sending.as_mut(), receiving: receiving.as_mut() })
 }
+
+#[cfg(test)]
+mod tests;

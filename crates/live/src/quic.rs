@@ -19,8 +19,9 @@ use crate::unlimited::Unlimited;
 
 /// The round-trip time that is assumed before one was measured: the first flight is sent again after three times that.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
-/// What the peer may send in the stream and is not read yet; datagrams likewise.
-const STREAM_WINDOW: u32 = 16 << 10;
+/// Bytes of each stream that a peer may send before they are read: the stream of the call, and that of messages.
+const STREAM_WINDOW: u32 = 64 << 10;
+/// Bytes of received datagrams that may wait.
 const DATAGRAM_BUFFER: usize = 1 << 20;
 /// Handshakes of strangers that are held before the owner has looked at them, and their packets.
 const MOST_INCOMING: usize = 16;
@@ -46,10 +47,10 @@ fn transport(qlog: Option<(Qlog, Instant)>) -> Arc<TransportConfig> {
         // How long a silence is borne is the call's to say.
         .max_idle_timeout(None)
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
-        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .max_concurrent_uni_streams(VarInt::from_u32(1))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .send_window(STREAM_WINDOW.into())
+        .receive_window(VarInt::from_u32(2 * STREAM_WINDOW))
+        .send_window(2 * u64::from(STREAM_WINDOW))
         .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
         .datagram_send_buffer_size(DATAGRAM_BUFFER)
         .enable_segmentation_offload(false)

@@ -3,10 +3,11 @@
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{DecodeJob, DecodeOutcome, Display, LipSync, ReceivingEnd, SoundScores};
+use lockstep_call::{DecodeJob, DecodeOutcome, Display, LipSync, PictureCodec, ReceivingEnd, SoundScores, Vp8};
 use lockstep_emulator::Clock;
 use lockstep_measure::DisplayRecord;
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
+use lockstep_transport::CodecId;
 use lockstep_units::Timestamp;
 
 use crate::call::Event;
@@ -19,10 +20,10 @@ use crate::{END_LIMIT, Ended, LiveError};
 /// Opens a sink for pictures of a format.
 pub type OpenSink = Box<dyn FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
 
-/// What a call receives.
-pub struct Receiving {
+/// What a call receives, coded by `C`.
+pub struct Receiving<C: PictureCodec = Vp8> {
     /// The end.
-    pub end: ReceivingEnd,
+    pub end: ReceivingEnd<C>,
     /// Opens the sink, once the first picture tells its size.
     pub open_sink: OpenSink,
     /// What its sound is played on, if it is heard.
@@ -41,7 +42,7 @@ pub struct Shown {
 }
 
 /// Shows what comes until the call is over or the person closes the window.
-fn show(queue: &DisplayQueue, open_sink: OpenSink) -> Result<(), LiveError> {
+fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink) -> Result<(), LiveError> {
     let shown = || {
         let Some(first) = queue.take() else { return Ok(()) };
         let mut sink = open_sink(first.format)?;
@@ -60,33 +61,47 @@ fn show(queue: &DisplayQueue, open_sink: OpenSink) -> Result<(), LiveError> {
 }
 
 /// The format of a picture that a call shows, with the frame rate that its sender announced.
-fn format_of(display: &Display, announced: Option<lockstep_transport::VideoFormat>) -> VideoFormat {
+fn format_of<C: PictureCodec>(display: &Display<C>, announced: Option<lockstep_transport::VideoFormat>) -> VideoFormat {
     let frame_rate = announced
         .and_then(|format| FrameRate::new(format.frame_rate_numerator, format.frame_rate_denominator))
         .unwrap_or_default();
     VideoFormat { width: display.picture.width(), height: display.picture.height(), frame_rate }
 }
 
+/// An error if this end cannot take part in the call that the sender announced.
+pub(crate) fn refusal<C: PictureCodec>(end: &ReceivingEnd<C>) -> Result<(), LiveError> {
+    if let Some(number) = end.refused_estimator() {
+        return Err(LiveError::UnknownEstimator { number });
+    }
+    if let Some(CodecId(number)) = end.refused_codec() {
+        return Err(LiveError::UnknownCodec { number });
+    }
+    if let Some((format, limit)) = end.format_beyond_limit() {
+        return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
+    }
+    Ok(())
+}
+
 /// The half while the call runs.
-pub(crate) struct ReceivingHalf {
-    pub(crate) end: ReceivingEnd,
-    jobs: mpsc::Sender<DecodeJob>,
+pub(crate) struct ReceivingHalf<C: PictureCodec = Vp8> {
+    pub(crate) end: ReceivingEnd<C>,
+    jobs: mpsc::Sender<DecodeJob<C>>,
     decoder: Thread,
-    queue: DisplayQueue,
+    queue: DisplayQueue<C>,
     sink: Thread,
-    sync: LipSync,
+    sync: LipSync<C>,
     player: Option<Player>,
 }
 
-impl ReceivingHalf {
+impl<C: PictureCodec> ReceivingHalf<C> {
     /// Starts the threads; gives the end back if that fails.
     pub(crate) fn start(
-        receiving: Receiving,
+        receiving: Receiving<C>,
         clock: Clock,
-        events: &SyncSender<Event>,
-    ) -> Result<Self, (Box<ReceivingEnd>, LiveError)> {
+        events: &SyncSender<Event<C>>,
+    ) -> Result<Self, (Box<ReceivingEnd<C>>, LiveError)> {
         let Receiving { end, open_sink, loudspeaker } = receiving;
-        let (jobs, to_decode) = mpsc::channel::<DecodeJob>();
+        let (jobs, to_decode) = mpsc::channel::<DecodeJob<C>>();
         let queue = DisplayQueue::default();
         let to_show = queue.clone();
         let decoded = events.clone();
@@ -110,7 +125,7 @@ impl ReceivingHalf {
     }
 
     /// A picture is decoded, or is none.
-    pub(crate) fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome) {
+    pub(crate) fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome<C>) {
         self.end.decoded(now, outcome);
         if let Some(display) = self.end.poll_display() {
             self.sync.push(now, display);
@@ -188,12 +203,7 @@ impl ReceivingHalf {
 
     /// Whether this half ends the call, and why.
     pub(crate) fn reason_to_end(&mut self) -> Result<Option<Ended>, LiveError> {
-        if let Some(number) = self.end.refused_estimator() {
-            return Err(LiveError::UnknownEstimator { number });
-        }
-        if let Some((format, limit)) = self.end.format_beyond_limit() {
-            return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
-        }
+        refusal(&self.end)?;
         self.decoder.check()?;
         self.player.as_mut().map_or(Ok(()), Player::check)?;
         if self.sink.is_over() {

@@ -122,8 +122,11 @@ struct Cast {
 
 impl Default for Cast {
     fn default() -> Self {
-        let patience =
-            Patience { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
+        let patience = Patience {
+            wait_limit: Some(Duration::from_secs(30)),
+            idle_limit: Some(Duration::from_secs(30)),
+            stale_after: None,
+        };
         Self { pictures: "generated:64x48@30", talk: Talk::Always, patience }
     }
 }
@@ -259,7 +262,7 @@ impl End {
         }
         if self.next_capture.is_some_and(|at| at <= now) {
             let picture = self.source.next().expect("it is generated").expect("it has no end");
-            self.sending.capture(now, picture);
+            self.sending.capture(now, now, picture);
             // As the thread of a source has it: what could not be captured in time is not made up for.
             self.next_capture = self.next_capture.map(|at| (at + self.interval).max(now));
         }

@@ -3,12 +3,13 @@
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, SendingEnd};
+use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, PictureCodec, SendingEnd, Vp8};
 use lockstep_emulator::Clock;
-use lockstep_media::{Source, psnr, ssim};
+use lockstep_media::{FrameRate, Source, psnr, ssim};
 use lockstep_sound::SoundSource;
-use lockstep_transport::SoundPacket;
+use lockstep_transport::{SoundPacket, VideoFormat};
 use lockstep_units::Timestamp;
+use lockstep_vp8::Picture;
 
 use crate::LiveError;
 use crate::call::Event;
@@ -21,14 +22,28 @@ use crate::system::Thread;
 /// How long after the last picture late feedback is still taken.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// What a call sends.
-pub struct Sending {
+/// The origin of a call's pictures.
+pub enum PictureSource {
+    /// A source that the call opens, reads on a thread of its own, and paces.
+    Source(Box<dyn Source>),
+    /// The application, by [`CallHandle::send_frame`](crate::CallHandle::send_frame).
+    Pushed,
+}
+
+impl From<Box<dyn Source>> for PictureSource {
+    fn from(source: Box<dyn Source>) -> Self {
+        Self::Source(source)
+    }
+}
+
+/// What a call sends, coded by `C`.
+pub struct Sending<C: PictureCodec = Vp8> {
     /// The end.
-    pub end: SendingEnd,
-    /// Where its pictures come from.
-    pub source: Box<dyn Source>,
+    pub end: SendingEnd<C>,
+    /// The origin of its pictures.
+    pub source: PictureSource,
     /// Runs the candidates of a menu.
-    pub runner: Box<dyn MenuRunner + Send>,
+    pub runner: Box<dyn MenuRunner<C> + Send>,
     /// Where its sound comes from, if it has any.
     pub microphone: Option<Box<dyn SoundSource>>,
     /// Whether the quality of what is sent is measured, for the log; it takes about half as long as coding does.
@@ -36,19 +51,19 @@ pub struct Sending {
 }
 
 /// What the half's threads tell the call.
-pub(crate) enum SendingEvent {
+pub(crate) enum SendingEvent<C: PictureCodec = Vp8> {
     Captured(Captured),
-    Encoded(Menu),
+    Encoded(Menu<C>),
     Measured { capture: u64, quality: Option<Quality> },
 }
 
 /// The half while the call runs.
-pub(crate) struct SendingHalf {
-    pub(crate) end: SendingEnd,
-    encode: mpsc::Sender<EncodeJob>,
-    measure: Option<mpsc::Sender<Committed>>,
-    /// Whether the source's pictures are wanted.
-    capture: mpsc::Sender<bool>,
+pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
+    pub(crate) end: SendingEnd<C>,
+    encode: mpsc::Sender<EncodeJob<C>>,
+    measure: Option<mpsc::Sender<Committed<C>>>,
+    /// Whether the source's pictures are wanted; none where the application pushes them.
+    capture: Option<mpsc::Sender<bool>>,
     has_begun: bool,
     own: Presence,
     measuring: Measuring,
@@ -59,7 +74,11 @@ pub(crate) struct SendingHalf {
 }
 
 /// Does each job that comes, on the thread that calls this, and gives what `of` it came.
-fn work<Job>(jobs: mpsc::Receiver<Job>, events: &SyncSender<Event>, of: impl Fn(Job) -> SendingEvent) {
+fn work<C: PictureCodec, Job>(
+    jobs: mpsc::Receiver<Job>,
+    events: &SyncSender<Event<C>>,
+    of: impl Fn(Job) -> SendingEvent<C>,
+) {
     for job in jobs {
         if events.send(Event::Sending(of(job))).is_err() {
             return;
@@ -67,18 +86,18 @@ fn work<Job>(jobs: mpsc::Receiver<Job>, events: &SyncSender<Event>, of: impl Fn(
     }
 }
 
-impl SendingHalf {
+impl<C: PictureCodec> SendingHalf<C> {
     /// Starts the threads; the source waits for [`Self::begin`]. Gives the end back if that fails.
     pub(crate) fn start(
-        sending: Sending,
+        sending: Sending<C>,
         clock: Clock,
-        events: &SyncSender<Event>,
-    ) -> Result<Self, (Box<SendingEnd>, LiveError)> {
+        events: &SyncSender<Event<C>>,
+    ) -> Result<Self, (Box<SendingEnd<C>>, LiveError)> {
         let Sending { end, source, runner, microphone, measures_quality } = sending;
-        let (encode, to_encode) = mpsc::channel::<EncodeJob>();
-        let (measure, to_measure) = mpsc::channel::<Committed>();
+        let (encode, to_encode) = mpsc::channel::<EncodeJob<C>>();
+        let (measure, to_measure) = mpsc::channel::<Committed<C>>();
         let (capture, is_wanted) = mpsc::channel();
-        let frame_interval = source.format().frame_interval();
+        let capture = matches!(source, PictureSource::Source(_)).then_some(capture);
         let threads = || {
             let encoded = events.clone();
             let mut threads = vec![Thread::spawn("encoder", move || {
@@ -96,9 +115,12 @@ impl SendingHalf {
                     Ok(())
                 })?);
             }
-            threads.push(capture::spawn(source, frame_interval, is_wanted, events.clone(), |captured| {
-                Event::Sending(SendingEvent::Captured(captured))
-            })?);
+            if let PictureSource::Source(source) = source {
+                let frame_interval = source.format().frame_interval();
+                threads.push(capture::spawn(source, frame_interval, is_wanted, events.clone(), |captured| {
+                    Event::Sending(SendingEvent::Captured(captured))
+                })?);
+            }
             let microphone = microphone.map(|source| Microphone::start(source, clock, events)).transpose()?;
             Ok((threads, microphone))
         };
@@ -123,7 +145,9 @@ impl SendingHalf {
     }
 
     fn want_pictures(&self) {
-        let _ = self.capture.send(!self.own.camera_off); // that the thread is gone is noticed by whoever checks
+        if let Some(capture) = &self.capture {
+            let _ = capture.send(!self.own.camera_off); // a thread that is gone is noticed by whoever checks
+        }
     }
 
     /// Gives pictures and sound, or none.
@@ -138,13 +162,9 @@ impl SendingHalf {
     }
 
     /// A thread of the half has something.
-    pub(crate) fn handle(&mut self, now: Timestamp, event: SendingEvent) {
+    pub(crate) fn handle(&mut self, now: Timestamp, event: SendingEvent<C>) {
         match event {
-            SendingEvent::Captured(Captured::Picture(picture)) => {
-                if self.over_at.is_none() {
-                    self.end.capture(now, picture);
-                }
-            }
+            SendingEvent::Captured(Captured::Picture(picture)) => self.capture(now, now, picture),
             SendingEvent::Captured(Captured::Ended) => self.stop_capturing(now),
             SendingEvent::Encoded(menu) => {
                 self.end.encoded(now, menu);
@@ -158,6 +178,32 @@ impl SendingHalf {
             }
             SendingEvent::Measured { capture, quality } => self.measuring.measured(capture, quality),
         }
+    }
+
+    /// The application pushed a picture, captured at `captured_at`.
+    pub(crate) fn push(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture) {
+        if self.has_begun && !self.own.camera_off {
+            self.capture(now, captured_at, picture);
+        }
+    }
+
+    fn capture(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture) {
+        if self.over_at.is_some() {
+            return;
+        }
+        let format = self.end.format();
+        let side = |samples: usize| u16::try_from(samples).unwrap_or(u16::MAX);
+        let (width, height) = (side(picture.width()), side(picture.height()));
+        if (format.width, format.height) != (width, height) {
+            self.end.set_format(now, VideoFormat { width, height, ..format });
+        }
+        self.end.capture(now, captured_at, picture);
+    }
+
+    /// Announces another frame rate.
+    pub(crate) fn set_frame_rate(&mut self, now: Timestamp, frame_rate: FrameRate) {
+        let (frame_rate_numerator, frame_rate_denominator) = (frame_rate.numerator(), frame_rate.denominator());
+        self.end.set_format(now, VideoFormat { frame_rate_numerator, frame_rate_denominator, ..self.end.format() });
     }
 
     /// 20 ms of one's own sound are to be sent.

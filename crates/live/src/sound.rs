@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockstep_call::{Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
+use lockstep_call::{PictureCodec, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
 use lockstep_emulator::Clock;
 use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFailure, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
@@ -84,10 +84,10 @@ pub(crate) struct Microphone {
 
 impl Microphone {
     /// Starts the thread; the source waits for [`Self::begin`].
-    pub(crate) fn start(
+    pub(crate) fn start<C: PictureCodec>(
         source: Box<dyn SoundSource>,
         clock: Clock,
-        events: &SyncSender<Event>,
+        events: &SyncSender<Event<C>>,
     ) -> Result<Self, LiveError> {
         let allowance = Arc::new(Mutex::new(SoundAllowance { bitrate: lockstep_sound::LOWEST_BITRATE, loss: 0.0 }));
         let (begin, begun) = mpsc::channel();
@@ -152,7 +152,11 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    pub(crate) fn start(sink: Box<dyn SoundSink>, clock: Clock, events: &SyncSender<Event>) -> Result<Self, LiveError> {
+    pub(crate) fn start<C: PictureCodec>(
+        sink: Box<dyn SoundSink>,
+        clock: Clock,
+        events: &SyncSender<Event<C>>,
+    ) -> Result<Self, LiveError> {
         let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MOST_PACKETS);
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
         let scores = Arc::new(Mutex::new(None));

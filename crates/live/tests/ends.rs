@@ -174,10 +174,10 @@ fn a_receiver_without_the_estimator_that_the_sender_needs_refuses_the_call() {
 
 #[test]
 fn a_call_in_both_directions_shows_pictures_at_both_ends() {
-    let both = |end: lockstep_live::Peer| calls::both_ways(end, sending(Box::new(Then(clip(), 20, || Ok(None)))));
+    let both = |end: lockstep_live::OtherEnd| calls::both_ways(end, sending(Box::new(Then(clip(), 20, || Ok(None)))));
     let (listener, ticket) = calls::listener();
-    let one = std::thread::spawn(move || calls::run(both(lockstep_live::Peer::At(listener))).0);
-    let (other, _) = calls::run(both(lockstep_live::Peer::Of(ticket)));
+    let one = std::thread::spawn(move || calls::run(both(lockstep_live::OtherEnd::At(listener))).0);
+    let (other, _) = calls::run(both(lockstep_live::OtherEnd::Of(ticket)));
     for finished in [one.join().expect("it does not panic"), other] {
         let decoded = finished.receiving.expect("it receives").counts().decoded;
         assert!(finished.result.is_ok() && decoded >= 8, "{decoded}: {:?}", finished.result);

@@ -3,14 +3,14 @@
 mod calls;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use calls::{both_ways, clip, listener, sending, wait_until};
 use lockstep_emulator::Clock;
 use lockstep_live::{
-    CallOptions, CallState, Command, Ended, Finished, Loudspeaker, Peer, Presence, Shown, Warning, Witness,
+    CallEvent, CallHandle, CallOptions, CallState, Command, Ended, Finished, Loudspeaker, OtherEnd, Presence, Shown,
+    Witness,
 };
 use lockstep_media::{Source, SourceError, VideoFormat};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, Tone};
@@ -46,7 +46,7 @@ impl Source for Counted {
 }
 
 impl Witness for Counts {
-    fn warned(&mut self, _: Warning) {}
+    fn event(&mut self, _: CallEvent) {}
 
     fn shown(&mut self, _: &Shown) {
         self.shown.fetch_add(1, Ordering::Relaxed);
@@ -67,14 +67,14 @@ impl SoundSink for Counts {
 }
 
 /// An end that talks and can be commanded.
-fn talking(peer: Peer, counts: &Counts, commands: Option<Receiver<Command>>) -> JoinHandle<Finished> {
+fn talking(peer: OtherEnd, counts: &Counts, handle: CallHandle) -> JoinHandle<Finished> {
     let mut half = sending(Box::new(Counted(clip(), counts.clone())));
     half.microphone = Some(Box::new(Tone::default()));
     let mut options = both_ways(peer, half);
     if let Some(receiving) = &mut options.receiving {
         receiving.loudspeaker = Some(Loudspeaker { sink: Box::new(counts.clone()), lip_sync: false });
     }
-    let options = CallOptions { commands, ..options };
+    let options = CallOptions { handle, ..options };
     let mut witness = counts.clone();
     thread::spawn(move || lockstep_live::run(Clock::start(), options, &mut witness))
 }
@@ -83,14 +83,14 @@ fn talking(peer: Peer, counts: &Counts, commands: Option<Receiver<Command>>) -> 
 fn a_camera_that_is_turned_off_captures_nothing_the_other_end_knows_and_pictures_come_back() {
     let (listener, ticket) = listener();
     let (near, far) = (Counts::default(), Counts::default());
-    let (commands, commanded) = mpsc::channel();
-    let here = talking(Peer::At(listener), &near, Some(commanded));
-    let there = talking(Peer::Of(ticket), &far, None);
+    let handle = CallHandle::new();
+    let here = talking(OtherEnd::At(listener), &near, handle.clone());
+    let there = talking(OtherEnd::Of(ticket), &far, CallHandle::new());
     let shown = || far.shown.load(Ordering::Relaxed);
     let told = || *far.peer.lock().expect("nobody panics");
     wait_until("pictures", || shown() >= 10);
     assert_eq!((told(), near.rests.load(Ordering::Relaxed)), (Presence::default(), 0));
-    commands.send(Command::Camera).expect("the call runs");
+    handle.command(Command::Camera);
     wait_until("the other end knows", || told().camera_off);
     wait_until("the camera rests", || near.rests.load(Ordering::Relaxed) == 1);
     let captured = near.captured.load(Ordering::Relaxed);
@@ -99,10 +99,10 @@ fn a_camera_that_is_turned_off_captures_nothing_the_other_end_knows_and_pictures
     wait_until("sound goes on", || far.loud.load(Ordering::Relaxed) > loud);
     assert_eq!(near.captured.load(Ordering::Relaxed), captured);
     let before = shown();
-    commands.send(Command::Camera).expect("the call runs");
+    handle.command(Command::Camera);
     wait_until("pictures again", || shown() >= before + 10);
     wait_until("the other end knows", || !told().camera_off);
-    commands.send(Command::Leave).expect("the call runs");
+    handle.command(Command::Leave);
     let (here, there) = (here.join().expect("it does not panic"), there.join().expect("it does not panic"));
     assert_eq!((here.result.ok(), there.result.ok()), (Some(Ended::Left), Some(Ended::ByPeer)));
 }
@@ -111,12 +111,12 @@ fn a_camera_that_is_turned_off_captures_nothing_the_other_end_knows_and_pictures
 fn muted_end_is_silent_and_the_other_end_knows_it() {
     let (listener, ticket) = listener();
     let (near, far) = (Counts::default(), Counts::default());
-    let (commands, commanded) = mpsc::channel();
-    let here = talking(Peer::At(listener), &near, Some(commanded));
-    let there = talking(Peer::Of(ticket), &far, None);
+    let handle = CallHandle::new();
+    let here = talking(OtherEnd::At(listener), &near, handle.clone());
+    let there = talking(OtherEnd::Of(ticket), &far, CallHandle::new());
     let loud = || far.loud.load(Ordering::Relaxed);
     wait_until("sound", || loud() > 20);
-    commands.send(Command::Mute).expect("the call runs");
+    handle.command(Command::Mute);
     wait_until("the other end knows", || far.peer.lock().expect("nobody panics").muted);
     // The playout buffer may still hold sound that was captured before; it holds less than 1.5 s.
     let played = far.played.load(Ordering::Relaxed);
@@ -125,9 +125,9 @@ fn muted_end_is_silent_and_the_other_end_knows_it() {
     let shown = far.shown.load(Ordering::Relaxed);
     wait_until("pictures go on", || far.shown.load(Ordering::Relaxed) >= shown + 45);
     assert_eq!(loud(), before, "nothing is heard");
-    commands.send(Command::Mute).expect("the call runs");
+    handle.command(Command::Mute);
     wait_until("sound again", || loud() > before + 10);
-    commands.send(Command::Leave).expect("the call runs");
+    handle.command(Command::Leave);
     assert!(here.join().expect("it does not panic").result.is_ok());
     assert!(there.join().expect("it does not panic").result.is_ok());
 }

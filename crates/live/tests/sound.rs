@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use calls::{both_ways, clip, listener, run, sending};
-use lockstep_live::{CallOptions, Ended, LiveError, Loudspeaker, Peer};
+use lockstep_live::{CallOptions, Ended, LiveError, Loudspeaker, OtherEnd};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource, Tone};
 
 /// How many of the 20 ms that were played were loud; fails when it is to be ended, if it is told to.
@@ -26,7 +26,7 @@ impl SoundSink for Heard {
 }
 
 /// One end that talks, and hears by `heard`.
-fn talking(peer: Peer, heard: Heard, source: Box<dyn SoundSource>, length: Duration) -> CallOptions {
+fn talking(peer: OtherEnd, heard: Heard, source: Box<dyn SoundSource>, length: Duration) -> CallOptions {
     let mut half = sending(clip());
     half.microphone = Some(source);
     let mut options = both_ways(peer, half);
@@ -42,9 +42,9 @@ const LENGTH: Duration = Duration::from_millis(2_500);
 fn both_ends_hear_each_other() {
     let (listener, ticket) = listener();
     let heard = [Heard::default(), Heard::default()];
-    let waiting = talking(Peer::At(listener), heard[0].clone(), Box::new(Tone::default()), LENGTH * 4);
+    let waiting = talking(OtherEnd::At(listener), heard[0].clone(), Box::new(Tone::default()), LENGTH * 4);
     let waiting = thread::spawn(move || run(waiting).0);
-    let joined = run(talking(Peer::Of(ticket), heard[1].clone(), Box::new(Tone::default()), LENGTH)).0;
+    let joined = run(talking(OtherEnd::Of(ticket), heard[1].clone(), Box::new(Tone::default()), LENGTH)).0;
     let waited = waiting.join().unwrap();
     assert!(matches!((&joined.result, &waited.result), (Ok(Ended::Done), Ok(Ended::ByPeer))));
     for (finished, heard) in [(waited, &heard[0]), (joined, &heard[1])] {
@@ -60,10 +60,10 @@ fn both_ends_hear_each_other() {
 #[test]
 fn sound_that_cannot_be_kept_ends_the_call_with_the_reason() {
     let (listener, ticket) = listener();
-    let waiting = talking(Peer::At(listener), Heard::default(), Box::new(Tone::default()), LENGTH * 4);
+    let waiting = talking(OtherEnd::At(listener), Heard::default(), Box::new(Tone::default()), LENGTH * 4);
     let waiting = thread::spawn(move || run(waiting).0);
     let broken = Heard(Arc::default(), true);
-    let joined = run(talking(Peer::Of(ticket), broken, Box::new(Tone::default()), Duration::from_millis(500))).0;
+    let joined = run(talking(OtherEnd::Of(ticket), broken, Box::new(Tone::default()), Duration::from_millis(500))).0;
     let error = joined.result.expect_err("nothing was kept");
     assert!(matches!(&error, LiveError::Sound(reason) if reason == "the disk is full"), "{error}");
     assert!(waiting.join().unwrap().result.is_ok());

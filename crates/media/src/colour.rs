@@ -1,9 +1,10 @@
 //! Conversions between I420 and what cameras and windows speak. All of it is BT.601 in limited range, what VP8's colour
 //! space 0 means (RFC 6386, section 9.2).
 
-use lockstep_vp8::{Picture, PictureError};
+use lockstep_vp8::Picture;
 
 /// Converts one picture to `0x00RRGGBB` words, row after row, in `pixels`, which is resized to fit.
+#[cfg(any(test, feature = "window"))]
 pub(crate) fn to_rgb(picture: &Picture, pixels: &mut Vec<u32>) {
     let (width, height) = (picture.width(), picture.height());
     pixels.resize(width * height, 0);
@@ -21,8 +22,13 @@ pub(crate) fn to_rgb(picture: &Picture, pixels: &mut Vec<u32>) {
 
 /// Converts packed YUYV 4:2:2 with rows `stride` bytes apart; pairs of chroma rows are averaged. Bytes that are missing
 /// (a short buffer) become grey: a camera that delivers too little has said so already.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
+#[cfg(any(test, all(feature = "camera", target_os = "linux")))]
+pub(crate) fn from_yuyv(
+    width: usize,
+    height: usize,
+    stride: usize,
+    bytes: &[u8],
+) -> Result<Picture, lockstep_vp8::PictureError> {
     let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
     let byte = |y: usize, at: usize| bytes.get(y * stride + at).copied().unwrap_or(128);
     let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
@@ -42,8 +48,12 @@ pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]
 }
 
 /// Converts packed full-range YCbCr 4:4:4, as JPEG decoders give it; chroma of each four pixels is averaged.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(crate) fn from_full_range_ycbcr(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
+#[cfg(any(test, all(feature = "camera", target_os = "linux")))]
+pub(crate) fn from_full_range_ycbcr(
+    width: usize,
+    height: usize,
+    bytes: &[u8],
+) -> Result<Picture, lockstep_vp8::PictureError> {
     let expected = Picture::i420_length(width, height);
     if bytes.len() != 3 * width * height {
         return Picture::from_i420(width, height, Vec::new());

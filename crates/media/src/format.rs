@@ -123,6 +123,18 @@ pub struct VideoFormat {
 }
 
 impl VideoFormat {
+    /// Pictures of this size, 30 a second.
+    #[must_use]
+    pub fn new(width: usize, height: usize) -> Self {
+        Self { width, height, frame_rate: FrameRate::default() }
+    }
+
+    /// The same at another rate.
+    #[must_use]
+    pub fn at(self, frame_rate: FrameRate) -> Self {
+        Self { frame_rate, ..self }
+    }
+
     /// Time from one picture to the next, rounded down to a nanosecond. Sums of it drift: use
     /// [`VideoFormat::time_of`].
     #[must_use]

@@ -3,11 +3,15 @@
 //!
 //! A [`Source`] gives pictures one after the other, a [`Sink`] takes them; [`open_source`] and [`open_sink`] make
 //! either from what a person typed. Neither reads a clock: whoever drives them paces them, see [`Source::is_live`].
+//!
+//! # Features
+//! `window` has `open_sink("window")` open one, `camera` has `open_source("camera")` read one. Neither is on by default.
 #![deny(unsafe_code)]
 
 pub mod barcode;
 mod bjontegaard;
 mod clip;
+#[cfg(any(test, feature = "window", all(feature = "camera", target_os = "linux")))]
 mod colour;
 mod format;
 mod ivf;
@@ -22,9 +26,10 @@ pub use clip::{ClipError, GeneratedClip};
 pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
 pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, ssim, ssim_db};
+#[cfg(feature = "window")]
 pub use sink::window::{ESCAPE, Notice, Overlay, WindowSink};
 pub use sink::{DiscardSink, IvfSink, Sink, SinkError, Y4mSink, open_sink, sink_path};
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "camera", target_os = "linux"))]
 pub use source::camera::CameraSource;
 pub use source::ffmpeg::FfmpegSource;
 pub use source::{GeneratedSource, Source, SourceError, SourceOptions, Y4mSource, open_source, source_format};

@@ -1,8 +1,10 @@
 //! Where pictures go.
 
+#[cfg(feature = "window")]
 mod canvas;
 mod ivf;
 mod recording;
+#[cfg(feature = "window")]
 pub(crate) mod window;
 
 use std::fs::File;
@@ -75,6 +77,11 @@ pub enum SinkError {
     /// The sink was finished before.
     #[error("the sink is finished and takes no more pictures")]
     Finished,
+    /// This build has no windows.
+    #[error(
+        "cannot open a window: this program was built without lockstep-media's feature `window`; choose another sink"
+    )]
+    NoWindows,
     /// There is no display to open a window on.
     #[error("no display: {reason}; set DISPLAY or use --sink none")]
     Display {
@@ -112,7 +119,10 @@ pub fn open_sink(specification: &str, format: VideoFormat) -> Result<Box<dyn Sin
     let lower = specification.to_ascii_lowercase();
     Ok(match specification {
         "none" => Box::new(DiscardSink),
+        #[cfg(feature = "window")]
         "window" => Box::new(window::WindowSink::open("Lockstep", format)?),
+        #[cfg(not(feature = "window"))]
+        "window" => return Err(SinkError::NoWindows),
         "-" => Box::new(Y4mSink::standard_output(format)?),
         path if lower.ends_with(".y4m") => Box::new(Y4mSink::create(Path::new(path), format)?),
         path if lower.ends_with(".ivf") => Box::new(IvfSink::create(Path::new(path), format)?),
@@ -267,5 +277,11 @@ mod tests {
         }
         assert!(matches!(open_sink("/nowhere/out.y4m", format()), Err(SinkError::Create { .. })));
         assert!(open_sink("none", format()).is_ok());
+    }
+
+    #[test]
+    #[cfg(not(feature = "window"))]
+    fn a_window_is_refused_without_the_feature() {
+        assert!(matches!(open_sink("window", format()), Err(SinkError::NoWindows)));
     }
 }

@@ -1,4 +1,4 @@
-//! Why a file is no model that can be run.
+//! Bounds of a model, and why a file is none that can be run.
 
 /// The largest file that is taken. Those that come with Lockstep have less than 5 MB.
 pub const MOST_BYTES: usize = 16 << 20;
@@ -26,7 +26,22 @@ pub enum ModelError {
     /// Something in it is not run here, or makes no sense.
     #[error("the model is refused: {0}")]
     Refused(String),
+    /// The program was built without the feature that runs or embeds the model.
+    #[error(
+        "cannot run a model: this program was built without lockstep-control's feature `{0}`; enable it or choose another \
+         controller"
+    )]
+    NotBuilt(&'static str),
     /// It is a model for something else.
     #[error("the model does not fit the controller: {0}")]
     Unfit(String),
+}
+
+/// An input or output of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::ModelError;
+use crate::error::{ModelError, Port};
 use crate::onnx::{self, Attribute, Node, ValueInfo};
 use crate::run::{Builder, Plan};
 use crate::shapes;
@@ -19,14 +19,6 @@ const MOST_NODES: usize = 512;
 const MOST_NUMBERS_IN_ALL: usize = 16 << 20;
 /// Multiplications in one run: a quarter of a second or so on a slow core.
 const MOST_WORK: u64 = 1 << 28;
-/// An input or output of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
-    /// Its name.
-    pub name: String,
-    /// Its shape.
-    pub shape: Vec<usize>,
-}
 
 /// What goes into a graph and comes out of it.
 pub(crate) struct Signature {

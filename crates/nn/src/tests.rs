@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use crate::build::{integers, length, lengths, model, node, port, weights};
 use crate::onnx::{Attribute, Graph, Node, Tensor, ValueInfo};
 
+use prost::Message;
+
 use super::*;
 
 /// A model that comes with Lockstep.

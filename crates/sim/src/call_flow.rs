@@ -322,7 +322,7 @@ impl<C: Codec> CallFlow<C> {
         if let Some(steps) = &mut self.steps {
             steps.frames.captured(now);
         }
-        self.sender.capture(now, picture);
+        self.sender.capture(now, now, picture);
         self.captures += 1;
         let (captured, since) = &mut self.captured_since;
         *captured += 1;
@@ -430,7 +430,7 @@ impl<C: Codec> CallFlow<C> {
         if let Some((_, menu)) = self.encoding.take_if(|(at, _)| *at <= now) {
             self.sender.encoded(now, menu);
             // Quality is measured on what the receiver shows.
-            if let Some(Committed { reached, .. }) = self.sender.poll_committed().filter(|_| C::HAS_PIXELS) {
+            if let Some(Committed { reached, .. }) = self.sender.poll_committed().filter(|_| C::SHARES_STATES) {
                 self.ahead.push_back(reached);
                 if self.ahead.len() > MOST_AHEAD {
                     self.ahead.pop_front();

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use lockstep_call::{Candidate, Codec, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
-use lockstep_transport::{Recovery, StateId};
+use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::modelled_codec::{Modelled, filling};
@@ -56,6 +56,10 @@ impl FullThrottle {
 }
 
 impl FrameEncoder<Modelled> for FullThrottle {
+    fn codec(&self) -> CodecId {
+        CodecId::VP8
+    }
+
     fn recovery(&self) -> Recovery {
         self.filling.recovery
     }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use lockstep_call::{Candidate, Codec};
-use lockstep_transport::{Datagram, Length, StateId, WireError};
+use lockstep_call::{Candidate, Codec, FunctionalCodec};
+use lockstep_transport::{CodecId, Datagram, Length, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_units::random::mix;
 
@@ -75,11 +75,11 @@ impl Codec for Modelled {
     type Arena = ();
     type Payload = Length;
     type Packet = Datagram<Length>;
-    type Parameters = Arc<ClipCurves>;
     type Analysis = ModelledAnalysis;
     type Fitting = ModelledFitting;
 
     const HAS_PIXELS: bool = false;
+    const SHARES_STATES: bool = false;
 
     fn pixels(_picture: &ModelledPicture) -> Option<&lockstep_vp8::Picture> {
         None
@@ -88,6 +88,46 @@ impl Codec for Modelled {
     fn shown_pixels(_shown: &()) -> Option<&lockstep_vp8::Picture> {
         None
     }
+
+    fn encode(analysis: &ModelledAnalysis, quantizer: u8) -> Candidate<Self> {
+        analysis.candidate(analysis.curves.encode(&analysis.picture, quantizer, analysis.is_key_frame()))
+    }
+
+    fn name(state: &ModelledState) -> StateId {
+        state.name
+    }
+
+    fn last_shown(_state: &ModelledState) -> Option<()> {
+        Some(())
+    }
+
+    fn decode(
+        _arena: &(),
+        _source: &ModelledState,
+        _frame: &Length,
+        target: StateId,
+        _limit: usize,
+    ) -> Option<(ModelledState, ())> {
+        Some((ModelledState { name: target, reference: None }, ()))
+    }
+
+    fn decodes(_arena: &()) -> Option<CodecId> {
+        Some(Self::ID)
+    }
+
+    fn pack(datagram: Datagram<Length>) -> Datagram<Length> {
+        datagram
+    }
+
+    fn unpack(packet: Datagram<Length>) -> Result<Datagram<Length>, WireError> {
+        Ok(packet)
+    }
+}
+
+impl FunctionalCodec for Modelled {
+    type Parameters = Arc<ClipCurves>;
+
+    const ID: CodecId = CodecId::VP8;
 
     fn luma_samples(curves: &Arc<ClipCurves>, _picture: &ModelledPicture) -> usize {
         let (width, height) = curves.picture_size();
@@ -113,10 +153,6 @@ impl Codec for Modelled {
         None
     }
 
-    fn encode(analysis: &ModelledAnalysis, quantizer: u8) -> Candidate<Self> {
-        analysis.candidate(analysis.curves.encode(&analysis.picture, quantizer, analysis.is_key_frame()))
-    }
-
     fn fitting(analysis: ModelledAnalysis, first: u8) -> ModelledFitting {
         ModelledFitting { analysis, first, coded: Vec::new() }
     }
@@ -138,31 +174,5 @@ impl Codec for Modelled {
         const FILLED: f64 = 0.92;
         let filled = |size: ByteCount| size.as_f64() >= FILLED * budget.as_f64();
         fitting.coded.iter().any(|&(quantizer, size)| size <= budget && (quantizer == 0 || filled(size)))
-    }
-
-    fn name(state: &ModelledState) -> StateId {
-        state.name
-    }
-
-    fn last_shown(_state: &ModelledState) -> Option<()> {
-        Some(())
-    }
-
-    fn decode(
-        _arena: &(),
-        _source: &ModelledState,
-        _frame: &Length,
-        target: StateId,
-        _limit: usize,
-    ) -> Option<(ModelledState, ())> {
-        Some((ModelledState { name: target, reference: None }, ()))
-    }
-
-    fn pack(datagram: Datagram<Length>) -> Datagram<Length> {
-        datagram
-    }
-
-    fn unpack(packet: Datagram<Length>) -> Result<Datagram<Length>, WireError> {
-        Ok(packet)
     }
 }

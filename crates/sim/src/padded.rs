@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{Candidate, ConventionalEncoder, FrameEncoder, FrameRequest, FrameStart, Menu};
-use lockstep_transport::{Length, Recovery, StateId};
+use lockstep_transport::{CodecId, Length, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::modelled_clip::ClipCurves;
@@ -46,6 +46,10 @@ impl Padded {
 }
 
 impl FrameEncoder<Modelled> for Padded {
+    fn codec(&self) -> CodecId {
+        self.video.codec()
+    }
+
     fn recovery(&self) -> Recovery {
         FrameEncoder::recovery(&self.video)
     }

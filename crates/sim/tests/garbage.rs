@@ -37,7 +37,7 @@ fn run(
     for step in 0..400u64 {
         let now = Timestamp::from_millis(step);
         if step % 33 == 0 {
-            sender.capture(now, clip.picture(step / 33));
+            sender.capture(now, now, clip.picture(step / 33));
         }
         if let Some(job) = sender.poll_encode(now) {
             let menu = job.run(&SerialMenu);

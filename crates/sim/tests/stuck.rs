@@ -32,7 +32,7 @@ fn sources(pictures: u32, decodes: impl Fn(u32) -> bool, moves: impl Fn(u32) -> 
     for picture in 0..pictures {
         let now = Timestamp::from_millis(33 * u64::from(picture) + 100);
         end.handle_timeout(now);
-        end.capture(now, clip.next_picture());
+        end.capture(now, now, clip.next_picture());
         let mut moved = !moves(picture);
         while let Some(job) = end.poll_encode(now) {
             if !std::mem::replace(&mut moved, true) {

@@ -62,7 +62,7 @@ pub enum DropReason {
 /// What the owner of a [`Receiver`](crate::Receiver) must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverEvent<P = Vec<u8>> {
-    /// The sender told the video's format and what it needs; comes once.
+    /// The sender announced the video's format and its estimator. It comes again when the format changes.
     Hello(Hello),
     /// A fragment arrived: for the first time, or once more because it was sent again.
     Arrival(Arrival),

@@ -58,7 +58,7 @@ pub use round_trip::RoundTripTime;
 pub use sender::Sender;
 pub use sound::{MOST_BUNDLED, SOUND, SOUND_FRAME, SoundPacket, WaitingSoundConfig};
 pub use tuning::Tuning;
-pub use wire::{Datagram, Hello, VideoFormat, WireError};
+pub use wire::{CodecId, Datagram, Hello, VideoFormat, WireError};
 
 /// The name of a codec state: its hash. The transport compares names and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

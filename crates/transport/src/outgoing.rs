@@ -7,7 +7,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::feedback_interval::FeedbackInterval;
 use crate::loss::SentFragment;
 use crate::payload::Payload;
-use crate::wire::{Datagram, VideoFormat};
+use crate::wire::{CodecId, Datagram, VideoFormat};
 use crate::{Estimate, StateId, Tuning};
 
 /// What a sender does about a loss.
@@ -33,6 +33,8 @@ pub struct SenderConfig {
     /// The estimator that the receiver must run, by a number of the application's; 0 for any. See
     /// [`Hello::estimator`](crate::Hello::estimator).
     pub estimator: u16,
+    /// The codec of the pictures.
+    pub codec: CodecId,
     /// The most bytes of a frame that a fragment carries; 1 to [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD).
     pub payload: usize,
     /// How many states the encoder is to keep at most; at least 5. The receiver's bound counts if it is less. With
@@ -57,6 +59,7 @@ impl SenderConfig {
             connection,
             format,
             estimator: 0,
+            codec: CodecId::VP8,
             payload: 1200,
             retained_states: 32,
             recovery: Recovery::default(),

@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::payload::{Length, assemble};
+    use crate::payload::{Length, Payload, assemble};
 
     proptest! {
         /// Any fragments of all, as many as the frame has of its own, make it again; a length alone says the same of

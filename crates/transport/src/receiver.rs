@@ -17,7 +17,7 @@ use crate::reassembly::{Arrived, Stage, Window};
 use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
 use crate::sound::HeardSound;
-use crate::wire::{Acknowledgement, Data, Datagram, HelloReply, LONGEST_ESTIMATE, WireError};
+use crate::wire::{Acknowledgement, Data, Datagram, HelloReply, LONGEST_ESTIMATE, VideoFormat, WireError};
 use crate::{DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
 use acknowledging::Acknowledging;
@@ -31,7 +31,7 @@ const FURTHEST_FRAME: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct Receiver<P = Vec<u8>> {
     connection: Option<u32>,
-    greeted: bool,
+    announced: Option<VideoFormat>,
     reply_due: bool,
     /// The most fragments that a frame may have.
     most_fragments: u16,
@@ -50,7 +50,7 @@ impl<P: Payload> Receiver<P> {
     pub fn new(config: ReceiverConfig) -> Self {
         Self {
             connection: config.connection,
-            greeted: false,
+            announced: None,
             reply_due: false,
             most_fragments: config.frame_fragments,
             window: Window::new(config.window, config.window_bytes),
@@ -94,7 +94,8 @@ impl<P: Payload> Receiver<P> {
             Datagram::Hello(hello) => {
                 self.connection = Some(hello.connection);
                 self.reply_due = true;
-                if !std::mem::replace(&mut self.greeted, true) {
+                // A later hello announces another format.
+                if self.announced.replace(hello.format) != Some(hello.format) {
                     self.events.push_back(ReceiverEvent::Hello(hello));
                 }
             }
@@ -271,6 +272,13 @@ impl<P: Payload> Receiver<P> {
     #[must_use]
     pub fn jitter(&self) -> Duration {
         self.arrivals.jitter()
+    }
+
+    /// Smallest delay of data and sound in the last minute, in nanoseconds: receiver's clock at arrival less sender's clock at
+    /// transmission. The offset between the clocks is part of it. None before the first arrival.
+    #[must_use]
+    pub fn least_delay(&self) -> Option<i64> {
+        self.arrivals.least_delay()
     }
 
     /// How many datagrams of data and sound have not come of those that were transmitted before the newest that has.

@@ -225,8 +225,8 @@ impl<P: Payload> Sender<P> {
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         let connection = self.config.connection;
         if self.hello.take(now) {
-            let SenderConfig { format, estimator, .. } = self.config;
-            return Some(Transmit::of(Datagram::Hello(Hello { connection, format, estimator })));
+            let SenderConfig { format, estimator, codec, .. } = self.config;
+            return Some(Transmit::of(Datagram::Hello(Hello { connection, format, estimator, codec })));
         }
         if self.sound.is_due(now)
             && let Some(bundle) = self.sound.pop()

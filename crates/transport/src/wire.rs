@@ -48,7 +48,7 @@
 //!
 //! A step is a difference that wraps at 2^32, times two, or if it is negative, times minus two less one.
 //!
-//! | bytes | hello, kind 3 |
+//! | bytes | hello, kind 3; flags: the [codec](CodecId) of the pictures |
 //! |---|---|
 //! | 6..8, 8..10 | width and height in pixels |
 //! | 10..14, 14..18 | frame rate: numerator and denominator |
@@ -81,6 +81,7 @@ mod data;
 mod number;
 mod sound;
 
+use std::fmt;
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, MAXIMUM_FRAME_RATE, Timestamp};
@@ -199,6 +200,21 @@ impl VideoFormat {
     }
 }
 
+/// The codec of a call's pictures. A receiver refuses a call whose codec it cannot decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
+pub struct CodecId(pub u8);
+
+impl CodecId {
+    /// The functional VP8 of this project, and the default. The other numbers, 1 to 255, belong to the application.
+    pub const VP8: Self = Self(0);
+}
+
+impl fmt::Display for CodecId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
 /// The sender names the connection, the video's format and what it needs of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
@@ -210,6 +226,8 @@ pub struct Hello {
     /// `lockstep-control` are in its `EstimatorKind`); 0 means that any will do. Any number is a proper hello: the
     /// application refuses those that it does not know.
     pub estimator: u16,
+    /// The codec of the pictures. Any number is a proper hello: the application refuses a codec that it cannot decode.
+    pub codec: CodecId,
 }
 
 /// The receiver has seen the [`Hello`].
@@ -286,7 +304,7 @@ impl Datagram {
             Self::Data(data) => (DATA, data.flags()),
             Self::Sound(_) => (SOUND_KIND, 0),
             Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),
-            Self::Hello(_) => (HELLO, 0),
+            Self::Hello(hello) => (HELLO, hello.codec.0),
             Self::HelloReply(_) => (HELLO_REPLY, 0),
         };
         out.extend([VERSION << 4 | kind, flags]);
@@ -320,7 +338,8 @@ impl Datagram {
         let known_flags = match kind {
             DATA => data::KNOWN_FLAGS,
             ACKNOWLEDGEMENT => acknowledgement::KNOWN_FLAGS,
-            HELLO | HELLO_REPLY | SOUND_KIND => 0,
+            HELLO => u8::MAX,
+            HELLO_REPLY | SOUND_KIND => 0,
             other => return Err(WireError::Kind(other)),
         };
         let flags = reader.u8()?;
@@ -348,7 +367,7 @@ impl Datagram {
                 {
                     return Err(WireError::Format);
                 }
-                Self::Hello(Hello { connection, format, estimator: reader.u16()? })
+                Self::Hello(Hello { connection, format, estimator: reader.u16()?, codec: CodecId(flags) })
             }
             _ => Self::HelloReply(HelloReply { connection, retained_states: reader.u16()? }),
         };

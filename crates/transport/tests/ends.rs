@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_transport::wire::{Acknowledgement, Data, Datagram, Hello, ReceivedFragment, VideoFormat};
+use lockstep_transport::wire::{Acknowledgement, CodecId, Data, Datagram, Hello, ReceivedFragment, VideoFormat};
 use lockstep_transport::{
     DropReason, Estimate, FeedbackInterval, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender,
     SenderConfig, SenderEvent, StateId,
@@ -371,7 +371,12 @@ fn data_cannot_choose_the_connection_and_the_first_hello_does() {
     for connection in [1, 2] {
         receiver.handle_datagram(
             at(1),
-            Datagram::decode(&encoded(Datagram::Hello(Hello { connection, format: FORMAT, estimator: 0 }))),
+            Datagram::decode(&encoded(Datagram::Hello(Hello {
+                connection,
+                format: FORMAT,
+                estimator: 0,
+                codec: CodecId::VP8,
+            }))),
             false,
         );
     }

@@ -6,7 +6,7 @@ use lockstep_transport::wire::{
     Acknowledgement, Data, Datagram, Hello, HelloReply, MAX_PAYLOAD, ReceivedFragment, Sound, VERSION, VideoFormat,
     WireError,
 };
-use lockstep_transport::{Estimate, MOST_PARITY, Parity, StateId};
+use lockstep_transport::{CodecId, Estimate, MOST_PARITY, Parity, StateId};
 use lockstep_units::{Bitrate, MAXIMUM_FRAME_RATE, Timestamp};
 use proptest::collection::vec;
 use proptest::option;
@@ -100,11 +100,11 @@ prop_compose! {
 }
 
 fn small() -> impl Strategy<Value = Datagram> {
-    let hello = (any::<u32>(), 1u16.., 1u16.., 1u32.., 1u32.., any::<u16>()).prop_map(
-        |(connection, width, height, frames, frame_rate_denominator, estimator)| {
+    let hello = (any::<u32>(), 1u16.., 1u16.., 1u32.., 1u32.., any::<u16>(), any::<u8>()).prop_map(
+        |(connection, width, height, frames, frame_rate_denominator, estimator, codec)| {
             let frame_rate_numerator = frames.min(frame_rate_denominator.saturating_mul(MAXIMUM_FRAME_RATE));
             let format = VideoFormat { width, height, frame_rate_numerator, frame_rate_denominator };
-            Datagram::Hello(Hello { connection, format, estimator })
+            Datagram::Hello(Hello { connection, format, estimator, codec: CodecId(codec) })
         },
     );
     let reply = any::<(u32, u16)>()
@@ -266,10 +266,10 @@ fn other_versions_unknown_kinds_and_impossible_fields_are_refused() {
     assert_eq!(Datagram::decode(&[0x11, 0]), Err(WireError::Version(1)));
     assert_eq!(Datagram::decode(&[0x45, 0]), Err(WireError::Kind(5)), "a close of earlier versions");
     assert_eq!(Datagram::decode(&[0x4e, 0]), Err(WireError::Kind(14)));
-    assert_eq!(Datagram::decode(&[0x43, 1]), Err(WireError::Flags(1)));
+    assert_eq!(Datagram::decode(&[0x44, 1]), Err(WireError::Flags(1)));
     assert_eq!(Datagram::decode(&[]), Err(WireError::Truncated { offset: 0, needed: 1 }));
     let format = VideoFormat { width: 1, height: 1, frame_rate_numerator: 1, frame_rate_denominator: 1 };
-    let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 3 }));
+    let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 3, codec: CodecId::VP8 }));
     assert_eq!(hello[18..], [0, 3], "the estimator comes last");
     hello[17] = 0;
     assert_eq!(Datagram::decode(&hello), Err(WireError::Format));
@@ -277,7 +277,7 @@ fn other_versions_unknown_kinds_and_impossible_fields_are_refused() {
         [(1_000, 1, false), (1_001, 1, true), (u32::MAX, 1, true), (u32::MAX, 9_999_999, false)]
     {
         let format = VideoFormat { frame_rate_numerator: frames, frame_rate_denominator: seconds, ..format };
-        let hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 0 }));
+        let hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 0, codec: CodecId::VP8 }));
         assert_eq!(Datagram::decode(&hello) == Err(WireError::Format), refused, "{frames}/{seconds}");
     }
 }

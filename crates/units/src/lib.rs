@@ -7,6 +7,7 @@
 
 pub mod quantity;
 pub mod random;
+mod sliding_minimum;
 mod text;
 pub mod tuning;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use sliding_minimum::SlidingMinimum;
 pub use text::excerpt;
 
 /// The most pictures a second that a clip, a camera or a sender may announce: four times the fastest displays. Without a

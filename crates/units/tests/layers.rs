@@ -260,7 +260,7 @@ fn circle(imports: &Imports) -> Option<Vec<String>> {
 }
 
 /// Every crate of the workspace, each before those that may depend on it.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 24] = [
     "units",
     "vp8",
     "media",
@@ -278,15 +278,17 @@ const CRATES: [&str; 22] = [
     "live",
     "web",
     "lockstep",
+    "capi",
     "configuration",
-    "lab",
     "features",
+    "runner",
+    "lab",
     "cli",
     "python",
 ];
 
 /// Crates whose files import nothing from the modules around them. In others a module and those inside it are one layer.
-const STRICT: [&str; 8] = ["alphartc", "configuration", "emulator", "measure", "nn", "python", "units", "vp8"];
+const STRICT: [&str; 7] = ["alphartc", "configuration", "emulator", "measure", "nn", "python", "vp8"];
 
 /// Crates that have circles still.
 const UNFINISHED: [&str; 2] = ["control", "live"];

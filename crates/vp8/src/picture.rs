@@ -1,7 +1,10 @@
 //! An uncompressed picture in planar YUV 4:2:0, eight bits a sample.
 
 use std::fmt;
+use std::hash::Hasher;
 use std::sync::Arc;
+
+use twox_hash::XxHash3_64;
 
 /// The largest width or height, in luma samples, that VP8's 14-bit size fields can carry (RFC 6386, section 9.1).
 pub const MAXIMUM_DIMENSION: u16 = 16_383;
@@ -191,6 +194,15 @@ impl Picture {
         }
         samples
     }
+
+    /// A hash of size and samples, the same on every platform.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        let mut hasher = XxHash3_64::with_seed(0);
+        [self.width(), self.height()].into_iter().for_each(|side| hasher.write(&(side as u64).to_le_bytes()));
+        self.planes.iter().flat_map(Plane::rows).for_each(|row| hasher.write(row));
+        hasher.finish()
+    }
 }
 
 #[cfg(test)]
@@ -203,6 +215,18 @@ mod tests {
         let picture = Picture::from_i420(5, 3, samples.clone()).unwrap();
         assert_eq!((picture.planes()[1].width(), picture.planes()[1].height()), (3, 2));
         assert_eq!(picture.to_i420(), samples);
+    }
+
+    #[test]
+    fn pictures_with_equal_samples_have_equal_hashes() {
+        let picture = |width, height, last| {
+            let mut samples = vec![7; Picture::i420_length(4, 2)];
+            samples[11] = last;
+            Picture::from_i420(width, height, samples).expect("the size fits").hash()
+        };
+        assert_eq!(picture(4, 2, 7), picture(4, 2, 7));
+        assert_ne!(picture(4, 2, 7), picture(2, 4, 7));
+        assert_ne!(picture(4, 2, 7), picture(4, 2, 8));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockstep_units::{Bitrate, ByteCount};
 
 /// Sound waits at its sender while more is in flight than this many pictures' time.
-const MOST_PICTURES_IN_FLIGHT: u32 = 2;
+pub(super) const MOST_PICTURES_IN_FLIGHT: u32 = 2;
 
 lockstep_units::config! {
     /// Sound and pictures on a narrow path.

@@ -12,7 +12,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use super::SendingEnd;
 use crate::codec::Codec;
 use crate::narrow::NarrowWay;
-use crate::sound::SoundShare;
+use crate::sound::Share;
 
 /// What the next frame may have, after all limits.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,8 @@ struct Limits<'a> {
     silence: SilenceLimit,
     ceiling: Option<&'a Ceiling>,
     narrow_path: Option<&'a NarrowWay>,
-    sound: SoundShare,
+    sound: Share,
+    messages: Share,
 }
 
 impl Limits<'_> {
@@ -49,7 +50,8 @@ impl Limits<'_> {
         let [delivered, silence, short_queue] = by_path.map(|limit| self.is_bounded.then_some(limit));
         let ceiling = self.ceiling.map(|ceiling| ceiling as &dyn Limit);
         let narrow_path = self.narrow_path.map(|narrow| narrow as &dyn Limit);
-        let list = [delivered, silence, short_queue, ceiling, narrow_path, Some(&self.sound as &dyn Limit)];
+        let [sound, messages] = [&self.sound, &self.messages].map(|share| Some(share as &dyn Limit));
+        let list = [delivered, silence, short_queue, ceiling, narrow_path, sound, messages];
         list.into_iter().flatten()
     }
 }
@@ -73,7 +75,11 @@ impl<C: Codec> SendingEnd<C> {
             silence: SilenceLimit { payload: self.path_payload },
             ceiling: self.ceiling.as_ref(),
             narrow_path: self.narrow_way(),
-            sound: SoundShare { bytes: sound.bytes_in(self.frame_interval) },
+            sound: Share { kind: LimitedBy::Sound, bytes: sound.bytes_in(self.frame_interval) },
+            messages: Share {
+                kind: LimitedBy::Messages,
+                bytes: self.messages.bitrate(now).bytes_in(self.frame_interval),
+            },
         };
         let (budget, binding) = narrow(&path, budget, limits.list());
         (allowance, budget, binding)
@@ -133,7 +139,7 @@ mod tests {
 
     use lockstep_control::{Algorithm, Setting};
     use lockstep_media::{FrameRate, GeneratedClip, VideoFormat};
-    use lockstep_transport::{LostFragment, SenderConfig, StateId};
+    use lockstep_transport::{CodecId, LostFragment, SenderConfig, StateId};
     use lockstep_vp8::Parameters;
 
     use super::*;
@@ -149,6 +155,10 @@ mod tests {
     }
 
     impl FrameEncoder for Asked {
+        fn codec(&self) -> CodecId {
+            self.encoder.codec()
+        }
+
         fn recovery(&self) -> Recovery {
             self.encoder.recovery()
         }
@@ -204,7 +214,7 @@ mod tests {
         let mut budgets = Vec::new();
         for number in 0..4 {
             let now = Timestamp::from_millis(100 + 33 * number);
-            end.capture(now, clip.picture(number));
+            end.capture(now, now, clip.picture(number));
             let mut job = end.poll_encode(now);
             let budget = end.budget(now);
             budgets.push(budget.frame.0);
@@ -230,13 +240,14 @@ mod tests {
             silence: SilenceLimit { payload },
             ceiling: Some(&ceiling),
             narrow_path: Some(&narrow),
-            sound: SoundShare { bytes: payload },
+            sound: Share { kind: LimitedBy::Sound, bytes: payload },
+            messages: Share { kind: LimitedBy::Messages, bytes: payload },
         };
         let kinds = |limits: &Limits<'_>| limits.list().map(Limit::kind).collect::<Vec<_>>();
         let first = LimitedBy::ALL.iter().position(|&kind| kind == LimitedBy::Delivered).expect("one of all");
         let parity = LimitedBy::ALL.iter().position(|&kind| kind == LimitedBy::Parity).expect("one of all");
         assert_eq!(kinds(&limits), LimitedBy::ALL[first..parity]);
         (limits.is_bounded, limits.ceiling, limits.narrow_path) = (false, None, None);
-        assert_eq!(kinds(&limits), [LimitedBy::Sound]);
+        assert_eq!(kinds(&limits), [LimitedBy::Sound, LimitedBy::Messages]);
     }
 }

@@ -39,11 +39,12 @@ fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Opti
 }
 
 impl<C: Codec> SendingEnd<C> {
-    /// The source gave `picture`. It replaces one that still waits for the encoder.
-    pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
+    /// The source gave `picture`, captured at `captured_at`, no later than `now`. It replaces one that still waits for the
+    /// encoder.
+    pub fn capture(&mut self, now: Timestamp, captured_at: Timestamp, picture: C::Picture) {
         self.controller.handle(&self.path.view(now), Input::Time);
         let (target, estimate) = self.rates(now);
-        let capture = self.records.capture(now, |record| {
+        let capture = self.records.capture(captured_at.min(now), |record| {
             (record.target, record.estimate) = (Some(target), Some(estimate));
         });
         if let Some((older, _)) = self.waiting.replace((capture, picture)) {
@@ -97,7 +98,7 @@ impl<C: Codec> SendingEnd<C> {
             picture: &picture,
             source,
             budget: budget.frame.0,
-            target: self.overhead.less(self.left_by_sound(now, budget.target)),
+            target: self.overhead.less(self.left_for_pictures(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
             may_wait: self.controller.traits().has_ceiling,
@@ -112,6 +113,7 @@ impl<C: Codec> SendingEnd<C> {
                 self.controller.handle(&self.path.view(now), Input::PictureSkipped);
             }
             let limited_by = self.limited_by(now, &budget);
+            self.last_limited_by = Some(limited_by);
             self.record(capture, |record| {
                 (record.outcome, record.limited_by) = (Outcome::SkippedByEncoder, Some(limited_by));
             });
@@ -169,6 +171,7 @@ impl<C: Codec> SendingEnd<C> {
     ) {
         let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
         let limited_by = self.limited_by(now, frame_budget);
+        self.last_limited_by = Some(limited_by);
         self.record(encoding.capture, |record| {
             (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
             record.candidates = menu.candidates.iter().map(Candidate::size).collect();
@@ -193,6 +196,7 @@ impl<C: Codec> SendingEnd<C> {
         let limited_by = limited_by_encoder(candidate.quantizer, candidate.size(), budget).unwrap_or(limited_by);
         let (capture, is_probe) = (encoding.capture, candidate.size() > affordable);
         if self.send(now, encoding, target, candidate) {
+            self.last_limited_by = Some(limited_by);
             self.record(capture, |record| record.limited_by = Some(limited_by));
             if is_probe {
                 self.path.on_probe();

@@ -49,10 +49,18 @@ impl<C: Codec> SendingEnd<C> {
         self.sound.as_ref().is_some_and(|sound| sound.bitrate(now) > Bitrate::ZERO)
     }
 
-    /// What sound leaves of `target` for pictures.
-    pub(super) fn left_by_sound(&self, now: Timestamp, target: Bitrate) -> Bitrate {
+    /// The application sent a message of `size` bytes on the wire to the same receiver. Pictures get that much less.
+    pub fn on_message(&mut self, now: Timestamp, size: ByteCount) {
+        self.messages.on_transmit(now, size);
+        self.path.on_sound(now, size);
+        self.controller.handle(&self.path.view(now), Input::Sent(size));
+        self.on_ceiling(now, size);
+    }
+
+    /// The part of `target` that sound and messages leave for pictures.
+    pub(super) fn left_for_pictures(&self, now: Timestamp, target: Bitrate) -> Bitrate {
         let taken = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        target.saturating_sub(taken)
+        target.saturating_sub(taken).saturating_sub(self.messages.bitrate(now))
     }
 
     /// Whether pictures wait for now, because there is sound and the path carries so little.

@@ -1,4 +1,4 @@
-//! What sound takes of what may be sent.
+//! The share of the budget that sound and messages use.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use lockstep_control::{Budget, Limit, LimitedBy, PathView};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// Sound of so long counts.
+/// Length of the sliding window.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Datagrams of sound that left lately.
+/// Bit rate of recent datagrams: sound, or the application's messages.
 #[derive(Debug, Default)]
-pub(crate) struct SoundRate {
+pub(crate) struct RecentRate {
     left: VecDeque<(Timestamp, ByteCount)>,
     bytes: ByteCount,
 }
 
-impl SoundRate {
+impl RecentRate {
     /// A datagram of `size` left.
     pub(crate) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         self.left.push_back((now, size));
@@ -27,24 +27,26 @@ impl SoundRate {
         }
     }
 
-    /// What sound takes: of the last second with sound in it.
+    /// Mean over the last second; zero once a second passes without a datagram.
     pub(crate) fn bitrate(&self, now: Timestamp) -> Bitrate {
         let Some(&(newest, _)) = self.left.back() else { return Bitrate::ZERO };
-        // In silence nothing leaves that would push the last words out of the window.
+        // Without new datagrams nothing removes the last ones from the window.
         if newest + WINDOW <= now { Bitrate::ZERO } else { Bitrate::mean(self.bytes, WINDOW) }
     }
 }
 
-/// What sound takes out of the budget of one frame.
+/// The share that sound or messages use of the budget of one frame.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SoundShare {
-    /// Bytes of sound until the next picture.
+pub(crate) struct Share {
+    /// [`LimitedBy::Sound`] or [`LimitedBy::Messages`].
+    pub kind: LimitedBy,
+    /// Bytes expected until the next picture.
     pub bytes: ByteCount,
 }
 
-impl Limit for SoundShare {
+impl Limit for Share {
     fn kind(&self) -> LimitedBy {
-        LimitedBy::Sound
+        self.kind
     }
 
     fn limit(&self, _path: &PathView<'_>, budget: Budget) -> Budget {
@@ -57,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sound_takes_what_it_took_in_the_last_second_and_nothing_when_it_is_over() {
-        let mut rate = SoundRate::default();
+    fn rate_is_the_mean_of_a_second_and_zero_after_a_pause() {
+        let mut rate = RecentRate::default();
         assert_eq!(rate.bitrate(Timestamp::ZERO), Bitrate::ZERO);
         for packet in 0..200 {
             rate.on_transmit(Timestamp::from_millis(20 * packet), ByteCount::new(100));

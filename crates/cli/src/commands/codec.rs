@@ -9,13 +9,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use md5::{Digest, Md5};
 
+use lockstep_configuration::value_of;
 use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4mWriter};
+use lockstep_runner::output_file::{self, OutputFile, is_standard_output};
+use lockstep_runner::progress::Progress;
+use lockstep_runner::standard_input::{input_name, is_standard_input};
 use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, Preset, State, decode_in};
-
-use crate::configuration::value_of;
-use crate::output_file::{self, OutputFile, is_standard_output};
-use crate::progress::Progress;
-use crate::standard_input::{input_name, is_standard_input};
 
 /// What `lockstep encode` is told.
 #[derive(Args)]

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
-use crate::output_file;
+use lockstep_runner::output_file;
 
 /// What `lockstep completions` is told.
 #[derive(Debug, Args)]

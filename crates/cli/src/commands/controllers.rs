@@ -8,9 +8,8 @@ use serde::Serialize;
 
 use lockstep_call::Tuning;
 use lockstep_control::Algorithm;
+use lockstep_runner::output_file;
 use lockstep_units::tuning::{Constant, Tuned, constants};
-
-use crate::output_file;
 
 /// Arguments of `lockstep controllers`.
 #[derive(Debug, Clone, Args)]

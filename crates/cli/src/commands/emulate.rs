@@ -7,18 +7,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use lockstep_configuration::{LinkWords, OptionValue, Seconds};
 use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, Move};
 use lockstep_live::Ticket;
+use lockstep_runner::interruption::Interruption;
+use lockstep_runner::output_file;
+use lockstep_runner::progress::ChangingLine;
 use lockstep_units::Timestamp;
 
 #[cfg(target_os = "linux")]
 use crate::commands::tunnel::{self, TunnelArguments};
-use crate::configuration::{LinkWords, OptionValue, Seconds};
 use crate::destination::{destination, resolve};
-use crate::interruption::Interruption;
-use crate::output_file;
 use crate::packet_csv::PacketCsv;
-use crate::progress::ChangingLine;
 use crate::reporter::StatusArgument;
 
 /// The far side of an emulator.

@@ -4,36 +4,32 @@ use std::env;
 use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
+use lockstep_configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
 use lockstep_emulator::Clock;
 use lockstep_live::{
-    CallKind, CallOptions, Command, Identity, Listener, OpenSink, Peer, Receiving, Sending, ThreadedMenu, Ticket,
+    CallHandle, CallKind, CallOptions, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
+use lockstep_runner::interruption::Interruption;
+use lockstep_runner::output_file::{self, is_standard_output, standard_output_is_taken};
+use lockstep_runner::session_log::arguments::SessionArguments;
+use lockstep_runner::standard_input::is_standard_input;
+use lockstep_runner::status_line::{StatusLine, say};
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
-use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
-use crate::interruption::Interruption;
-use crate::keys;
 use crate::observation::{Observation, ObservationArguments, Pages};
-use crate::output_file::{self, is_standard_output, standard_output_is_taken};
-use crate::reporter::{Logs, Reporter, StatusArgument, StatusLine, say};
-use crate::session_log::arguments::SessionArguments;
-use crate::standard_input::is_standard_input;
+use crate::reporter::{Logs, Reporter, StatusArgument};
 
 /// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
 /// 14 MB of these, and at most some 40 are held.
@@ -169,8 +165,8 @@ pub struct WayArguments {
 
 impl WayArguments {
     /// Whoever gave `ticket`.
-    pub fn peer(self, ticket: Ticket) -> Peer {
-        if self.relay_only { Peer::ByRendezvous(ticket) } else { Peer::Of(ticket) }
+    pub fn peer(self, ticket: Ticket) -> OtherEnd {
+        if self.relay_only { OtherEnd::ByRendezvous(ticket) } else { OtherEnd::Of(ticket) }
     }
 }
 
@@ -330,7 +326,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         kind: CallKind::OneWay,
         sending: Some(Sending {
             end,
-            source,
+            source: source.into(),
             runner: menu_runner(control.menu),
             microphone,
             measures_quality: arguments.log.is_some(),
@@ -340,7 +336,8 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
         stop: Box::new(arguments.program.stop(&interruption, None)),
-        commands: None,
+        stale_after: None,
+        handle: CallHandle::new(),
         qlog,
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
@@ -405,7 +402,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         let open: OpenSink = Box::new(move |format| open_sink(&sink, format));
         let end = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
         let options = CallOptions {
-            peer: Peer::At(listener),
+            peer: OtherEnd::At(listener),
             kind: CallKind::OneWay,
             sending: None,
             receiving: Some(Receiving { end, open_sink: open, loudspeaker }),
@@ -413,7 +410,8 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             wait_limit: arguments.wait_seconds.0,
             idle_limit: arguments.idle_seconds.0,
             stop: Box::new(stop.clone()),
-            commands: None,
+            stale_after: None,
+            handle: CallHandle::new(),
             qlog,
         };
         let finished = lockstep_live::run(clock, options, &mut reporter);

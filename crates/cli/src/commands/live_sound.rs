@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-#[cfg(not(feature = "devices"))]
+#[cfg(not(feature = "audio"))]
 use anyhow::bail;
 use clap::Args;
 
+use lockstep_configuration::{OptionValue, SoundName};
 use lockstep_live::Loudspeaker;
+use lockstep_runner::output_file::in_one_line;
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource};
 
 use crate::call_files::of_call;
-use crate::configuration::{OptionValue, SoundName};
-use crate::output_file::in_one_line;
 use crate::sound_file::SoundRecording;
 
 const MICROPHONE: &str = "microphone";
@@ -142,27 +142,27 @@ impl HearingArguments {
     }
 }
 
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 fn microphone() -> Result<Box<dyn SoundSource>> {
     Ok(lockstep_live::open_microphone()?)
 }
 
-#[cfg(feature = "devices")]
+#[cfg(feature = "audio")]
 fn speaker() -> Result<Box<dyn SoundSink>> {
     Ok(lockstep_live::open_loudspeaker()?)
 }
 
 /// What is said where the headers of the system's sound were missing when the program was built.
-#[cfg(not(feature = "devices"))]
+#[cfg(not(feature = "audio"))]
 const LEFT_OUT: &str = "this program was built without microphone and loudspeaker; install libasound2-dev and build it \
                         again with `make build`, or name a WAV file";
 
-#[cfg(not(feature = "devices"))]
+#[cfg(not(feature = "audio"))]
 fn microphone() -> Result<Box<dyn SoundSource>> {
     bail!("{LEFT_OUT}")
 }
 
-#[cfg(not(feature = "devices"))]
+#[cfg(not(feature = "audio"))]
 fn speaker() -> Result<Box<dyn SoundSink>> {
     bail!("{LEFT_OUT}")
 }

@@ -1,48 +1,106 @@
-//! The commands, one file each.
+//! The commands, one file each, in the groups of `lockstep --help`.
 
-pub mod barcode;
-pub mod bench;
 pub mod call;
 pub mod codec;
-pub mod compare;
 pub mod completions;
 pub mod controllers;
-pub mod data;
 pub mod emulate;
 pub mod live;
 pub mod live_sound;
-pub mod model;
 pub mod output;
 pub mod program_arguments;
-pub mod python_module;
 pub mod rendezvous;
-pub mod replay;
-pub mod scenario;
 pub mod serving;
-pub mod sessions;
 pub mod simulate;
-pub mod sources;
-pub mod study;
-pub mod sweep;
 pub mod talk;
-pub mod testbed;
 pub mod trace;
-pub mod train;
 #[cfg(target_os = "linux")]
 pub mod tunnel;
 
-use std::num::NonZero;
+use anyhow::Result;
+use clap::Subcommand;
 
-/// The most that runs at once, each in a thread of its own: systems have room for some ten thousand threads.
-const MOST_WORKERS: usize = 1_024;
-
-/// How many run at once.
-fn workers(text: &str) -> Result<NonZero<usize>, String> {
-    let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MOST_WORKERS);
-    workers.ok_or_else(|| format!("`{text}` is no whole number from 1 to {MOST_WORKERS}"))
+/// Commands that run calls.
+#[derive(Subcommand)]
+pub enum Calls {
+    /// Call somebody: print a ticket and wait, or join with one; video in both directions.
+    Talk(talk::TalkArguments),
+    /// Send live video to the peer that printed a ticket.
+    Send(live::SendArguments),
+    /// Print a ticket, and receive live video from the peer that joins with it.
+    Receive(live::ReceiveArguments),
+    /// Run a call in real time on this machine, over an emulated link.
+    ///
+    /// Sender and receiver are two processes; this process emulates the link between them.
+    Call(call::CallArguments),
+    /// Host a rendezvous for peers behind routers.
+    ///
+    /// Peers find each other there. It relays for peers that have no direct path.
+    Rendezvous(rendezvous::RendezvousArguments),
+    /// Emulate a link between two ends of a call, or of other programs.
+    Emulate(emulate::EmulateArguments),
 }
 
-/// A number with so many digits after the point; a dash where there is none.
-fn figure(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+impl Calls {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub fn run(&self) -> Result<()> {
+        match self {
+            Self::Talk(arguments) => talk::run(arguments),
+            Self::Send(arguments) => live::send(arguments),
+            Self::Receive(arguments) => live::receive(arguments),
+            Self::Call(arguments) => call::run(arguments),
+            Self::Rendezvous(arguments) => rendezvous::run(arguments),
+            Self::Emulate(arguments) => emulate::run(arguments),
+        }
+    }
+}
+
+/// Commands that read and write files of video and of traces.
+#[derive(Subcommand)]
+pub enum Files {
+    /// Code a y4m file as VP8 in an IVF file.
+    Encode(codec::EncodeArguments),
+    /// Decode VP8 in an IVF file to y4m, or to one MD5 a frame.
+    Decode(codec::DecodeArguments),
+    /// Describe a capacity trace, or convert it to another format.
+    Trace(trace::TraceArguments),
+}
+
+impl Files {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub fn run(&self) -> Result<()> {
+        match self {
+            Self::Encode(arguments) => codec::encode(arguments),
+            Self::Decode(arguments) => codec::decode(arguments),
+            Self::Trace(arguments) => trace::run(arguments),
+        }
+    }
+}
+
+/// Commands about calls in virtual time.
+#[derive(Subcommand)]
+pub enum Simulation {
+    /// Run a call in virtual time, with the real codec, over an emulated link.
+    Simulate(simulate::SimulateCommand),
+    /// List the controllers, or the tuned constants of the default one.
+    Controllers(controllers::ControllersArguments),
+}
+
+impl Simulation {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub fn run(&self) -> Result<()> {
+        match self {
+            Self::Simulate(arguments) => simulate::run(arguments),
+            Self::Controllers(arguments) => controllers::run(arguments),
+        }
+    }
 }

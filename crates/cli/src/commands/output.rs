@@ -8,13 +8,14 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_measure::{CallObserver, CallReport};
+use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::progress::{print_scores, print_sound, warn_of_early_end};
 
 use crate::frame_log::{self, FrameWriter};
-use crate::output_file::{self, write_json};
-use crate::progress::{print_scores, print_sound, warn_of_early_end};
 
 /// Where the results of a call go.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Outputs")]
 pub struct OutputArguments {
     /// Where the scores go, as JSON; `-` is standard output, here and wherever a file is written.
     #[arg(long)]

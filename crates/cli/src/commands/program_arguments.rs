@@ -3,15 +3,14 @@
 use std::io::{Read, stdin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::thread;
 
 use clap::Args;
 
-use lockstep_live::Command;
+use lockstep_live::CallHandle;
 
-use crate::interruption::Interruption;
 use crate::keys;
+use lockstep_runner::interruption::Interruption;
 
 /// For the program that runs this one.
 #[derive(Debug, Clone, Args)]
@@ -27,7 +26,7 @@ impl ProgramArguments {
     pub fn stop(
         &self,
         interruption: &Interruption,
-        commands: Option<Sender<Command>>,
+        commands: Option<CallHandle>,
     ) -> impl Fn() -> bool + Clone + Send + use<> {
         let interrupted = interruption.asked();
         let told = Arc::new(AtomicBool::new(false));

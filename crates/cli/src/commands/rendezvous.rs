@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_live::{RendezvousLimits, RendezvousServer, RendezvousStatus};
+use lockstep_runner::interruption::Interruption;
+use lockstep_runner::progress::ChangingLine;
 use lockstep_units::Bitrate;
 use lockstep_units::quantity::parse_rate;
 
-use crate::interruption::Interruption;
 use crate::observation::{metrics_address, serve_rendezvous};
-use crate::progress::ChangingLine;
 
 /// The port of a rendezvous, unless another is said.
 const PORT: u16 = 4610;

@@ -3,12 +3,12 @@
 use anyhow::Result;
 
 use lockstep_live::{Ended, Finished, Listener, LiveError};
+use lockstep_runner::interruption::Interruption;
+use lockstep_runner::output_file::{self, in_one_line};
+use lockstep_runner::progress::print_sound;
 
 use crate::call_files::CallFiles;
 use crate::commands::program_arguments::ProgramArguments;
-use crate::interruption::Interruption;
-use crate::output_file::{self, in_one_line};
-use crate::progress::print_sound;
 use crate::reporter::{Reporter, StatusArgument};
 
 /// The state that all calls of one command share.
@@ -96,6 +96,7 @@ fn is_of_other_end(result: &Result<Ended, LiveError>) -> bool {
                 | LiveError::Unheard { .. }
                 | LiveError::PeerFailed
                 | LiveError::Restarted
+                | LiveError::Replaced
                 | LiveError::Connection(_)
                 | LiveError::Refused
                 | LiveError::UnknownEstimator { .. }

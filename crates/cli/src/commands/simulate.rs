@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use lockstep_configuration::{Observers, SimulateWords, Simulated};
 use lockstep_measure::SharedSessionMeter;
+use lockstep_runner::output_file;
+use lockstep_runner::session_log::SessionLog;
+use lockstep_runner::session_log::arguments::SessionArguments;
+use lockstep_runner::simulate;
 use lockstep_sound::SoundSink;
 use lockstep_units::Timestamp;
 
 use crate::commands::output::OutputArguments;
-use crate::configuration::{CallSettings, Observers, SimulateWords, Simulated};
 use crate::decisions::DecisionsArgument;
-use crate::output_file;
-use crate::progress::Progress;
-use crate::session_log::SessionLog;
-use crate::session_log::arguments::SessionArguments;
 use crate::sound_file::SoundFile;
 
 /// What the session in the opposite direction is labelled with.
@@ -29,26 +29,12 @@ pub struct SimulateCommand {
     #[command(flatten)]
     output: OutputArguments,
     /// Where what is heard goes, a WAV file; for calls with --audio.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Outputs")]
     audio_output: Option<PathBuf>,
     #[command(flatten)]
     decisions: DecisionsArgument,
     #[command(flatten)]
     session: SessionArguments,
-}
-
-/// Runs the simulation that `settings` describe, heard by `observers`, and shows how it goes.
-pub fn simulate(settings: &CallSettings, observers: Observers) -> Result<Simulated> {
-    let mut progress = Progress::new("simulate", settings.length.get().as_millis() as u64);
-    let simulated = crate::configuration::simulate_with(settings, None, observers, |status| {
-        let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
-        let done = status.now.saturating_since(Timestamp::ZERO).as_millis() as u64;
-        let seconds = status.now.as_secs_f64();
-        progress.update(done, &format!("{seconds:.1} s   target {}   q {quantizer}", status.target));
-        Ok(())
-    })?;
-    progress.finish();
-    Ok(simulated)
 }
 
 /// `lockstep simulate`.

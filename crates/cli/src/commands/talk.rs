@@ -2,15 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
-use std::sync::mpsc::{self, Sender};
 
 use anyhow::Result;
 use clap::Args;
 
+use lockstep_configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use lockstep_control::Latency;
 use lockstep_emulator::Clock;
-use lockstep_live::{CallKind, CallOptions, Command, Finished, OpenSink, OwnPicture, Peer, Receiving, Sending, Stop};
+use lockstep_live::{
+    CallHandle, CallKind, CallOptions, Finished, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
+};
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
+use lockstep_runner::interruption::Interruption;
+use lockstep_runner::session_log::arguments::SessionArguments;
+use lockstep_runner::standard_input::is_standard_input;
 use lockstep_vp8::Picture;
 
 use crate::call_files::{CallFiles, of_call};
@@ -21,14 +26,10 @@ use crate::commands::live::{
 use crate::commands::live_sound::{HearingArguments, LiveSound, MissingDevices, SpeakingArguments};
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
-use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::decisions::DecisionsArgument;
-use crate::interruption::Interruption;
 use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments, Pages};
 use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words, notice};
-use crate::session_log::arguments::SessionArguments;
-use crate::standard_input::is_standard_input;
 
 /// The camera that is used unless another source is named.
 const CAMERA: &str = "/dev/video0";
@@ -117,7 +118,7 @@ impl TalkArguments {
 struct CallOverlay {
     own: OwnPicture,
     words: SharedWords,
-    commands: Sender<Command>,
+    handle: CallHandle,
 }
 
 impl CallOverlay {
@@ -141,12 +142,12 @@ impl Overlay for CallOverlay {
 
     fn pressed(&mut self, key: char) {
         if let Some(command) = command(key) {
-            let _ = self.commands.send(command); // the call may be over
+            self.handle.command(command);
         }
     }
 
     fn closed(&mut self) {
-        let _ = self.commands.send(Command::Leave);
+        self.handle.leave();
     }
 }
 
@@ -182,9 +183,8 @@ struct Talk {
     control: ControlSettings,
     wait: Limit,
     pages: Pages,
-    /// Where keys, lines and the window put commands.
-    commands: Sender<Command>,
-    commanded: Option<mpsc::Receiver<Command>>,
+    /// Keys, lines and the window send commands by it.
+    handle: CallHandle,
     /// The ticket that others join with.
     ticket: Option<HandedOut>,
     /// Whether the notices about missing devices are printed.
@@ -193,7 +193,7 @@ struct Talk {
 
 impl Talk {
     /// One call with `peer`; `stop` ends it.
-    fn call(&mut self, arguments: &TalkArguments, peer: Peer, stop: Stop) -> Result<(Reporter, Finished)> {
+    fn call(&mut self, arguments: &TalkArguments, peer: OtherEnd, stop: Stop) -> Result<(Reporter, Finished)> {
         let Self { clock, control, .. } = self;
         let clock = *clock;
         let mut missing = MissingDevices::default();
@@ -214,7 +214,7 @@ impl Talk {
         let words = SharedWords::default();
         // Before a ticket is handed out, it is known whether there is a window.
         let open: OpenSink = if arguments.sink() == "window" {
-            let overlay = CallOverlay { own, words: words.clone(), commands: self.commands.clone() };
+            let overlay = CallOverlay { own, words: words.clone(), handle: self.handle.clone() };
             let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
             Box::new(move |_| Ok(Box::new(window)))
         } else {
@@ -223,7 +223,7 @@ impl Talk {
         };
         decisions.open_growing()?;
         let observation = Observation::on(&mut self.pages, &arguments.observation)?;
-        let qlog = observation.quic_log(!matches!(peer, Peer::At(_)));
+        let qlog = observation.quic_log(!matches!(peer, OtherEnd::At(_)));
         let logs = Logs { sent: arguments.send_log.as_deref(), shown: arguments.receive_log.as_deref() };
         let mut session = arguments.session.open("talk", "peer", None)?;
         if let Some(log) = &mut session {
@@ -241,7 +241,7 @@ impl Talk {
             kind: CallKind::TwoWay,
             sending: Some(Sending {
                 end: sending,
-                source,
+                source: source.into(),
                 runner: menu_runner(control.menu),
                 microphone,
                 measures_quality: arguments.send_log.is_some(),
@@ -251,11 +251,11 @@ impl Talk {
             wait_limit: self.wait.0,
             idle_limit: arguments.idle_seconds.0,
             stop,
-            commands: self.commanded.take(),
+            stale_after: None,
+            handle: self.handle.clone(),
             qlog,
         };
-        let mut finished = lockstep_live::run(clock, options, &mut reporter);
-        self.commanded = finished.commands.take();
+        let finished = lockstep_live::run(clock, options, &mut reporter);
         Ok((reporter, finished))
     }
 }
@@ -278,7 +278,7 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
         Some(ticket) => (arguments.way.peer(ticket), None),
         None => {
             let (listener, ticket) = arguments.listening.listener(arguments.way)?;
-            (Peer::At(listener), Some(HandedOut::new(ticket)))
+            (OtherEnd::At(listener), Some(HandedOut::new(ticket)))
         }
     };
     let wait = if ticket.is_some() { "none" } else { WAIT };
@@ -287,27 +287,26 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
         None => limit(wait).map_err(anyhow::Error::msg)?,
     };
     let pages = Pages::serve(&arguments.observation)?;
-    let (commands, commanded) = mpsc::channel();
+    let handle = CallHandle::new();
     let keyboard = if pictures_are_piped { None } else { Keyboard::open() };
     if keyboard.is_some() && arguments.status == StatusArgument::Line {
         say!("keys: {KEYS}");
     }
     // A script's standard input is its own, unless there is nothing else to command the call by.
     let is_commanded = keyboard.is_some() || (arguments.no_window && !pictures_are_piped);
-    let typed = is_commanded.then(|| commands.clone());
+    let typed = is_commanded.then(|| handle.clone());
     let stop = arguments.program.stop(&interruption, typed);
-    let commanded = Some(commanded);
     let clock = Clock::start();
-    let mut talk = Talk { clock, control, wait, pages, commands, commanded, ticket, gave_notice: false };
+    let mut talk = Talk { clock, control, wait, pages, handle, ticket, gave_notice: false };
     let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
     let outcome = match peer {
-        Peer::At(listener) => {
+        OtherEnd::At(listener) => {
             let mut files = CallFiles::default();
             service.serve(listener, |listener| {
                 files = arguments.listening.files_after(&files, &outputs);
                 files.print();
                 let arguments = arguments.of_call(files.number())?;
-                let (reporter, finished) = talk.call(&arguments, Peer::At(listener), Box::new(stop.clone()))?;
+                let (reporter, finished) = talk.call(&arguments, OtherEnd::At(listener), Box::new(stop.clone()))?;
                 Ok(ServedCall { reporter, finished, files: files.clone() })
             })
         }

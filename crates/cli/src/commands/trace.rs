@@ -6,13 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use lockstep_configuration::{Milliseconds, OptionValue, Seconds, TraceName, open_trace};
 use lockstep_link::{LinkConfig, Trace};
 use lockstep_measure::VideoDelayFloor;
 use lockstep_media::FrameRate;
+use lockstep_runner::output_file::{self, is_standard_output, write_text};
 use lockstep_units::{Bitrate, Timestamp};
-
-use crate::configuration::{Milliseconds, OptionValue, Seconds, TraceName, open_trace};
-use crate::output_file::{self, is_standard_output, write_text};
 
 /// What `lockstep trace` is told.
 #[derive(Debug, Clone, Args)]

@@ -16,18 +16,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 
+use lockstep_configuration::{CallOptions, LinkWords, Seconds, counters};
 use lockstep_emulator::{
     EmulatorStatus, Go, Namespace, Start, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
     run_again_in_user_namespace,
 };
 use lockstep_link::LinkStatistics;
+use lockstep_runner::interruption::Interrupted;
+use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::progress::ChangingLine;
 use lockstep_units::Timestamp;
 
-use crate::configuration::{CallOptions, LinkWords, Seconds, counters};
-use crate::interruption::Interrupted;
-use crate::output_file::{self, write_json};
 use crate::packet_csv::PacketCsv;
-use crate::progress::ChangingLine;
 use crate::reporter::StatusArgument;
 
 /// The exit status where this machine lacks what a tunnel takes, as tests that are skipped have it.
@@ -378,7 +378,7 @@ fn run_link(
             tell(&result.to_string());
         }
         StatusArgument::Line => {
-            let milliseconds = |value: Option<f64>| super::figure(value, 3);
+            let milliseconds = |value: Option<f64>| lockstep_runner::progress::figure(value, 3);
             let lateness = carried.carriage.lateness;
             tell(&format!(
                 "late by {} ms at the median, {} ms at the 99th percentile, {} ms at most",

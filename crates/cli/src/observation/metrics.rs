@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use lockstep_live::RendezvousStatus;
 use serde_json::Value;
 
-use crate::live_stats::Sample;
+use lockstep_live::RendezvousStatus;
+use lockstep_runner::live_stats::Sample;
 
 /// The format's name, for the answer's header.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -124,7 +124,7 @@ mod tests {
 
     use lockstep_control::LimitedBy;
 
-    use crate::live_stats::{Inbound, Outbound, Sample, Transport};
+    use lockstep_runner::live_stats::{Inbound, Outbound, Sample, Transport};
 
     use super::*;
 
@@ -147,7 +147,7 @@ mod tests {
             }),
             inbound: Some(Inbound { video_delay: Some(0.08), ..Inbound::default() }),
             transport: Some(Transport::default()),
-            sound: Some(crate::live_stats::Sound::default()),
+            sound: Some(lockstep_runner::live_stats::Sound::default()),
         }
     }
 

@@ -1,5 +1,5 @@
 //! What others see of a live call while it runs: a line a second (`--stats`), Prometheus (`--metrics`), a page that draws
-//! (`--monitor`) and qlog (`--qlog`), all of the same numbers ([`LiveStats`](crate::live_stats::LiveStats)). Nothing here makes
+//! (`--monitor`) and qlog (`--qlog`), all of the same numbers ([`LiveStats`](lockstep_runner::live_stats::LiveStats)). Nothing here makes
 //! the call wait, whatever becomes of files and clients.
 
 mod http;
@@ -18,13 +18,13 @@ use clap::Args;
 
 use lockstep_call::FrameRecord;
 use lockstep_live::{Qlog, RendezvousStatus, Shown};
+use lockstep_runner::call_logs::LogWriter;
+use lockstep_runner::line_writer::LineWriter;
+use lockstep_runner::live_stats::Sample;
+use lockstep_runner::output_file;
 use lockstep_units::Timestamp;
 
 use crate::call_files::of_call;
-use crate::call_logs::LogWriter;
-use crate::line_writer::LineWriter;
-use crate::live_stats::Sample;
-use crate::output_file;
 
 /// How often a line of `--stats` is written.
 const STATS_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,6 +33,7 @@ const MOST_SAMPLES: usize = 1_500;
 
 /// Where others see a call.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Outputs")]
 pub struct ObservationArguments {
     /// Where the call's counts go while it runs, a line of JSON a second under the names of W3C's webrtc-stats; `-` is
     /// standard output.

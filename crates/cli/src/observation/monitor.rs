@@ -23,7 +23,7 @@ pub fn page(published: &Published, path: &str, query: &str) -> Answer {
 mod tests {
     use serde_json::Value;
 
-    use crate::live_stats::Sample;
+    use lockstep_runner::live_stats::Sample;
 
     use super::*;
 

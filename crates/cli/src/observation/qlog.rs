@@ -3,14 +3,14 @@
 
 use std::io::{self, Write};
 
-use lockstep_call::{FrameRecord, Outcome};
-use lockstep_live::{Qlog, Shown};
-use lockstep_units::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::line_writer::Lines;
-use crate::live_stats::Sample;
+use lockstep_call::{FrameRecord, Outcome};
+use lockstep_live::{Qlog, Shown};
+use lockstep_runner::line_writer::Lines;
+use lockstep_runner::live_stats::Sample;
+use lockstep_units::Timestamp;
 
 /// What each record of a JSON text sequence begins with (RFC 7464).
 const RECORD: u8 = 0x1e;

@@ -42,7 +42,7 @@ fn a_controller_refuses_a_model_for_something_else() {
 
 /// The model that comes with `shipped`, saying what `change` has it say of itself.
 fn saying(shipped: Shipped, change: impl Fn(&mut Vec<Entry>)) -> Arc<Model> {
-    let mut proto = onnx::Model::decode(shipped.bytes()).unwrap();
+    let mut proto = onnx::Model::decode(shipped.bytes().expect("it is embedded")).unwrap();
     change(&mut proto.metadata_props);
     Arc::new(read(&proto).unwrap())
 }

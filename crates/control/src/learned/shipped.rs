@@ -23,6 +23,7 @@ pub enum Shipped {
     Gemini,
 }
 
+#[cfg(feature = "learned")]
 macro_rules! file {
     ($name:literal) => {
         include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/", $name))
@@ -33,26 +34,43 @@ impl Shipped {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Concerto, Self::Rlv, Self::Lockstep, Self::Bob, Self::Hrcc, Self::Gemini];
 
-    /// The file.
+    /// The file; none where the program was built without it.
     #[must_use]
-    pub fn bytes(self) -> &'static [u8] {
+    pub fn bytes(self) -> Option<&'static [u8]> {
         match self {
-            Self::Concerto => file!("concerto.onnx"),
-            Self::Rlv => file!("rlv.onnx"),
-            Self::Lockstep => file!("lockstep.onnx"),
-            Self::Bob => file!("bob.onnx"),
-            Self::Hrcc => file!("hrcc.onnx"),
-            Self::Gemini => file!("gemini.onnx"),
+            #[cfg(feature = "learned")]
+            Self::Lockstep => Some(file!("lockstep.onnx")),
+            #[cfg(feature = "baselines")]
+            Self::Concerto => Some(file!("concerto.onnx")),
+            #[cfg(feature = "baselines")]
+            Self::Rlv => Some(file!("rlv.onnx")),
+            #[cfg(feature = "baselines")]
+            Self::Bob => Some(file!("bob.onnx")),
+            #[cfg(feature = "baselines")]
+            Self::Hrcc => Some(file!("hrcc.onnx")),
+            #[cfg(feature = "baselines")]
+            Self::Gemini => Some(file!("gemini.onnx")),
+            #[cfg(not(feature = "baselines"))]
+            _ => None,
         }
+    }
+
+    /// The feature that embeds the file.
+    fn feature(self) -> &'static str {
+        if self == Self::Lockstep { "learned" } else { "baselines" }
     }
 
     /// The model. A sweep makes thousands of controllers: it is made ready once, and never changes.
     ///
     /// # Errors
-    /// If the file is none that can be run.
+    /// [`ModelError::NotBuilt`] if the program was built without the file; else if the file is none that can be run.
     pub fn model(self) -> Result<Arc<Model>, ModelError> {
         static MODELS: [OnceLock<Result<Arc<Model>, ModelError>>; Shipped::ALL.len()] =
             [const { OnceLock::new() }; Shipped::ALL.len()];
-        MODELS[self as usize].get_or_init(|| Model::from_bytes(self.bytes()).map(Arc::new)).clone()
+        let load = || {
+            let bytes = self.bytes().ok_or(ModelError::NotBuilt(self.feature()))?;
+            Model::from_bytes(bytes).map(Arc::new)
+        };
+        MODELS[self as usize].get_or_init(load).clone()
     }
 }

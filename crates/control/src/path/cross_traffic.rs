@@ -21,8 +21,9 @@ use lockstep_units::{Bitrate, Timestamp, duration_from_seconds};
 
 use super::PathConfig;
 use super::bursts::Bursts;
+use lockstep_units::SlidingMinimum;
+
 use crate::fragments::DATAGRAM_CARRIAGE;
-use crate::recent_least::RecentLeast;
 
 lockstep_units::config! {
     /// Cross traffic that keeps the queue filled.
@@ -63,14 +64,14 @@ pub(super) struct CrossTrafficDetector {
     /// The sum of their bytes.
     left_bytes: f64,
     /// Sliding-window minimum of the foreign wait, of all packets and of those with a fresh rate.
-    least: RecentLeast<f64>,
-    least_fresh: RecentLeast<f64>,
+    least: SlidingMinimum<f64>,
+    least_fresh: SlidingMinimum<f64>,
     /// Since when, and when last, packets had a fresh rate without a gap.
     fresh: Option<(Timestamp, Timestamp)>,
     /// The rate at which packets arrived lately, bytes a second, and when the last one did.
     arrivals: f64,
     arrived_at: f64,
-    shortest_round_trip: RecentLeast<f64>,
+    shortest_round_trip: SlidingMinimum<f64>,
     suspected: bool,
     found: bool,
     /// Since when next to nothing arrives while packets wait, and the least wait then; when that last showed cross traffic.
@@ -85,12 +86,12 @@ impl CrossTrafficDetector {
             config,
             left: VecDeque::new(),
             left_bytes: 0.0,
-            least: RecentLeast::new(),
-            least_fresh: RecentLeast::new(),
+            least: SlidingMinimum::new(),
+            least_fresh: SlidingMinimum::new(),
             fresh: None,
             arrivals: 0.0,
             arrived_at: 0.0,
-            shortest_round_trip: RecentLeast::new(),
+            shortest_round_trip: SlidingMinimum::new(),
             suspected: false,
             found: false,
             little: None,

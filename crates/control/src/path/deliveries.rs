@@ -5,11 +5,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_transport::AcknowledgedFragment;
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, SlidingMinimum, Timestamp};
 
 use super::bursts::Burst;
 use super::{GROWTH, PathConfig};
-use crate::recent_least::RecentLeast;
 
 /// Bursts shorter than this are taken to have lasted this long, since clocks and timers are no finer.
 const SHORTEST_BURST: Duration = Duration::from_millis(1);
@@ -24,13 +23,13 @@ pub(super) struct Deliveries {
     arrivals: VecDeque<(Timestamp, u64)>,
     in_window: u64,
     /// Sliding-window maximum of the bytes of a window.
-    most_in_window: RecentLeast<Reverse<u64>>,
+    most_in_window: SlidingMinimum<Reverse<u64>>,
     /// Sliding-window maximum of the bytes a window that bursts show.
-    most_by_bursts: RecentLeast<Reverse<u64>>,
+    most_by_bursts: SlidingMinimum<Reverse<u64>>,
 }
 
 /// The maximum of a reversed sliding-window minimum; zero if it is empty.
-fn most(recent: &RecentLeast<Reverse<u64>>) -> ByteCount {
+fn most(recent: &SlidingMinimum<Reverse<u64>>) -> ByteCount {
     ByteCount::new(recent.get().map_or(0, |Reverse(bytes)| bytes))
 }
 
@@ -40,8 +39,8 @@ impl Deliveries {
             config,
             arrivals: VecDeque::new(),
             in_window: 0,
-            most_in_window: RecentLeast::new(),
-            most_by_bursts: RecentLeast::new(),
+            most_in_window: SlidingMinimum::new(),
+            most_by_bursts: SlidingMinimum::new(),
         }
     }
 

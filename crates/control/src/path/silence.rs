@@ -4,11 +4,10 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use lockstep_transport::{AcknowledgedFragment, Feedback, SOUND};
-use lockstep_units::{ByteCount, Timestamp, moving_average};
+use lockstep_units::{ByteCount, SlidingMinimum, Timestamp, moving_average};
 
 use super::PathConfig;
 use crate::base_delay::BaseDelay;
-use crate::recent_least::RecentLeast;
 
 /// Weight of a new sample in the smoothed round trip (RFC 6298).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
@@ -36,10 +35,10 @@ pub(super) struct Silence {
     config: SilenceConfig,
     round_trip: Option<Duration>,
     last_round_trip: Option<Duration>,
-    base_round_trip: RecentLeast<Duration>,
+    base_round_trip: SlidingMinimum<Duration>,
     /// Delay of feedback on its way back, on two clocks, and by how much it exceeded the base lately.
     feedback_delay: BaseDelay,
-    late: RecentLeast<Reverse<Duration>>,
+    late: SlidingMinimum<Reverse<Duration>>,
     /// How long the first packet of each feedback waited for it, beyond the base delay of feedback, averaged.
     mean_feedback_delay: Duration,
     feedback_at: Timestamp,
@@ -66,9 +65,9 @@ impl Silence {
             config,
             round_trip: None,
             last_round_trip: None,
-            base_round_trip: RecentLeast::new(),
+            base_round_trip: SlidingMinimum::new(),
             feedback_delay: BaseDelay::new(path.base_memory),
-            late: RecentLeast::new(),
+            late: SlidingMinimum::new(),
             mean_feedback_delay: Duration::ZERO,
             feedback_at: Timestamp::ZERO,
             frame_feedback_at: Timestamp::ZERO,
@@ -99,7 +98,7 @@ impl Silence {
 
     /// The path became longer: round trips over the former one are no base.
     pub(super) fn on_path_change(&mut self) {
-        self.base_round_trip = RecentLeast::new();
+        self.base_round_trip = SlidingMinimum::new();
     }
 
     pub(super) fn base_round_trip(&self) -> Option<Duration> {

@@ -1,7 +1,7 @@
 //! A recording as lines of JSON: a header, then `[NUMBER, EVENT]` for each event, and `[NUMBER, "end"]` when it is
 //! whole. The numbers begin at 0 and leave none out, so that a reader knows when a full disk swallowed some.
 
-use std::io::{self, BufRead, Read};
+use std::io::{BufRead, Read};
 
 use super::error::{LONGEST_LINE, RecordingError, VERSION};
 use super::rows::{HeaderRow, Row, VersionRow};

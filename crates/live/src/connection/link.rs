@@ -1,9 +1,12 @@
-//! One link of QUIC's, to the other end of the call or to somebody who may become it, and the stream in it.
+//! One link of QUIC's, to the other end of the call or to somebody who may become it, and the streams in it.
+
+use std::collections::VecDeque;
 
 use lockstep_units::Timestamp;
 use quinn_proto::{Connection, Dir, FrameStats, StreamId};
 
 use crate::control::{Message, Messages};
+use crate::messages::{MOST_UNSENT, Malformed, ReliableReader};
 
 /// Bytes that may wait for room in the stream.
 const MOST_UNWRITTEN: usize = 16 << 10;
@@ -25,6 +28,12 @@ pub(super) struct Link {
     messages: Messages,
     unwritten: Vec<u8>,
     finishing: bool,
+    /// Reliable messages of the application: the stream that leaves, and bytes without room in it.
+    outgoing: Option<StreamId>,
+    unsent: VecDeque<u8>,
+    /// The stream that arrives.
+    incoming: Option<StreamId>,
+    reader: ReliableReader,
     /// Frames of QUIC's that had come when that was last asked.
     frames: u64,
 }
@@ -43,6 +52,10 @@ impl Link {
             messages: Messages::default(),
             unwritten: Vec::new(),
             finishing: false,
+            outgoing: None,
+            unsent: VecDeque::new(),
+            incoming: None,
+            reader: ReliableReader::default(),
             frames: 0,
         }
     }
@@ -85,6 +98,57 @@ impl Link {
         if std::mem::take(&mut self.finishing) {
             let _ = self.quic.send_stream(stream).finish();
         }
+    }
+
+    /// Queues an encoded reliable message.
+    ///
+    /// # Errors
+    /// The bytes that wait already, if there is no room.
+    pub(super) fn send_reliable(&mut self, message: &[u8]) -> Result<(), usize> {
+        if self.unsent.len() + message.len() > MOST_UNSENT {
+            return Err(self.unsent.len());
+        }
+        self.unsent.extend(message);
+        self.write_reliable();
+        Ok(())
+    }
+
+    /// Writes the reliable messages that the stream has room for.
+    pub(super) fn write_reliable(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        if self.outgoing.is_none() {
+            self.outgoing = self.quic.streams().open(Dir::Uni);
+        }
+        let Some(stream) = self.outgoing else { return };
+        while !self.unsent.is_empty() {
+            let (front, _) = self.unsent.as_slices();
+            match self.quic.send_stream(stream).write(front) {
+                Ok(written) if written > 0 => drop(self.unsent.drain(..written)),
+                _ => return,
+            }
+        }
+    }
+
+    /// The next reliable message that arrived.
+    pub(super) fn next_reliable(&mut self) -> Result<Option<(Timestamp, Vec<u8>)>, Malformed> {
+        if self.incoming.is_none() {
+            self.incoming = self.quic.streams().accept(Dir::Uni);
+        }
+        // What is unread stays in the stream, whose window bounds it.
+        if let Some(message) = self.reader.next()? {
+            return Ok(Some(message));
+        }
+        let Some(stream) = self.incoming else { return Ok(None) };
+        let mut receiving = self.quic.recv_stream(stream);
+        if let Ok(mut chunks) = receiving.read(true) {
+            while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+                self.reader.extend(&chunk.bytes);
+            }
+            let _ = chunks.finalize().should_transmit();
+        }
+        self.reader.next()
     }
 
     /// The next message.

@@ -14,6 +14,8 @@ pub(crate) enum Loss {
     Refused(TicketRefusal),
     /// The other end does not know the connection any more.
     Restarted,
+    /// After a silence, somebody else joined with the standing ticket of this call.
+    Replaced,
     /// The other end, or this one, found something that cannot be.
     Broken(String),
 }

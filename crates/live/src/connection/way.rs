@@ -16,7 +16,7 @@ use crate::rendezvous::{Came, MAGIC, Meeting, Need, RELAY, Side};
 use crate::ticket::Secret;
 
 /// After so long without anything from the other end, which keeps itself alive five times as often, other ways are tried.
-const SILENT: Duration = Duration::from_secs(1);
+pub(crate) const SILENT: Duration = Duration::from_secs(1);
 
 /// Which way a call goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]

@@ -12,8 +12,8 @@ use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_emulator::{Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
-    CallKind, CallOptions, Finished, Identity, Listener, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket,
-    Warning, Witness,
+    CallEvent, CallHandle, CallKind, CallOptions, Finished, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending,
+    Shown, Stop, Ticket, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -81,7 +81,7 @@ pub fn receiving_end() -> ReceivingEnd {
 pub fn sending(source: Box<dyn Source>) -> Sending {
     Sending {
         end: sending_end(1, MenuMode::default()),
-        source,
+        source: source.into(),
         runner: Box::new(SerialMenu),
         microphone: None,
         measures_quality: true,
@@ -99,7 +99,7 @@ pub fn sink(open: impl FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> +
 /// What one end is told that joins.
 pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOptions {
     CallOptions {
-        peer: Peer::Of(ticket),
+        peer: OtherEnd::Of(ticket),
         kind: CallKind::OneWay,
         sending,
         receiving: None,
@@ -107,18 +107,31 @@ pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOption
         wait_limit: limits.wait_limit,
         idle_limit: limits.idle_limit,
         stop: Box::new(|| false),
-        commands: None,
+        stale_after: None,
+        handle: CallHandle::new(),
         qlog: None,
     }
 }
 
-pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
+pub fn both_ways(peer: OtherEnd, sending: Sending) -> CallOptions {
     let receiving = Receiving { end: receiving_end(), open_sink: sink(discard), loudspeaker: None };
     let (kind, length) = (CallKind::TwoWay, Some(LIMIT));
     let (wait_limit, idle_limit) = (CALL.wait_limit, CALL.idle_limit);
     let stop: Stop = Box::new(|| false);
     let (sending, receiving) = (Some(sending), Some(receiving));
-    CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop, commands: None, qlog: None }
+    CallOptions {
+        peer,
+        kind,
+        sending,
+        receiving,
+        length,
+        wait_limit,
+        idle_limit,
+        stop,
+        stale_after: None,
+        handle: CallHandle::new(),
+        qlog: None,
+    }
 }
 
 /// The log of what was captured, and how many pictures were shown.
@@ -126,8 +139,8 @@ pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
 struct Log(Vec<FrameRecord>, usize);
 
 impl Witness for Log {
-    fn warned(&mut self, warning: Warning) {
-        panic!("tests are optimised, and yet: {warning}");
+    fn event(&mut self, event: CallEvent) {
+        assert!(!matches!(event, CallEvent::Warning(_)), "tests are optimised, and yet: {event:?}");
     }
 
     fn captured(&mut self, record: FrameRecord) {
@@ -218,7 +231,7 @@ fn started(
     let asked = stopped.clone();
     let thread = thread::spawn(move || {
         let options = CallOptions {
-            peer: Peer::At(listener),
+            peer: OtherEnd::At(listener),
             kind: CallKind::OneWay,
             sending: None,
             receiving: Some(Receiving { end: end(), open_sink, loudspeaker: None }),
@@ -226,7 +239,8 @@ fn started(
             wait_limit: limits.wait_limit,
             idle_limit: limits.idle_limit,
             stop: Box::new(move || stop() || asked.load(Ordering::Relaxed)),
-            commands: None,
+            stale_after: None,
+            handle: CallHandle::new(),
             qlog: None,
         };
         let mut log = Log::default();

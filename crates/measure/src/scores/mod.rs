@@ -6,12 +6,12 @@
 //! and so its figures, are made of: the same of the frames that were shown themselves. It is the shorter one, and knows
 //! little of outages.
 //!
-//! A stall is the time of freezes, and a freeze is what getStats of WebRTC counts as one, see [`FreezeDetector`].
+//! A stall is the time of freezes, and a freeze is what getStats of WebRTC counts as one, see [`FreezeDetector`](crate::FreezeDetector).
 //!
 //! SSIM in dB is -10 log10(1 - SSIM) of the pictures that were shown. QoE is Concerto's (MobiCom 2019,
 //! Table 2): a linear function of the mean delay and of the mean quality.
 //!
-//! Everything is counted frame by frame and packet by packet ([`FrameScores`], [`PacketLog`]), in memory that does not
+//! Everything is counted frame by frame and packet by packet ([`FrameScores`], [`PacketLog`](crate::packets::PacketLog)), in memory that does not
 //! grow with the call. Counts, sums and means are exact; quantiles are those of a [`Distribution`].
 
 mod floor;

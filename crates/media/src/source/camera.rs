@@ -4,21 +4,25 @@ use std::path::Path;
 
 use super::{Source, SourceError, SourceOptions};
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(feature = "camera", target_os = "linux")))]
 pub(super) fn open(device: &Path, _: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
-    let reason = "cameras are read through Video4Linux2, which only Linux has".to_owned();
+    let reason = if cfg!(target_os = "linux") {
+        "this program was built without lockstep-media's feature `camera`".to_owned()
+    } else {
+        "cameras are read through Video4Linux2, which only Linux has".to_owned()
+    };
     Err(SourceError::Camera { device: device.to_owned(), reason })
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "camera", target_os = "linux"))]
 pub(super) fn open(device: &Path, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
     Ok(Box::new(CameraSource::open(device, options)?))
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "camera", target_os = "linux"))]
 pub use linux::CameraSource;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "camera", target_os = "linux"))]
 mod linux {
     use std::io::{self, Cursor};
     use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{ByteCount, SlidingMinimum, Timestamp};
 
 use super::FURTHEST_FRAME;
 use crate::Arrival;
@@ -10,6 +10,9 @@ use crate::wire::expand;
 
 /// A sequence number further ahead than this is refused.
 const FURTHEST_SEQUENCE: u64 = FURTHEST_FRAME as u64 * 256;
+
+/// Memory of the smallest delay: the base-delay memory of the sender's path observer (lab: 2026-11-path-observer).
+const LEAST_DELAY_MEMORY: Duration = Duration::from_secs(60);
 
 /// The header fields that data and sound share, and how the datagram arrived.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub(super) struct Arrivals {
     jitter: f64,
     /// Delay of the last arrival, nanoseconds, with an unknown offset between the clocks.
     last_delay: Option<i64>,
+    /// Smallest delay lately, nanoseconds, with the same offset.
+    least_delay: SlidingMinimum<i64>,
 }
 
 impl Arrivals {
@@ -73,6 +78,7 @@ impl Arrivals {
         if let Some(before) = self.last_delay.replace(delay) {
             self.jitter += (delay.saturating_sub(before).unsigned_abs() as f64 - self.jitter) / 16.0;
         }
+        self.least_delay.put(now, delay, LEAST_DELAY_MEMORY);
         let is_newest = self.is_newest(sequence);
         let grace = match self.newest {
             Some(newest) if is_newest => idle.wrapping_sub(newest.idle),
@@ -83,6 +89,11 @@ impl Arrivals {
         }
         let grace = Duration::from_micros(u64::from(grace));
         Arrival { arrived_at: now, sent_at, size, sequence, frame, fragment, grace, congestion_experienced }
+    }
+
+    /// Smallest delay of the last minute, nanoseconds: the base delay plus the offset between the clocks.
+    pub(super) fn least_delay(&self) -> Option<i64> {
+        self.least_delay.get()
     }
 
     /// Interarrival jitter (RFC 3550, section 6.4.1).

@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use libm::{exp, log};
-use lockstep_units::Timestamp;
-
-use crate::recent_least::RecentLeast;
+use lockstep_units::{SlidingMinimum, Timestamp};
 
 /// The times over which former mean rates fade, seconds.
 const FORMER: [f64; 2] = [1.0, 0.2];
@@ -19,12 +17,12 @@ pub(super) struct MeanRates {
     /// Exponential averages; none before the first mean rate.
     former: Option<[f64; FORMER.len()]>,
     /// Sliding-window maximum.
-    greatest: RecentLeast<Reverse<f64>>,
+    greatest: SlidingMinimum<Reverse<f64>>,
 }
 
 impl MeanRates {
     pub(super) fn new() -> Self {
-        Self { former: None, greatest: RecentLeast::new() }
+        Self { former: None, greatest: SlidingMinimum::new() }
     }
 
     /// Sprout estimates `mean_rate`, `elapsed` seconds after its last estimate.

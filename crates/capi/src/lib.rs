@@ -1,0 +1,663 @@
+//! The C interface of Lockstep, see include/lockstep.h.
+//!
+//! Each function checks its pointers for null, copies what it takes, and hands out memory that a function of the same module
+//! frees. Unsafe code is limited to these copies.
+#![deny(unsafe_op_in_unsafe_fn, missing_docs)]
+#![allow(clippy::missing_safety_doc)] // the header's first comment holds for all functions
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockstep_facade as lockstep;
+use lockstep_facade::{
+    Bitrate, CallBuilder, FrameRate, Identity, Message, Picture as VideoPicture, Presence, ReceivedFrame, VideoFormat,
+};
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+fn fail(reason: &dyn std::fmt::Display) {
+    let text = reason.to_string().replace('\0', " ");
+    LAST_ERROR.with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
+}
+
+/// The reason of the last failure on this thread; empty before the first. Valid until the next call of a Lockstep function on
+/// this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn lockstep_last_error() -> *const c_char {
+    LAST_ERROR.with(|last| last.borrow().as_ptr())
+}
+
+/// The version of the library, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn lockstep_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// The delay that a call tolerates for a better picture.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub enum Latency {
+    /// As little as possible: tele-operation and games.
+    Low,
+    /// Conversations.
+    Balanced,
+    /// More delay for a better picture: watching.
+    Quality,
+}
+
+/// Planes of an I420 picture: luma, and two of half the size in each direction, rounded up.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Picture {
+    /// Samples in a row of luma, 1 to 16383.
+    pub width: u32,
+    /// Rows of luma, 1 to 16383.
+    pub height: u32,
+    /// First samples of the planes Y, U and V.
+    pub planes: [*const u8; 3],
+    /// Bytes from a row to the next, in each plane.
+    pub strides: [usize; 3],
+}
+
+/// A picture of the other end, until lockstep_frame_free().
+#[repr(C)]
+#[derive(Debug)]
+pub struct Frame {
+    /// The picture; its planes belong to the frame.
+    pub picture: Picture,
+    /// Time of capture in microseconds, on the other end's clock.
+    pub captured_us: u64,
+    /// Age in microseconds, from capture until it was returned; -1 before the clocks can be compared.
+    pub age_us: i64,
+    /// Owned by the library.
+    pub owner: *mut c_void,
+}
+
+/// The kind of an event.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// The other end has joined.
+    Joined,
+    /// Packets take another path.
+    PathChanged,
+    /// Nothing arrives from the other end.
+    Interrupted,
+    /// Packets arrive again.
+    Resumed,
+    /// The other end muted its sound (bit 0 of value) or turned its camera off (bit 1), or on again.
+    PeerChanged,
+    /// How the call does, once a second: text has it, value is the target bit rate in bit/s, or 0.
+    Quality,
+    /// The newest picture is too old; value is its age in microseconds. A remote-controlled machine should stop.
+    Stale,
+    /// A picture that is young enough is shown again.
+    Fresh,
+    /// A message arrived: data, and its delay in microseconds as value.
+    Message,
+    /// The call is over.
+    Ended,
+    /// The call failed; text says why.
+    Failed,
+    /// A condition degrades the call; text says which.
+    Warning,
+    /// An event that this header does not know.
+    Other,
+}
+
+/// An event, until lockstep_event_free().
+#[repr(C)]
+#[derive(Debug)]
+pub struct Event {
+    /// Its kind, which says what the other fields mean.
+    pub kind: EventKind,
+    /// A number, see the kind.
+    pub value: u64,
+    /// A description, never null.
+    pub text: *mut c_char,
+    /// Bytes of a message; null for other kinds.
+    pub data: *mut u8,
+    /// Number of these bytes.
+    pub size: usize,
+    /// Channel of a latest message; -1 for a reliable one.
+    pub channel: i32,
+}
+
+/// Called for each event, on a thread of the library, with the pointer given beside it. The event is freed afterwards.
+pub type OnEvent = Option<extern "C" fn(event: *const Event, user: *mut c_void)>;
+/// Called for each picture, on a thread of the library, with the pointer given beside it. The frame is freed afterwards.
+pub type OnFrame = Option<extern "C" fn(frame: *const Frame, user: *mut c_void)>;
+
+/// A pointer of the application that callbacks get back.
+#[derive(Clone, Copy)]
+struct User(*mut c_void);
+
+// SAFETY: the library only hands it back; the application says by giving it that its callbacks run on another thread.
+unsafe impl Send for User {}
+
+impl User {
+    /// The pointer; a method, so that closures capture the whole.
+    fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Options of a call. By default it neither sends nor receives pictures.
+pub struct Options {
+    sends: Option<VideoFormat>,
+    receives: bool,
+    latency: Option<lockstep::Latency>,
+    max_bitrate: Option<Bitrate>,
+    stale_after: Option<Duration>,
+    wait_limit: Option<Duration>,
+    reconnects: bool,
+    identity: Option<PathBuf>,
+    on_event: Option<(extern "C" fn(*const Event, *mut c_void), User)>,
+    on_frame: Option<(extern "C" fn(*const Frame, *mut c_void), User)>,
+}
+
+/// A call.
+pub struct Call {
+    call: Arc<lockstep::Call>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+/// New options; free them with lockstep_options_free().
+#[unsafe(no_mangle)]
+pub extern "C" fn lockstep_options_new() -> *mut Options {
+    Box::into_raw(Box::new(Options {
+        sends: None,
+        receives: false,
+        latency: None,
+        max_bitrate: None,
+        stale_after: None,
+        wait_limit: None,
+        reconnects: false,
+        identity: None,
+        on_event: None,
+        on_frame: None,
+    }))
+}
+
+/// Frees options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_free(options: *mut Options) {
+    if !options.is_null() {
+        // SAFETY: made by lockstep_options_new, and freed once.
+        drop(unsafe { Box::from_raw(options) });
+    }
+}
+
+/// Applies a change to options that may be null.
+unsafe fn change(options: *mut Options, change: impl FnOnce(&mut Options)) {
+    // SAFETY: null, or made by lockstep_options_new and not freed.
+    if let Some(options) = unsafe { options.as_mut() } {
+        change(options);
+    }
+}
+
+/// The application sends pictures of this format with lockstep_send_frame(); the rate is numerator/denominator a second.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_send_frames(
+    options: *mut Options,
+    width: u32,
+    height: u32,
+    rate_numerator: u32,
+    rate_denominator: u32,
+) -> bool {
+    let Some(frame_rate) = FrameRate::new(rate_numerator, rate_denominator) else {
+        fail(&format!("frame rate {rate_numerator}/{rate_denominator} is not more than 0 and at most 1000"));
+        return false;
+    };
+    let format = VideoFormat::new(width as usize, height as usize).at(frame_rate);
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.sends = Some(format)) };
+    true
+}
+
+/// The application receives pictures, by lockstep_next_frame() or a callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_receive_frames(options: *mut Options) {
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.receives = true) };
+}
+
+/// The delay that the call tolerates for a better picture; LOCKSTEP_LATENCY_BALANCED without it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_set_latency(options: *mut Options, latency: Latency) {
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.latency = Some(latency.into())) };
+}
+
+/// A cap of the bit rate, in bit/s; 0 for the one that follows from the pictures.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_set_max_bitrate(options: *mut Options, bits_per_second: u64) {
+    let cap = (bits_per_second > 0).then(|| Bitrate::from_bps(bits_per_second));
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.max_bitrate = cap) };
+}
+
+/// The age of the newest picture, in milliseconds, at which LOCKSTEP_EVENT_KIND_STALE is reported; 0 for never.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_set_stale_after(options: *mut Options, milliseconds: u32) {
+    let age = (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()));
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.stale_after = age) };
+}
+
+/// Milliseconds that the other end may take to answer a join; 10,000 without it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_set_wait_limit(options: *mut Options, milliseconds: u32) {
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.wait_limit = Some(Duration::from_millis(milliseconds.into()))) };
+}
+
+/// Whether the call resumes by itself whenever it breaks or the other end leaves.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_set_reconnect(options: *mut Options, reconnects: bool) {
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.reconnects = reconnects) };
+}
+
+/// A listener's ticket stays the same, and admits one call after another: its key is kept in this file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_set_standing_identity(options: *mut Options, path: *const c_char) -> bool {
+    // SAFETY: as the caller guarantees.
+    let Some(path) = (unsafe { text(path, "path") }) else { return false };
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.identity = Some(PathBuf::from(path))) };
+    true
+}
+
+/// A callback for events; lockstep_next_event() then returns none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_on_event(options: *mut Options, callback: OnEvent, user: *mut c_void) {
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.on_event = callback.map(|callback| (callback, User(user)))) };
+}
+
+/// A callback for pictures, which are then received; lockstep_next_frame() returns none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_on_frame(options: *mut Options, callback: OnFrame, user: *mut c_void) {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        change(options, |options| {
+            options.receives = true;
+            options.on_frame = callback.map(|callback| (callback, User(user)));
+        });
+    };
+}
+
+/// The text at `pointer`; a failure if there is none.
+unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Option<&'a str> {
+    if pointer.is_null() {
+        fail(&format!("{name} is null"));
+        return None;
+    }
+    // SAFETY: a string that ends with a zero, as the caller guarantees.
+    let text = unsafe { CStr::from_ptr(pointer) }.to_str();
+    if text.is_err() {
+        fail(&format!("{name} is not UTF-8"));
+    }
+    text.ok()
+}
+
+impl Options {
+    fn builder(&self) -> CallBuilder {
+        let mut builder = lockstep::Call::builder();
+        if let Some(format) = self.sends {
+            builder = builder.send_frames(format);
+        }
+        if self.receives {
+            builder = builder.receive_frames();
+        }
+        if let Some(latency) = self.latency {
+            builder = builder.latency(latency);
+        }
+        if let Some(cap) = self.max_bitrate {
+            builder = builder.max_bitrate(cap);
+        }
+        if let Some(age) = self.stale_after {
+            builder = builder.stale_after(age);
+        }
+        if let Some(limit) = self.wait_limit {
+            builder = builder.wait_limit(Some(limit));
+        }
+        if self.reconnects { builder.reconnect() } else { builder }
+    }
+
+    fn start(&self, call: lockstep::Call) -> *mut Call {
+        let call = Arc::new(call);
+        let mut threads = Vec::new();
+        if let Some((callback, user)) = self.on_event {
+            let call = Arc::clone(&call);
+            threads.push(thread::spawn(move || {
+                for event in call.events() {
+                    let event = Event::of(event);
+                    callback(&raw const event, user.get());
+                    event.free();
+                }
+            }));
+        }
+        if let Some((callback, user)) = self.on_frame {
+            let call = Arc::clone(&call);
+            threads.push(thread::spawn(move || {
+                while let Some(frame) = call.next_frame(Duration::MAX) {
+                    let mut frame = Frame::of(frame);
+                    callback(&raw const frame, user.get());
+                    frame.free();
+                }
+            }));
+        }
+        Box::into_raw(Box::new(Call { call, threads }))
+    }
+}
+
+/// Joins the giver of a ticket. Later failures are events. End the call with lockstep_leave().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_join(options: *const Options, ticket: *const c_char) -> *mut Call {
+    // SAFETY: as the caller guarantees.
+    let (Some(options), Some(ticket)) = (unsafe { (options.as_ref(), text(ticket, "ticket")) }) else {
+        return std::ptr::null_mut();
+    };
+    let joined = match ticket.trim().parse() {
+        Ok(ticket) => options.builder().join(ticket).map_err(|error| error.to_string()),
+        Err(error) => Err(format!("ticket: {error}")),
+    };
+    match joined {
+        Ok(call) => options.start(call),
+        Err(reason) => {
+            fail(&reason);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Listens at an address such as "0.0.0.0:0", and writes the ticket and a zero into `ticket`, of `size` bytes; 1024 suffice.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_listen(
+    options: *const Options,
+    address: *const c_char,
+    ticket: *mut c_char,
+    size: usize,
+) -> *mut Call {
+    // SAFETY: as the caller guarantees.
+    let (Some(options), Some(address)) = (unsafe { (options.as_ref(), text(address, "address")) }) else {
+        return std::ptr::null_mut();
+    };
+    let listen = || -> Result<(lockstep::Call, String), String> {
+        let address = address.parse().map_err(|error| format!("address {address}: {error}"))?;
+        let identity = match &options.identity {
+            Some(path) => Identity::standing(path),
+            None => Identity::new(),
+        };
+        let identity = identity.map_err(|error| error.to_string())?;
+        let (call, given) =
+            options.builder().listen_as(identity, address).map_err(|error: lockstep::Error| error.to_string())?;
+        let given = given.to_string();
+        if ticket.is_null() || given.len() >= size {
+            return Err(format!("the ticket has {} bytes and a zero, more than the {size} given", given.len()));
+        }
+        Ok((call, given))
+    };
+    match listen() {
+        Ok((call, given)) => {
+            // SAFETY: `ticket` has room for `size` bytes, which is more than these and the zero.
+            unsafe {
+                std::ptr::copy_nonoverlapping(given.as_ptr(), ticket.cast(), given.len());
+                *ticket.add(given.len()) = 0;
+            }
+            options.start(call)
+        }
+        Err(reason) => {
+            fail(&reason);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Ends a call, tells the other end, waits for callbacks to return, and frees the handle. Do not call it from a callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_leave(call: *mut Call) {
+    if call.is_null() {
+        return;
+    }
+    // SAFETY: made by lockstep_join or lockstep_listen, and freed once.
+    let Call { call, threads } = *unsafe { Box::from_raw(call) };
+    call.end();
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+/// Copies a plane's rows into `samples`.
+unsafe fn copy_plane(samples: &mut Vec<u8>, first: *const u8, stride: usize, width: usize, height: usize) {
+    for row in 0..height {
+        // SAFETY: the plane has `height` rows of `width` samples, `stride` apart, as the caller guarantees.
+        samples.extend_from_slice(unsafe { std::slice::from_raw_parts(first.add(row * stride), width) });
+    }
+}
+
+/// Sends a picture that was captured `age_us` microseconds ago. It is copied. Of pictures that wait for the encoder only the
+/// newest is kept.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_send_frame(call: *const Call, picture: *const Picture, age_us: u64) -> bool {
+    // SAFETY: as the caller guarantees.
+    let (Some(call), Some(picture)) = (unsafe { (call.as_ref(), picture.as_ref()) }) else {
+        fail(&"call or picture is null");
+        return false;
+    };
+    let (width, height) = (picture.width as usize, picture.height as usize);
+    let (half_width, half_height) = (width.div_ceil(2), height.div_ceil(2));
+    let sides = [(width, height), (half_width, half_height), (half_width, half_height)];
+    let is_possible = (1..=16_383).contains(&width) && (1..=16_383).contains(&height);
+    let has_planes = (0..3).all(|plane| !picture.planes[plane].is_null() && picture.strides[plane] >= sides[plane].0);
+    if !is_possible || !has_planes {
+        fail(&format!(
+            "a picture of {width}x{height} needs sides of 1 to 16383, three planes, and rows within strides"
+        ));
+        return false;
+    }
+    let mut samples = Vec::with_capacity(width * height + 2 * half_width * half_height);
+    for (plane, (width, height)) in sides.into_iter().enumerate() {
+        // SAFETY: the planes are as the picture says, by the caller's guarantee.
+        unsafe { copy_plane(&mut samples, picture.planes[plane], picture.strides[plane], width, height) };
+    }
+    match VideoPicture::from_i420(width, height, samples) {
+        Ok(picture) => {
+            let now = Instant::now();
+            call.call.send_frame(picture, now.checked_sub(Duration::from_micros(age_us)).unwrap_or(now));
+            true
+        }
+        Err(error) => {
+            fail(&error);
+            false
+        }
+    }
+}
+
+impl Frame {
+    fn of(ReceivedFrame { picture, captured_at, age }: ReceivedFrame) -> Self {
+        let picture = Box::new(picture);
+        let planes = picture.planes();
+        let seen = Picture {
+            width: picture.width() as u32,
+            height: picture.height() as u32,
+            planes: std::array::from_fn(|plane| planes[plane].samples().0.as_ptr()),
+            strides: std::array::from_fn(|plane| planes[plane].samples().1),
+        };
+        Self {
+            picture: seen,
+            captured_us: captured_at.as_micros(),
+            age_us: age.map_or(-1, |age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX)),
+            owner: Box::into_raw(picture).cast(),
+        }
+    }
+
+    fn free(&mut self) {
+        let owner = std::mem::replace(&mut self.owner, std::ptr::null_mut());
+        if !owner.is_null() {
+            // SAFETY: made by `of`, and freed once.
+            drop(unsafe { Box::from_raw(owner.cast::<VideoPicture>()) });
+        }
+    }
+}
+
+/// Waits for the next picture, up to `milliseconds`; false if none came, or the call is over. Free it with
+/// lockstep_frame_free(). Of pictures that wait the newest three are kept.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_next_frame(call: *const Call, milliseconds: u32, frame: *mut Frame) -> bool {
+    // SAFETY: as the caller guarantees.
+    let Some(call) = (unsafe { call.as_ref() }).filter(|_| !frame.is_null()) else { return false };
+    let next = call.call.next_frame(Duration::from_millis(milliseconds.into()));
+    match next {
+        Some(next) => {
+            // SAFETY: `frame` is not null, and has room for one, as the caller guarantees.
+            unsafe { frame.write(Frame::of(next)) };
+            true
+        }
+        None => false,
+    }
+}
+
+/// Frees a frame that lockstep_next_frame() returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_frame_free(frame: *mut Frame) {
+    // SAFETY: null, or written by lockstep_next_frame.
+    if let Some(frame) = unsafe { frame.as_mut() } {
+        frame.free();
+    }
+}
+
+impl Event {
+    fn of(event: lockstep::Event) -> Self {
+        use lockstep::Event as Of;
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let (mut data, mut channel) = (None, -1);
+        let (kind, value, text) = match event {
+            Of::Joined => (EventKind::Joined, 0, String::new()),
+            Of::PathChanged(way) => (EventKind::PathChanged, 0, format!("{way:?}")),
+            Of::Interrupted => (EventKind::Interrupted, 0, String::new()),
+            Of::Resumed => (EventKind::Resumed, 0, String::new()),
+            Of::PeerChanged(Presence { muted, camera_off }) => {
+                (EventKind::PeerChanged, u64::from(muted) | u64::from(camera_off) << 1, String::new())
+            }
+            Of::Quality(quality) => {
+                let target = quality.sending.map_or(0, |sending| sending.target.as_bps());
+                (EventKind::Quality, target, format!("{quality:?}"))
+            }
+            Of::Stale { age } => (EventKind::Stale, micros(age), String::new()),
+            Of::Fresh => (EventKind::Fresh, 0, String::new()),
+            Of::Message(message) => {
+                if let lockstep::Delivery::Latest { channel: of } = message.delivery {
+                    channel = of.into();
+                }
+                data = Some(message.payload.into_boxed_slice());
+                (EventKind::Message, micros(message.delay), String::new())
+            }
+            Of::Ended(ended) => (EventKind::Ended, 0, format!("{ended:?}")),
+            Of::Failed(reason) => (EventKind::Failed, 0, reason),
+            Of::Warning(warning) => (EventKind::Warning, 0, warning.to_string()),
+            other => (EventKind::Other, 0, format!("{other:?}")),
+        };
+        let size = data.as_ref().map_or(0, |data| data.len());
+        let data = data.map_or(std::ptr::null_mut(), |data| Box::into_raw(data).cast());
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default().into_raw();
+        Self { kind, value, text, data, size, channel }
+    }
+
+    fn free(self) {
+        // SAFETY: both were made by `of`, and are freed once.
+        unsafe {
+            drop(CString::from_raw(self.text));
+            if !self.data.is_null() {
+                drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.data, self.size)));
+            }
+        }
+    }
+}
+
+/// Waits for the next event, up to `milliseconds`; false if none came, or the last was returned. Free it with
+/// lockstep_event_free().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_next_event(call: *const Call, milliseconds: u32, event: *mut Event) -> bool {
+    // SAFETY: as the caller guarantees.
+    let Some(call) = (unsafe { call.as_ref() }).filter(|_| !event.is_null()) else { return false };
+    match call.call.next_event(Duration::from_millis(milliseconds.into())) {
+        Some(next) => {
+            // SAFETY: `event` is not null, and has room for one, as the caller guarantees.
+            unsafe { event.write(Event::of(next)) };
+            true
+        }
+        None => false,
+    }
+}
+
+/// Frees an event that lockstep_next_event() returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_event_free(event: *mut Event) {
+    // SAFETY: null, or written by lockstep_next_event and not freed.
+    if let Some(event) = unsafe { event.as_mut() }.filter(|event| !event.text.is_null()) {
+        let emptied = Event { text: std::ptr::null_mut(), data: std::ptr::null_mut(), size: 0, ..*event };
+        std::mem::replace(event, emptied).free();
+    }
+}
+
+/// Sends a message: a reliable one if `channel` is -1, else a latest one of channel 0 to 255. The bytes are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_send_message(call: *const Call, channel: i32, data: *const u8, size: usize) -> bool {
+    // SAFETY: as the caller guarantees.
+    let Some(call) = (unsafe { call.as_ref() }).filter(|_| !data.is_null() || size == 0) else {
+        fail(&"call or data is null");
+        return false;
+    };
+    // SAFETY: `data` has `size` bytes, as the caller guarantees.
+    let payload = if size == 0 { Vec::new() } else { unsafe { std::slice::from_raw_parts(data, size) }.to_vec() };
+    let message = match u8::try_from(channel) {
+        Ok(channel) => Message::latest(channel, payload),
+        Err(_) if channel == -1 => Message::reliable(payload),
+        Err(_) => {
+            fail(&format!("channel {channel} is not -1 and not from 0 to 255"));
+            return false;
+        }
+    };
+    let sent = call.call.send_message(message);
+    if let Err(error) = &sent {
+        fail(error);
+    }
+    sent.is_ok()
+}
+
+/// Mutes the sound or turns the camera off, or on again, and tells the other end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_set_presence(call: *const Call, muted: bool, camera_off: bool) {
+    // SAFETY: as the caller guarantees.
+    if let Some(call) = unsafe { call.as_ref() } {
+        call.call.set_presence(Presence { muted, camera_off });
+    }
+}
+
+/// Changes the cap of the bit rate, in bit/s; 0 removes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_set_max_bitrate(call: *const Call, bits_per_second: u64) {
+    // SAFETY: as the caller guarantees.
+    if let Some(call) = unsafe { call.as_ref() } {
+        call.call.set_max_bitrate((bits_per_second > 0).then(|| Bitrate::from_bps(bits_per_second)));
+    }
+}
+
+impl From<Latency> for lockstep::Latency {
+    fn from(latency: Latency) -> Self {
+        match latency {
+            Latency::Low => Self::Low,
+            Latency::Balanced => Self::Balanced,
+            Latency::Quality => Self::Quality,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The commands that a build without the feature `lab` lacks, and how to get them.
+
+use std::ffi::OsStr;
+
+/// How a build with all commands is made.
+pub const REMEDY: &str = "build it with: cargo build --release -p lockstep-cli";
+
+/// The commands of the laboratory.
+pub const COMMANDS: [&str; 14] = [
+    "sweep", "study", "scenario", "sources", "compare", "replay", "sessions", "data", "model", "train", "export",
+    "bench", "testbed", "barcode",
+];
+
+/// The error for the command called `name`, if it is one of the laboratory.
+pub fn refusal(name: Option<&OsStr>) -> Option<String> {
+    let name = COMMANDS.into_iter().find(|command| name == Some(OsStr::new(command)))?;
+    Some(format!("cannot run {name}: this build has no laboratory; {REMEDY}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(feature = "lab")]
+    fn the_list_has_every_command_of_the_laboratory() {
+        use clap::Subcommand;
+
+        let laboratory = lockstep_lab::Laboratory::augment_subcommands(clap::Command::new(""));
+        let names: Vec<&str> = laboratory.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(COMMANDS.as_slice(), names);
+    }
+
+    #[test]
+    fn a_laboratory_command_is_refused_with_its_remedy() {
+        let error = refusal(Some(OsStr::new("sweep"))).expect("an error");
+        assert_eq!(
+            error,
+            "cannot run sweep: this build has no laboratory; build it with: cargo build --release -p lockstep-cli"
+        );
+        assert_eq!(refusal(Some(OsStr::new("talk"))), None);
+        assert_eq!(refusal(None), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! What a recorded controller allowed and what a replayed one does, as a Parquet file: a row for each time that it was
+//! asked. Nothing grows with the call but the index of the row groups.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use lockstep_control::recording::Answer;
+use lockstep_control::{Allowance, InFlight};
+use lockstep_runner::output_file::OutputFile;
+use lockstep_runner::parquet_table::{Kind, TableWriter, Values};
+
+/// Rows that are written at once: four minutes of a call of 30 pictures a second.
+const ROW_GROUP: usize = 1 << 14;
+
+/// The columns, whole numbers in the units that their names end in.
+const COLUMNS: [&str; 9] = [
+    "event",
+    "at_ns",
+    "on_the_way_bytes",
+    "recorded_budget_bytes",
+    "replayed_budget_bytes",
+    "recorded_pacing_ns",
+    "replayed_pacing_ns",
+    "recorded_target_bps",
+    "replayed_target_bps",
+];
+
+/// A table that is being written.
+pub struct AllowanceTable {
+    table: TableWriter<OutputFile>,
+    columns: Vec<Values>,
+    rows: usize,
+}
+
+/// Finds out whether a file may be called so.
+pub fn check_name(path: &Path) -> Result<()> {
+    if path.extension().is_none_or(|extension| extension != "parquet") {
+        bail!("--allowances {}: the name must end in .parquet", path.display());
+    }
+    Ok(())
+}
+
+/// The same number in 63 bits: what is beyond is the most that they hold.
+fn integer(number: u64) -> Option<i64> {
+    Some(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+impl AllowanceTable {
+    /// A table at `path`.
+    pub fn create(path: &Path) -> Result<Self> {
+        let columns = COLUMNS.map(|name| (name, Kind::Integers));
+        let table = TableWriter::new(OutputFile::create(path)?, "allowance", &columns)?;
+        let columns = columns.iter().map(|(_, kind)| Values::of(*kind)).collect();
+        Ok(Self { table, columns, rows: 0 })
+    }
+
+    /// Adds what was answered at event `number` and what is answered now, if that is what may be sent.
+    pub fn add(&mut self, number: u64, recorded: &Answer, replayed: &Answer) -> Result<()> {
+        let Answer::Allowance(at, InFlight { bytes, .. }, recorded) = recorded else { return Ok(()) };
+        let Answer::Allowance(_, _, replayed) = replayed else { return Ok(()) };
+        let nanos = |allowance: &Allowance| u64::try_from(allowance.pacing_interval.as_nanos()).unwrap_or(u64::MAX);
+        let row = [
+            number,
+            at.as_nanos(),
+            bytes.get(),
+            recorded.budget.get(),
+            replayed.budget.get(),
+            nanos(recorded),
+            nanos(replayed),
+            recorded.target.as_bps(),
+            replayed.target.as_bps(),
+        ];
+        for (column, value) in self.columns.iter_mut().zip(row) {
+            if let Values::Integers(values) = column {
+                values.push(integer(value));
+            }
+        }
+        self.rows += 1;
+        if self.rows == ROW_GROUP {
+            self.table.write_group(&self.columns)?;
+            self.columns.iter_mut().for_each(Values::clear);
+            self.rows = 0;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left. Without this, there is no file.
+    pub fn finish(mut self) -> Result<()> {
+        if self.rows > 0 {
+            self.table.write_group(&self.columns)?;
+        }
+        self.table.finish()?.finish()
+    }
+}

@@ -1,0 +1,193 @@
+//! `lockstep bench encode-time`: how long this machine takes to code pictures, for calls in virtual time.
+//!
+//! The very jobs that calls run are timed, by the time that their thread had a core, so that what else runs on the machine
+//! counts as little as it can.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use lockstep_call::{
+    EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu, MenuMode, SerialMenu,
+    Tuning,
+};
+use lockstep_measure::Machine;
+use lockstep_media::{SourceOptions, open_source, parse_size};
+use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::progress::Progress;
+use lockstep_sim::{EncodeTime, JobTimes, TimePoint};
+use lockstep_transport::StateId;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_vp8::{Analysis, Parameters, Picture, Preset, State};
+
+use super::{Stopwatch, median};
+
+/// What `lockstep bench encode-time` is told.
+#[derive(Args)]
+pub(super) struct EncodeTimeArguments {
+    /// The pictures: `generated`, a y4m file, or anything else that ffmpeg reads. They are scaled to each size.
+    #[arg(long, default_value = "generated")]
+    clip: String,
+    /// Picture sizes to measure; more than once.
+    #[arg(long = "size", value_name = "WIDTHxHEIGHT", default_values = ["320x180", "640x360", "1280x720", "1920x1080", "3840x2160"])]
+    sizes: Vec<String>,
+    /// Pictures of each size; a time is the median of theirs.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(4..=1_000))]
+    pictures: u32,
+    /// Seed of a generated clip.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the times are written, as JSON.
+    #[arg(long)]
+    output: PathBuf,
+}
+
+/// The time between two pictures, as far as it matters.
+const FRAME_INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / 30);
+/// The budgets of pictures, in turn, bits for each luma sample: at 640x360 and 30 pictures a second 140 kb/s to 1 Mb/s.
+const BUDGETS: [f64; 3] = [0.02, 0.06, 0.15];
+/// A pass more is asked for with this share of the size that the last one gave: most of them miss by less.
+const REFINED: f64 = 0.8;
+
+/// Runs a job, and adds its kind and its milliseconds to `works` unless it is of a key frame.
+fn timed(job: EncodeJob, key_frame: bool, works: &mut Vec<(EncodeWork, f64)>) -> Menu {
+    let kind = job.kind();
+    let watch = Stopwatch::start();
+    let menu = job.run(&SerialMenu);
+    if !key_frame {
+        works.push((kind, 1e3 * watch.seconds()));
+    }
+    menu
+}
+
+/// Codes `pictures` as a call with this menu does; gives the milliseconds of each job on an inter frame, by its kind.
+fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> Vec<(EncodeWork, f64)> {
+    let mut works = Vec::new();
+    let mut encoder = FunctionalEncoder::new(parameters.clone(), mode, &Tuning::default());
+    let (mut source, mut state) = (StateId::EMPTY, State::default());
+    for (index, picture) in pictures.iter().enumerate() {
+        let bits = BUDGETS[index % BUDGETS.len()];
+        let bytes = (picture.width() * picture.height()) as f64 * bits / 8.0;
+        let budget = ByteCount::new(bytes as u64);
+        let now = Timestamp::ZERO + FRAME_INTERVAL * index as u32;
+        let target = Bitrate::from_bps((8.0 * bytes / FRAME_INTERVAL.as_secs_f64()) as u64);
+        let request = FrameRequest { budget, ..FrameRequest::at_rate(now, picture, source, target) };
+        let Some(FrameStart { job, .. }) = encoder.begin(&request) else { continue };
+        let key_frame = source == StateId::EMPTY;
+        let menu = timed(job, key_frame, &mut works);
+        // What a conventional codec does, of the same picture at the same quantizer.
+        if let Some(first) = menu.candidates.first().filter(|first| !first.key_frame) {
+            let watch = Stopwatch::start();
+            let coded = Analysis::new(&state, picture, parameters).encode(first.quantizer);
+            black_box(coded.state.hash());
+            works.push((EncodeWork::OneFrame, 1e3 * watch.seconds()));
+            drop(coded);
+        }
+        let size = menu.candidates.first().map_or(ByteCount::ZERO, |candidate| candidate.size());
+        let smaller = ByteCount::new((REFINED * size.as_f64()) as u64);
+        let menu = match encoder.refine(menu, smaller) {
+            Ok(job) => timed(job, key_frame, &mut works),
+            Err(menu) => menu,
+        };
+        let choice = encoder.choose(&menu, ByteCount::new(u64::MAX), true);
+        if let Some((name, candidate)) = encoder.commit(menu, choice) {
+            (source, state) = (name, candidate.state);
+        }
+    }
+    works
+}
+
+fn measure(pictures: &[Picture], preset: Preset) -> Result<TimePoint> {
+    let parameters = Parameters { preset, ..Parameters::default() };
+    let mut works = job_times(&parameters, MenuMode::Fit { passes: 2 }, pictures);
+    works.extend(job_times(&parameters, MenuMode::Serial, pictures));
+    let time = |work| {
+        let times: Vec<f64> = works.iter().filter(|(kind, _)| *kind == work).map(|(_, time)| *time).collect();
+        if times.is_empty() {
+            bail!("no picture needed {work:?}: take more of them")
+        } else {
+            Ok((1e3 * median(&times)).round() / 1e3)
+        }
+    };
+    let first = pictures.first().context("there are no pictures")?;
+    Ok(TimePoint {
+        pixels: (first.width() * first.height()) as u32,
+        one_frame_ms: time(EncodeWork::OneFrame)?,
+        first_pass_ms: time(EncodeWork::FirstPass)?,
+        later_pass_ms: time(EncodeWork::LaterPass)?,
+        serial_menu_ms: time(EncodeWork::SerialMenu)?,
+    })
+}
+
+/// The machine that this runs on.
+fn machine() -> Machine {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let processor = field("model name").unwrap_or_else(|| format!("unnamed {}", std::env::consts::ARCH));
+    let details = [("family", "cpu family"), ("model", "model\t"), ("at", "cpu MHz")];
+    let details = details.into_iter().filter_map(|(word, name)| Some(format!("{word} {}", field(name)?)));
+    let details = details.collect::<Vec<String>>().join(", ");
+    let processor = if details.is_empty() { processor } else { format!("{processor} ({details} MHz)") };
+    Machine { processor, cores: available_parallelism().map_or(1, |cores| cores.get() as u32) }
+}
+
+/// `lockstep bench encode-time`.
+pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
+    output_file::check(&[("--output", Some(&arguments.output))], &[Path::new(&arguments.clip)])?;
+    let mut sizes = Vec::new();
+    for size in &arguments.sizes {
+        sizes.push(parse_size(size)?);
+    }
+    sizes.sort_by_key(|(width, height)| width * height);
+    sizes.dedup_by_key(|(width, height)| *width * *height);
+    let (mut real_time, mut quality) = (Vec::new(), Vec::new());
+    let mut progress = Progress::new("measure", sizes.len() as u64);
+    for size in sizes {
+        let options = SourceOptions { seed: arguments.seed, size: Some(size), ..SourceOptions::default() };
+        let mut source = open_source(&arguments.clip, &options)?;
+        let mut pictures = Vec::new();
+        while pictures.len() < arguments.pictures as usize
+            && let Some(picture) = source.next()?
+        {
+            pictures.push(picture);
+        }
+        let name = format!("{}x{}", size.0, size.1);
+        let of = || format!("{} at {name}", arguments.clip);
+        real_time.push(measure(&pictures, Preset::RealTime).with_context(of)?);
+        quality.push(measure(&pictures, Preset::Quality).with_context(of)?);
+        progress.update(real_time.len() as u64, &name);
+    }
+    progress.finish();
+    let model = EncodeTime { machine: machine(), clip: arguments.clip.clone(), real_time, quality };
+    let model = EncodeTime::from_json(&serde_json::to_string(&model)?)?;
+    say!("{}, {} cores, milliseconds a picture:", model.machine.processor, model.machine.cores);
+    say!(
+        "{:<11}{:>10}{:>11}{:>12}{:>12}{:>13}",
+        "preset",
+        "pixels",
+        "one frame",
+        "first pass",
+        "later pass",
+        "serial menu"
+    );
+    for (name, preset, points) in
+        [("real-time", Preset::RealTime, &model.real_time), ("quality", Preset::Quality, &model.quality)]
+    {
+        for point in points {
+            let JobTimes { one_frame, first_pass, later_pass, serial_menu, .. } =
+                model.job_times(preset, point.pixels as usize);
+            let [one, first, later, serial] =
+                [one_frame, first_pass, later_pass, serial_menu].map(|time| time.as_secs_f64() * 1e3);
+            say!("{name:<11}{:>10}{one:>11.2}{first:>12.2}{later:>12.2}{serial:>13.2}", point.pixels);
+        }
+    }
+    write_json(&arguments.output, &model)
+}

@@ -1,0 +1,201 @@
+//! `lockstep data fit`: a family of generated traces like those of a folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use lockstep_configuration::read_families;
+use lockstep_link::fit::{fit, held_out_error};
+use lockstep_link::{Families, Family, Trace};
+use lockstep_runner::output_file::write_text;
+
+use super::{folder, split};
+
+/// The name of a family, which the words of a trace can have.
+fn family_name(word: &str) -> Result<String, String> {
+    Family::check_name(word).map(|()| word.to_owned())
+}
+
+/// What `lockstep data fit` is told.
+#[derive(Debug, Clone, Args)]
+pub struct FitArguments {
+    /// Folders of recordings, or single ones.
+    #[arg(required = true)]
+    folders: Vec<PathBuf>,
+    /// What the family is called.
+    #[arg(long, default_value = "fitted", value_parser = family_name)]
+    family: String,
+    /// What the recordings are, for those who use the family; their names if not given.
+    #[arg(long)]
+    provenance: Option<String>,
+    /// What decides which fifth of the recordings is held out.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Traces that are generated for each one held out.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    generated: u64,
+    /// Where the family goes, JSON; one that is there and called the same is replaced, others stay.
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+fn show(family: &Family) {
+    say!("family {}   steps of {} ms   {}", family.name, family.step_ms, family.provenance);
+    let quantile = |values: &[f64], index: usize| values.get(index).copied().unwrap_or(0.0);
+    let mean = |index| quantile(&family.mean_bps, index) / 1e6;
+    say!("means         {:.2} to {:.2} Mb/s, median {:.2}", mean(0), mean(10), mean(5));
+    let steps = |index| quantile(&family.outage_steps, index) * f64::from(family.step_ms) / 1e3;
+    let every = f64::from(family.step_ms) / 1e3 / family.outage_start.max(1e-12);
+    match family.outage_start > 0.0 {
+        true => {
+            say!("outages       one in {every:.0} s, {:.1} to {:.1} s, median {:.1}", steps(0), steps(10), steps(5))
+        }
+        false => say!("outages       none"),
+    }
+    let Some(error) = &family.held_out else { return };
+    say!("held out      {} traces, fitted to {}; mean and worst of them", error.traces.1, error.traces.0);
+    if let Some((mean, worst)) = error.rates_100ms {
+        say!("rates, 100 ms {mean:.3}   {worst:.3}   (largest difference of the distributions, 0-1)");
+    }
+    say!("rates, 1 s    {:.3}   {:.3}", error.rates_1s.0, error.rates_1s.1);
+    say!("rates, 10 s   {:.3}   {:.3}", error.rates_10s.0, error.rates_10s.1);
+    let (second, five) = (error.autocorrelation_1s, error.autocorrelation_5s);
+    say!("correlation   {:.3}   {:.3}   at 1 s; {:.3}   {:.3}   at 5 s", second.0, second.1, five.0, five.1);
+    match error.outage_lengths {
+        Some(distance) => say!("outages       {distance:.3}   (of the lengths of all)"),
+        None => say!("outages       none to compare"),
+    }
+}
+
+/// The words of a trace of `family`, one of `families`, which are in the file `path`.
+fn words_of_trace(path: &Path, family: &str, families: &Families) -> String {
+    let name = if families.families.len() > 1 { format!(",name={family}") } else { String::new() };
+    let words = |here| format!("fitted:family={here}{}{name},seed=1", path.display());
+    // What has no folder may look like one of the families that come along.
+    if Trace::family_file(&words("")).is_some() { words("") } else { words("./") }
+}
+
+/// `lockstep data fit`.
+pub fn run(arguments: &FitArguments) -> Result<()> {
+    let mut found = Vec::new();
+    for folder in &arguments.folders {
+        let contents = folder::read(folder)?;
+        contents.say_unread();
+        found.extend(contents.traces);
+    }
+    let order = split::shuffled(found.iter().map(|found| found.name.clone()).collect(), arguments.seed);
+    let (train, test) = order.split_at(split::training(order.len()));
+    let part = |names: &[String]| -> Vec<&Trace> {
+        found.iter().filter(|found| names.contains(&found.name)).map(|found| &found.trace).collect()
+    };
+    let (train, test) = (part(train), part(test));
+    if test.is_empty() {
+        bail!("one trace cannot be fitted to and held out; give two at least");
+    }
+    let provenance = arguments.provenance.clone().unwrap_or_else(|| {
+        let folders: Vec<String> = arguments.folders.iter().map(|folder| folder.display().to_string()).collect();
+        format!("{} recordings of {}", found.len(), folders.join(", "))
+    });
+    let mut family = fit(&arguments.family, &provenance, &train)?;
+    family.held_out = Some(held_out_error(&family, &test, train.len(), arguments.generated));
+    show(&family);
+    let Some(path) = &arguments.output else { return Ok(()) };
+    // What cannot be read may hold families, and would be written over.
+    let mut families = read_families(path)?.unwrap_or_else(|| Families { families: Vec::new() });
+    let name = family.name.clone();
+    families.families.retain(|other| other.name != name);
+    families.families.push(family);
+    families.families.sort_by(|one, other| one.name.cmp(&other.name));
+    let text = serde_json::to_string(&families)? + "\n";
+    if let Err(why) = Families::from_json(&text) {
+        bail!("{} is not written, as it could not be read: {why}", path.display());
+    }
+    write_text(path, &text)?;
+    say!("written to {}", path.display());
+    let words = words_of_trace(path, &name, &families);
+    // A path with commas cannot be given in words, and standard output is no file.
+    if Trace::family_file(&words).is_some_and(Path::is_file) {
+        say!("a trace of it is {words}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use lockstep_configuration::open_trace;
+
+    use super::*;
+
+    fn fitted(folder: &Path, family: &str, recordings: &[&str], output: &Path) -> Result<()> {
+        let folder = folder.join(family);
+        fs::create_dir_all(&folder).unwrap();
+        for (number, words) in recordings.iter().enumerate() {
+            let trace = Trace::from_spec(words).unwrap();
+            let json = trace.to_alphartc_json(Duration::from_millis(100)).unwrap();
+            fs::write(folder.join(format!("{number}.json")), json).unwrap();
+        }
+        run(&FitArguments {
+            folders: vec![folder],
+            family: family.to_owned(),
+            provenance: None,
+            seed: 1,
+            generated: 1,
+            output: Some(output.to_owned()),
+        })
+    }
+
+    #[test]
+    fn what_was_fitted_is_a_family_of_traces() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("mine.json");
+        let recordings = [1, 2, 3].map(|seed| format!("cellular:mean=2mbps,seed={seed},duration=60s"));
+        fitted(folder.path(), "mine", &recordings.each_ref().map(String::as_str), &output).unwrap();
+        let families = read_families(&output).unwrap().unwrap();
+        let trace = |name: &str| {
+            let words = words_of_trace(&output, name, &read_families(&output).unwrap().unwrap());
+            open_trace(&words).unwrap_or_else(|error| panic!("{words}: {error:#}"))
+        };
+        let direct =
+            |families: &Families, name| families.named(name).unwrap().trace(Duration::from_secs(120), 1, None).unwrap();
+        let mine = trace("mine");
+        assert_eq!(mine, direct(&families, "mine"));
+        let recordings = [4, 5].map(|seed| format!("cellular:mean=9mbps,seed={seed},duration=60s"));
+        fitted(folder.path(), "fast", &recordings.each_ref().map(String::as_str), &output).unwrap_err();
+        let recordings = [4, 5, 6].map(|seed| format!("cellular:mean=9mbps,seed={seed},duration=60s"));
+        fitted(folder.path(), "fast", &recordings.each_ref().map(String::as_str), &output).unwrap();
+        assert_eq!(trace("mine"), mine, "the other family stays");
+        assert_ne!(trace("fast"), mine);
+    }
+
+    #[test]
+    fn what_is_said_of_a_file_can_be_given_as_a_trace() {
+        let families = Families::built_in();
+        let one = Families { families: vec![families.families[0].clone()] };
+        let words = |path: &str, families| words_of_trace(Path::new(path), "lte", families);
+        assert_eq!(words("mine.json", &one), "fitted:family=mine.json,seed=1");
+        assert_eq!(words("mine", &one), "fitted:family=./mine,seed=1");
+        assert_eq!(words("a/mine", &families), "fitted:family=a/mine,name=lte,seed=1");
+        assert_eq!(Trace::family_file(&words("a,b.json", &one)), None);
+    }
+
+    #[test]
+    fn a_name_that_no_words_can_have_is_refused_before_anything_is_fitted() {
+        assert!(family_name("mine").is_ok());
+        assert!(family_name("a,b").is_err() && family_name("").is_err());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_taken_for_one_without_families() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("families.json");
+        assert_eq!(read_families(&path).unwrap(), None);
+        fs::write(&path, b"{\"families\": [], \"note\": \"\xff\"}").unwrap();
+        let said = format!("{:#}", read_families(&path).unwrap_err());
+        assert!(said.contains("families.json") && said.contains("no text"), "{said}");
+        assert!(read_families(folder.path()).is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! `lockstep data`: public sets of traces, their parts for training and for judging, and families fitted to them.
+
+pub mod download;
+mod fitting;
+mod folder;
+mod sets;
+pub mod split;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+
+use lockstep_configuration::{Milliseconds, OptionValue};
+use lockstep_runner::output_file::write_text;
+
+/// What `lockstep data` is told.
+#[derive(Debug, Clone, Args)]
+pub struct DataArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum What {
+    /// List the public data sets that are known, with their licences, and the families of generated traces.
+    List,
+    /// Download a data set.
+    Get(GetArguments),
+    /// Write every trace of a folder, in whatever format, in one format.
+    Convert(ConvertArguments),
+    /// Split a folder of traces into parts for training and for judging: a manifest with the hash of every file.
+    Split(split::SplitArguments),
+    /// Fit a family of generated traces to a folder of recordings, and say how far it is off on those held out.
+    Fit(fitting::FitArguments),
+}
+
+/// What `lockstep data get` is told.
+#[derive(Debug, Clone, Args)]
+struct GetArguments {
+    /// The data set, see `lockstep data list`.
+    set: String,
+    /// The folder that its files go to; what is there and has the recorded hash is not downloaded again.
+    #[arg(long)]
+    output: PathBuf,
+    /// Take the files from under this address instead, by their names: a mirror.
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+}
+
+/// The formats that a folder is converted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Seconds and Mb/s.
+    Csv,
+    /// Delivery opportunities.
+    Mahimahi,
+    /// AlphaRTC's JSON.
+    Json,
+}
+
+/// What `lockstep data convert` is told.
+#[derive(Debug, Clone, Args)]
+struct ConvertArguments {
+    /// The folder of traces; those in folders inside it, too.
+    folder: PathBuf,
+    /// The folder that the traces go to.
+    #[arg(long)]
+    output: PathBuf,
+    /// In which format.
+    #[arg(long, value_enum, default_value = "csv")]
+    format: Format,
+    /// Width of the intervals of csv and json, milliseconds.
+    #[arg(long, default_value = "200", value_parser = Milliseconds::from_word)]
+    interval_ms: Milliseconds,
+}
+
+/// `lockstep data`.
+pub fn run(arguments: &DataArguments) -> Result<()> {
+    match &arguments.what {
+        What::List => {
+            list();
+            Ok(())
+        }
+        What::Get(arguments) => get(arguments),
+        What::Convert(arguments) => convert(arguments),
+        What::Split(arguments) => split::run(arguments),
+        What::Fit(arguments) => fitting::run(arguments),
+    }
+}
+
+fn list() {
+    for set in sets::ALL {
+        say!("{}   {}", set.name, set.about);
+        say!("    licence  {}", set.licence);
+        match set.by_hand {
+            Some(how) => say!("    by hand  {how}"),
+            None => say!("    files    {} from {}", set.files.len(), set.page),
+        }
+    }
+    say!("\nfamilies of generated traces, such as fitted:family=lte,seed=7,seconds=60");
+    for family in lockstep_link::Families::built_in().families {
+        say!("{}   {}", family.name, family.provenance);
+    }
+}
+
+fn get(arguments: &GetArguments) -> Result<()> {
+    let set = sets::named(&arguments.set)?;
+    if let Some(how) = set.by_hand {
+        bail!("{} cannot be downloaded by a command: {how}", set.name);
+    }
+    say!("{}: {}\nlicence: {}", set.name, set.about, set.licence);
+    let files: Vec<download::Wanted> = set
+        .files
+        .iter()
+        .map(|&(name, url)| {
+            let url = match &arguments.from {
+                Some(mirror) => format!("{}/{name}", mirror.trim_end_matches('/')),
+                None => url.to_owned(),
+            };
+            download::Wanted { name: name.to_owned(), url }
+        })
+        .collect();
+    download::all(&files, &arguments.output)?;
+    say!("{} files in {}", files.len(), arguments.output.display());
+    if let Some(archive) = files.iter().find(|file| file.name.ends_with(".zip")) {
+        say!("unpack {} before converting: `unzip`", archive.name);
+    }
+    Ok(())
+}
+
+fn convert(arguments: &ConvertArguments) -> Result<()> {
+    let interval = arguments.interval_ms.get();
+    let contents = folder::read(&arguments.folder)?;
+    contents.say_unread();
+    let mut converted = 0;
+    for found in &contents.traces {
+        let (text, extension) = match arguments.format {
+            Format::Csv => (found.trace.to_csv(interval), "csv"),
+            Format::Mahimahi => (found.trace.to_mahimahi(), "trace"),
+            Format::Json => (found.trace.to_alphartc_json(interval), "json"),
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(why) => {
+                aside!("left out {}: {why}", found.name);
+                continue;
+            }
+        };
+        converted += 1;
+        let path = arguments.output.join(format!("{}.{extension}", found.name));
+        let folder = path.parent().context("the output has no folder")?;
+        std::fs::create_dir_all(folder).with_context(|| format!("folder {}", folder.display()))?;
+        write_text(&path, &text)?;
+    }
+    if converted == 0 {
+        bail!("no trace in {} could be converted", arguments.folder.display());
+    }
+    say!("{converted} traces in {}", arguments.output.display());
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! What a benchmark has measured or a sweep has run, one line of JSON each, written as soon as it is known: what a killed one
+//! goes on from.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use lockstep_runner::output_file::{is_special, is_standard_output};
+use lockstep_runner::progress::Progress;
+use lockstep_sim::in_parallel;
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    value: Box<RawValue>,
+}
+
+/// The journal of one benchmark or sweep. The default one is kept in no file.
+#[derive(Default)]
+pub struct Journal {
+    file: Option<(File, PathBuf)>,
+    measured: HashMap<String, Box<RawValue>>,
+}
+
+impl Journal {
+    /// The journal beside `output`, if that is a file; else one that is kept in none: standard output, a device or a pipe has
+    /// nothing beside it to go on from.
+    pub fn of_output(output: Option<&Path>, fresh: bool) -> Result<Self> {
+        match output {
+            Some(output) if !is_standard_output(output) && !is_special(output) => Self::open(output, fresh),
+            _ => Ok(Self::default()),
+        }
+    }
+
+    /// The journal beside `output`, with what it has, or empty if it shall be `fresh`.
+    fn open(output: &Path, fresh: bool) -> Result<Self> {
+        let path = PathBuf::from(format!("{}.journal", output.display()));
+        let mut measured = HashMap::new();
+        let mut torn = false;
+        if path.exists() && !fresh {
+            let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = String::from_utf8_lossy(&text);
+            torn = !text.is_empty() && !text.ends_with('\n');
+            // The last line of a journal whose writer was killed is none.
+            let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+            measured = lines.map(|line| (line.key, line.value)).collect();
+        }
+        let mut options = OpenOptions::new();
+        let options = if fresh { options.write(true).truncate(true) } else { options.append(true) };
+        let mut file = options.create(true).open(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        if torn {
+            writeln!(file)?;
+        }
+        Ok(Self { file: Some((file, path)), measured })
+    }
+
+    /// What was measured under `key`, if it was.
+    pub fn known<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        self.measured.get(key).and_then(|value| serde_json::from_str(value.get()).ok())
+    }
+
+    /// Keeps what was measured under `key`. What is given back and what is read later are the same numbers to the last digit.
+    pub fn keep<T: Serialize + DeserializeOwned>(&mut self, key: &str, measured: &T) -> Result<T> {
+        let value = serde_json::value::to_raw_value(measured)?;
+        let line = Line { key: key.to_owned(), value };
+        if let Some((file, path)) = &mut self.file {
+            let text = serde_json::to_string(&line)?;
+            writeln!(file, "{text}").with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let read = serde_json::from_str(line.value.get())
+            .with_context(|| format!("`{key}` of the journal cannot be read back"))?;
+        self.measured.insert(line.key, line.value);
+        Ok(read)
+    }
+
+    /// What was measured under `key`: what the journal has, or what `measure` now gives.
+    pub fn measured<T: Serialize + DeserializeOwned>(
+        &mut self,
+        key: &str,
+        measure: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self.known(key) {
+            Some(known) => Ok(known),
+            None => self.keep(key, &measure()?),
+        }
+    }
+
+    /// What `run` makes of each of `calls`, on every core, in their order: what the journal has under a call's key is not
+    /// run again, and it keeps the others. `what` stands before the progress.
+    ///
+    /// # Errors
+    /// Why the first that failed did; it ends the others.
+    pub fn each<Call: Sync, Outcome: Serialize + DeserializeOwned + Send>(
+        &mut self,
+        what: &str,
+        calls: &[(String, Call)],
+        run: impl Fn(&Call) -> Result<Outcome> + Sync,
+    ) -> Result<Vec<Outcome>> {
+        let open: Vec<&(String, Call)> = calls.iter().filter(|(key, _)| self.known::<Outcome>(key).is_none()).collect();
+        let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let mut progress = Progress::new(what, calls.len() as u64);
+        let (mut count, mut failure) = (calls.len() - open.len(), None);
+        in_parallel(
+            &open,
+            workers,
+            |(_, call)| run(call),
+            |index, outcome| {
+                count += 1;
+                progress.update(count as u64, &format!("{count} of {} calls", calls.len()));
+                let kept = outcome.and_then(|outcome| self.keep(&open[index].0, &outcome));
+                // The first that failed says why.
+                let good = kept.is_ok();
+                if let Err(error) = kept {
+                    failure.get_or_insert(error);
+                }
+                good
+            },
+        );
+        progress.finish();
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        calls.iter().map(|(key, _)| self.known(key).with_context(|| format!("a call was not run: {key}"))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_not_measured_again_and_a_torn_line_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("bench.json");
+        let mut journal = Journal::open(&output, false).unwrap();
+        assert_eq!(journal.measured("a", || Ok(vec![0.1 + 0.2, 1e-9])).unwrap(), [0.1 + 0.2, 1e-9]);
+        write!(journal.file.as_mut().unwrap().0, "{{\"key\": \"b").unwrap();
+        let mut journal = Journal::open(&output, false).unwrap();
+        let known: Vec<f64> = journal.measured("a", || panic!("measured twice")).unwrap();
+        assert_eq!(known, [0.1 + 0.2, 1e-9]);
+        assert_eq!(journal.measured("b", || Ok(5)).unwrap(), 5);
+        let mut journal = Journal::open(&output, false).unwrap();
+        assert_eq!(journal.measured("b", || Ok(6)).unwrap(), 5);
+        assert_eq!(journal.measured::<String>("b", || Ok("of another kind".to_owned())).unwrap(), "of another kind");
+        assert_eq!(Journal::open(&output, true).unwrap().measured("a", || Ok(vec![7.0])).unwrap(), [7.0]);
+    }
+
+    #[test]
+    fn beside_a_device_there_is_no_journal() {
+        for output in ["-", "/dev/stdout", "/dev/null"] {
+            assert!(Journal::of_output(Some(Path::new(output)), false).unwrap().file.is_none(), "{output}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("bench.json");
+        assert!(Journal::of_output(Some(&output), false).unwrap().file.is_some());
+    }
+}

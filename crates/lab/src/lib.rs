@@ -1,0 +1,106 @@
+//! The laboratory of the `lockstep` command: sweeps, scenarios, studies, sessions, benches and data, a module for each command.
+//!
+//! [`Laboratory`] is the subcommands; [`Laboratory::run`] runs one.
+#![forbid(unsafe_code)]
+// `println!` panics when nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+extern crate lockstep_runner;
+
+mod allowance_table;
+mod barcode;
+mod bench;
+mod compare;
+mod data;
+mod journal;
+mod model;
+mod python_module;
+mod replay;
+mod scenario;
+mod sessions;
+mod sources;
+mod study;
+mod sweep;
+mod testbed;
+mod train;
+
+use std::num::NonZero;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// The commands of the laboratory.
+#[derive(Subcommand)]
+pub enum Laboratory {
+    /// Run many simulated calls on every core; one Parquet row a call.
+    ///
+    /// The calls are the product of controllers, codecs, traces and seeds.
+    Sweep(sweep::SweepArguments),
+    /// Run the claims of papers (BoB, Concerto, Salsify) and of this project again.
+    Study(study::StudyArguments),
+    /// Run the tests of congestion control of RFC 8867 and RFC 8869.
+    Scenario(scenario::ScenarioCommand),
+    /// Compare sources that fill GCC's target with video over the same links.
+    ///
+    /// This is Concerto's observation. Sources between the two show the cause: pauses, pacing, the codec, probes, padding.
+    Sources(sources::SourcesArguments),
+    /// Run the same call simulated and live, and compare the two.
+    Compare(compare::CompareArguments),
+    /// Replay the feedback that --decisions recorded to a controller, and compare its decisions.
+    Replay(replay::ReplayArguments),
+    /// Generate session logs, report on them, or query them in SQL.
+    Sessions(sessions::SessionsArguments),
+    /// Download, convert and split public sets of traces, and fit families of generated ones.
+    Data(data::DataArguments),
+    /// Fit or show the codec model of modelled calls.
+    Model(model::ModelArguments),
+    /// Train a learned controller; requires the extra `learn`.
+    ///
+    /// `lockstep train concerto --seed 1 --output DIR`.
+    Train(python_module::ModuleWords),
+    /// Write the ONNX model of a training run again: `lockstep export DIR`.
+    Export(python_module::ModuleWords),
+    /// Measure the codec against libvpx, or the simulator against real time.
+    Bench(bench::BenchArguments),
+    /// Measure unmodified programs and Lockstep over one link; requires the extra `testbed`.
+    ///
+    /// A program such as Chromium's WebRTC gets the same clip and the same ruler: `lockstep testbed run verizon`.
+    Testbed(python_module::ModuleWords),
+    /// Write frame numbers into the pictures of a clip, or read them.
+    Barcode(barcode::BarcodeArguments),
+}
+
+impl Laboratory {
+    /// Runs the command. `given` says whether an option is on the command line.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub fn run(&self, given: &dyn Fn(&str) -> bool) -> Result<()> {
+        match self {
+            Self::Barcode(arguments) => barcode::run(arguments),
+            Self::Bench(arguments) => bench::run(arguments),
+            Self::Compare(arguments) => compare::run(arguments),
+            Self::Data(arguments) => data::run(arguments),
+            Self::Export(arguments) => train::export(arguments),
+            Self::Model(arguments) => model::run(arguments),
+            Self::Replay(arguments) => replay::run(arguments),
+            Self::Scenario(arguments) => scenario::run(arguments),
+            Self::Sessions(arguments) => sessions::run(arguments),
+            Self::Sources(arguments) => sources::run(arguments, given),
+            Self::Study(arguments) => study::run(arguments, given),
+            Self::Sweep(arguments) => sweep::run(arguments, given),
+            Self::Testbed(arguments) => testbed::run(arguments),
+            Self::Train(arguments) => train::train(arguments),
+        }
+    }
+}
+
+/// The most that runs at once, each in a thread of its own: systems have room for some ten thousand threads.
+const MOST_WORKERS: usize = 1_024;
+
+/// How many run at once.
+fn workers(text: &str) -> Result<NonZero<usize>, String> {
+    let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MOST_WORKERS);
+    workers.ok_or_else(|| format!("`{text}` is no whole number from 1 to {MOST_WORKERS}"))
+}

@@ -1,0 +1,365 @@
+//! `lockstep replay`: a recorded controller decides again in virtual time, or another one is told the same.
+
+use std::fmt;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use serde::Serialize;
+
+use lockstep_call::Distribution;
+use lockstep_configuration::{ModelFile, open_regular_file, sender_model_hash};
+use lockstep_control::recording::{Answer, Ending, Event, Header, RecordingReader};
+use lockstep_control::{Algorithm, Allowance, Controller, PathObserver, Setting, Tuning};
+use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::progress::figure;
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::allowance_table::{self, AllowanceTable};
+
+/// What `lockstep replay` is told.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArguments {
+    /// What `--decisions` of `simulate`, `call`, `send` or `talk` wrote.
+    recording: PathBuf,
+    /// Tell it to this controller instead, and say how what that would have allowed differs.
+    #[arg(long, value_name = "NAME")]
+    controller: Option<Algorithm>,
+    /// The model of a learned controller, an ONNX file, in the place of the one that comes with it.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Where what came of it goes, as JSON; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where a row goes for each time that it was asked what may be sent, with what was recorded and what is answered now;
+    /// as .parquet.
+    #[arg(long, value_name = "FILE")]
+    allowances: Option<PathBuf>,
+}
+
+/// A controller, as people tell it from others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Named {
+    controller: String,
+    /// SHA-256 of the model that it runs, if it runs one.
+    model_sha256: Option<String>,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.controller)?;
+        // The beginning is enough to tell one's own models apart.
+        self.model_sha256.iter().try_for_each(|hash| write!(formatter, " (model {:.12})", hash))
+    }
+}
+
+/// Of one quantity: of those recorded, or of those replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Spread {
+    mean: f64,
+    p5: f64,
+    p50: f64,
+    p95: f64,
+}
+
+impl Spread {
+    fn of(distribution: &mut Distribution) -> Option<Self> {
+        let mean = distribution.mean()?;
+        let mut quantile = |share| distribution.quantile(share);
+        Some(Self { mean, p5: quantile(0.05)?, p50: quantile(0.5)?, p95: quantile(0.95)? })
+    }
+}
+
+/// A quantity, recorded and replayed.
+#[derive(Debug, Serialize)]
+struct Compared {
+    quantity: &'static str,
+    recorded: Option<Spread>,
+    replayed: Option<Spread>,
+}
+
+/// Where a controller first decided otherwise than it was recorded.
+#[derive(Debug, Serialize)]
+struct Difference {
+    event: u64,
+    line: u64,
+    seconds: f64,
+    asked: String,
+    recorded: String,
+    replayed: String,
+}
+
+/// What came of a replay.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    lockstep: &'static str,
+    /// The version that recorded it.
+    recorded_by: String,
+    recorded: Named,
+    replayed: Named,
+    /// `whole`, `cut off`, or `gap` where events are missing.
+    ending: &'static str,
+    events: u64,
+    seconds: f64,
+    decisions: u64,
+    differences: u64,
+    first_difference: Option<Difference>,
+    compared: Vec<Compared>,
+}
+
+/// What was allowed.
+struct Allowed {
+    budget: Distribution,
+    pacing: Distribution,
+    target: Distribution,
+}
+
+impl Allowed {
+    fn new() -> Self {
+        // To the byte, the microsecond, and the bit a second.
+        Self {
+            budget: Distribution::new(1.0),
+            pacing: Distribution::of_milliseconds(),
+            target: Distribution::new(1e-3),
+        }
+    }
+
+    fn add(&mut self, answer: &Answer) {
+        if let Answer::Allowance(_, _, Allowance { budget, pacing_interval, target, .. }) = answer {
+            self.budget.add(budget.as_f64());
+            self.pacing.add(pacing_interval.as_secs_f64() * 1e3);
+            self.target.add(target.as_bps() as f64 * 1e-3);
+        }
+    }
+}
+
+/// What is counted while events are told again.
+struct Replay {
+    /// What the controller reads of the path, from the recorded inputs.
+    path: PathObserver,
+    controller: Box<dyn Controller>,
+    recorded: Allowed,
+    replayed: Allowed,
+    first_at: Option<Timestamp>,
+    now: Timestamp,
+    decisions: u64,
+    differences: u64,
+    first_difference: Option<Difference>,
+}
+
+impl Replay {
+    fn new(payload: ByteCount, controller: Box<dyn Controller>) -> Self {
+        Self {
+            path: PathObserver::new(payload, &Tuning::default()),
+            controller,
+            recorded: Allowed::new(),
+            replayed: Allowed::new(),
+            first_at: None,
+            now: Timestamp::ZERO,
+            decisions: 0,
+            differences: 0,
+            first_difference: None,
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        self.now.saturating_since(self.first_at.unwrap_or(self.now)).as_secs_f64()
+    }
+
+    /// Tells the controller `event`, that of this number in this line: what was answered, and what it answers.
+    fn hear(&mut self, event: &Event, number: u64, line: u64) -> Option<(Answer, Answer)> {
+        if let Some(at) = event.at() {
+            self.first_at.get_or_insert(at);
+            self.now = at;
+        }
+        let again = event.replay(&mut self.path, self.controller.as_mut())?;
+        let Event::Answer(recorded) = event else { return None };
+        self.decisions += 1;
+        self.recorded.add(recorded);
+        self.replayed.add(&again);
+        if again != *recorded {
+            let seconds = self.seconds();
+            self.differences += 1;
+            self.first_difference.get_or_insert_with(|| Difference {
+                event: number,
+                line,
+                seconds,
+                asked: recorded.question(),
+                recorded: recorded.to_string(),
+                replayed: again.to_string(),
+            });
+        }
+        Some((*recorded, again))
+    }
+
+    fn compared(&mut self) -> Vec<Compared> {
+        let (recorded, replayed) = (&mut self.recorded, &mut self.replayed);
+        let quantities = [
+            ("budget_bytes", &mut recorded.budget, &mut replayed.budget),
+            ("pacing_ms", &mut recorded.pacing, &mut replayed.pacing),
+            ("target_kbps", &mut recorded.target, &mut replayed.target),
+        ];
+        let compared = quantities.map(|(quantity, recorded, replayed)| Compared {
+            quantity,
+            recorded: Spread::of(recorded),
+            replayed: Spread::of(replayed),
+        });
+        compared.into()
+    }
+}
+
+/// Who is told, and whether that is who was recorded.
+struct Cast {
+    recorded: Named,
+    replayed: Named,
+    controller: Box<dyn Controller>,
+}
+
+fn cast(arguments: &ReplayArguments, header: &Header) -> Result<Cast> {
+    let algorithm = arguments.controller.unwrap_or(header.algorithm);
+    if algorithm.knows_path() {
+        bail!("--controller {algorithm}: it must know what the path carries, and the recording does not say");
+    }
+    let model = arguments.model.as_deref().map(ModelFile::open).transpose()?;
+    if model.is_some() && algorithm.shipped().is_none() {
+        let whose = if algorithm.estimates_by_model() { ": that is the receiver's" } else { "" };
+        bail!("--model: the controller {algorithm} runs no model at the sender{whose}");
+    }
+    let hash = sender_model_hash(algorithm, model.as_ref());
+    let recorded = Named { controller: header.algorithm.to_string(), model_sha256: header.model.clone() };
+    let replayed = Named { controller: algorithm.to_string(), model_sha256: hash };
+    if recorded != replayed && arguments.controller.is_none() && model.is_none() {
+        bail!(
+            "it was recorded by Lockstep {} with another model than comes with this one ({}): name the file of \
+             that model with --model, or compare it with this one's by --controller {algorithm}",
+            header.program,
+            header.model.as_deref().unwrap_or("none"),
+        );
+    }
+    let model = model.map(|file| Arc::clone(file.model()));
+    let controller = algorithm.controller(&Setting { model, ..header.setting() })?;
+    Ok(Cast { recorded, replayed, controller })
+}
+
+fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
+    let file = open_regular_file(path).context("cannot be read")?;
+    let (header, mut reader) = RecordingReader::new(BufReader::new(file))?;
+    let Cast { recorded, replayed, controller } = cast(arguments, &header)?;
+    let mut replay = Replay::new(header.setting().payload, controller);
+    let mut table = arguments.allowances.as_deref().map(AllowanceTable::create).transpose()?;
+    let mut events = 0;
+    while let Some(event) = reader.next_event()? {
+        if let (Some((recorded, replayed)), Some(table)) = (replay.hear(&event, events, reader.line()), &mut table) {
+            table.add(events, &recorded, &replayed).context("the table of allowances")?;
+        }
+        events += 1;
+    }
+    if replay.decisions == 0 {
+        bail!("holds no decision");
+    }
+    table.map_or(Ok(()), AllowanceTable::finish)?;
+    let seconds = replay.seconds();
+    let ending = match reader.ending() {
+        Some(Ending::Whole) => "whole",
+        Some(Ending::Gap(missing)) => {
+            aside!(
+                "lockstep: warning: {}: {missing} events are missing after event {}, {seconds:.3} s, since the \
+                 disk took them too slowly; it is replayed up to there",
+                path.display(),
+                events - 1
+            );
+            "gap"
+        }
+        Some(Ending::CutOff) | None => {
+            aside!(
+                "lockstep: warning: {}: it breaks off after event {}, {seconds:.3} s, as that of a killed call does; \
+                 it is replayed up to there",
+                path.display(),
+                events - 1
+            );
+            "cut off"
+        }
+    };
+    Ok(Outcome {
+        lockstep: env!("CARGO_PKG_VERSION"),
+        recorded_by: header.program,
+        recorded,
+        replayed,
+        ending,
+        events,
+        seconds,
+        decisions: replay.decisions,
+        differences: replay.differences,
+        compared: replay.compared(),
+        first_difference: replay.first_difference,
+    })
+}
+
+/// The names of quantities for people, and digits after the point.
+const LABELS: [(&str, &str, usize); 3] =
+    [("budget_bytes", "budget (B)", 0), ("pacing_ms", "pacing (ms)", 3), ("target_kbps", "target (kb/s)", 1)];
+
+/// A figure of a quantity, by its name.
+type Figure = (&'static str, fn(&Spread) -> f64);
+
+const FIGURES: [Figure; 4] = [
+    ("mean", |spread| spread.mean),
+    ("p5", |spread| spread.p5),
+    ("p50", |spread| spread.p50),
+    ("p95", |spread| spread.p95),
+];
+
+fn print_comparison(outcome: &Outcome) {
+    let Outcome { recorded, replayed, decisions, differences, .. } = outcome;
+    say!("of {decisions} answers {differences} are not the recorded ones");
+    say!(
+        "what {} is told here is what came back of what {} sent: it says what the one would have allowed \
+         at each moment of the other's call, and not how a call of its own would have gone",
+        replayed.controller,
+        recorded.controller
+    );
+    say!("\n{:<22}{:>14}{:>14}{:>12}", "", "recorded", "replayed", "difference");
+    for Compared { quantity, recorded, replayed } in &outcome.compared {
+        let Some((_, label, digits)) = LABELS.iter().find(|(name, ..)| name == quantity) else { continue };
+        for (name, value) in FIGURES {
+            let (recorded, replayed) = (recorded.as_ref().map(value), replayed.as_ref().map(value));
+            let difference = recorded.zip(replayed).map(|(recorded, replayed)| 100.0 * (replayed / recorded - 1.0));
+            let difference = figure(difference.filter(|difference| difference.is_finite()), 1);
+            let (recorded, replayed) = (figure(recorded, *digits), figure(replayed, *digits));
+            say!("{:<22}{recorded:>14}{replayed:>14}{difference:>10} %", format!("{label}, {name}"));
+        }
+    }
+}
+
+/// `lockstep replay`.
+pub fn run(arguments: &ReplayArguments) -> Result<()> {
+    let path = &arguments.recording;
+    let inputs: Vec<&Path> = [path.as_path()].into_iter().chain(arguments.model.as_deref()).collect();
+    arguments.allowances.as_deref().map_or(Ok(()), allowance_table::check_name)?;
+    let outputs = [("--json", arguments.json.as_deref()), ("--allowances", arguments.allowances.as_deref())];
+    output_file::check(&outputs, &inputs)?;
+    let outcome = replay(arguments, path).with_context(|| path.display().to_string())?;
+    let Outcome { recorded, replayed, events, seconds, decisions, differences, .. } = &outcome;
+    let is_same = recorded == replayed;
+    say!("recorded      {recorded}, by Lockstep {}", outcome.recorded_by);
+    say!("replayed      {replayed}: {events} events of {seconds:.3} s");
+    let verdict = match &outcome.first_difference {
+        None => {
+            say!("every decision is the same: {decisions} answers");
+            Ok(())
+        }
+        Some(_) if !is_same => Ok(()),
+        Some(Difference { event, line, seconds, asked, recorded, replayed }) => Err(anyhow!(
+            "{}: {differences} of {decisions} decisions differ, first event {event} (line {line}), {seconds:.3} s \
+             from the beginning: asked for {asked}, it answered {recorded}, and now {replayed}",
+            path.display()
+        )),
+    };
+    if !is_same {
+        print_comparison(&outcome);
+    }
+    let written = arguments.json.as_deref().map_or(Ok(()), |path| write_json(path, &outcome));
+    output_file::all([verdict, written])
+}

@@ -1,0 +1,256 @@
+//! `lockstep scenario`: the tests of congestion control that RFC 8867 and RFC 8869 describe.
+
+mod all;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use lockstep_configuration::{ScenarioArguments, ScenarioSession, read_regular_text, run_scenario};
+use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::progress::Progress;
+use lockstep_runner::progress::figure;
+use lockstep_runner::session_log::arguments::SessionArguments;
+use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
+
+use crate::model::open_model;
+
+/// What `lockstep scenario` is told.
+#[derive(Debug, Args)]
+pub struct ScenarioCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the scenarios that are known by name.
+    List,
+    /// Print a scenario as the JSON that `run` reads, to be changed.
+    Show(ShowArguments),
+    /// Run a scenario under a controller.
+    Run(RunArguments),
+    /// Run all of them under a controller, for one table of RFC 8868's metrics.
+    All(all::AllArguments),
+}
+
+/// What `lockstep scenario show` is told.
+#[derive(Debug, Args)]
+struct ShowArguments {
+    /// Its name, see `lockstep scenario list`.
+    scenario: String,
+}
+
+/// What `lockstep scenario run` is told.
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// Its name, see `lockstep scenario list`, or a file like those that `lockstep scenario show` prints.
+    scenario: String,
+    #[command(flatten)]
+    arguments: ScenarioArguments,
+    /// The codec model; the built-in one if not given.
+    #[arg(long)]
+    codec_model: Option<PathBuf>,
+    /// Where the results go, as JSON: every flow's rates over time, delays, losses, scores; links; phases.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArguments,
+}
+
+/// The document of a run.
+#[derive(Serialize)]
+struct Document<'a> {
+    lockstep: &'a str,
+    kind: &'a str,
+    config: &'a ScenarioArguments,
+    #[serde(flatten)]
+    report: &'a ScenarioReport,
+}
+
+fn find(name: &str) -> Result<Scenario> {
+    if let Some(scenario) = Scenario::named(name) {
+        return Ok(scenario);
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        bail!("scenario {name}: there is no file and no scenario of this name; `lockstep scenario list` lists them");
+    }
+    let text = read_regular_text(path).with_context(|| format!("scenario {name}"))?;
+    Scenario::from_json(&text).with_context(|| format!("scenario {name}"))
+}
+
+fn list() {
+    let all = Scenario::built_in();
+    let widest = all.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
+    for Scenario { name, title, source, seconds, .. } in &all {
+        say!("{name:widest$}   {seconds:>3.0} s   {title} ({source})");
+    }
+}
+
+/// Leaves the logs of the calls of `scenario`.
+fn log_sessions(
+    told: &SessionArguments,
+    arguments: &ScenarioArguments,
+    scenario: &str,
+    sessions: Vec<ScenarioSession>,
+) -> Result<()> {
+    let control = arguments.control.settings()?;
+    for ScenarioSession { flow, meter, seconds, format } in sessions {
+        let name = serde_json::to_string(&(scenario, &flow, arguments))?;
+        let Some(mut log) = told.open("scenario", "both", Some(&name))? else { break };
+        let description = log.description();
+        description.control(&control);
+        description.pictures(&format);
+        description.seed = i64::try_from(arguments.seed).ok();
+        for (label, value) in [("scenario", scenario), ("flow", &flow)] {
+            description.labels.insert(label.to_owned(), value.to_owned());
+        }
+        log.finish(&mut meter.lock(), seconds)?;
+    }
+    Ok(())
+}
+
+fn run_one(arguments: &RunArguments) -> Result<()> {
+    let inputs: Vec<&Path> =
+        [Some(Path::new(&arguments.scenario)), arguments.codec_model.as_deref()].into_iter().flatten().collect();
+    output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
+    let scenario = find(&arguments.scenario)?;
+    let model = open_model(arguments.codec_model.as_ref())?;
+    say!("{}: {} ({})", scenario.name, scenario.title, scenario.source);
+    say!("expected: {}", scenario.expected);
+    let mut progress = None;
+    let logged = arguments.session.is_given();
+    let (report, sessions) = run_scenario(scenario, &arguments.arguments, &model, logged, |now, length| {
+        let progress = progress.get_or_insert_with(|| Progress::new("scenario", length.as_millis() as u64));
+        progress.update(now.as_nanos() / 1_000_000, &format!("{:.1} s", now.as_secs_f64()));
+    })?;
+    if let Some(progress) = progress {
+        progress.finish();
+    }
+    log_sessions(&arguments.session, &arguments.arguments, &report.scenario, sessions)?;
+    print(&report);
+    if let Some(path) = &arguments.json {
+        let document = Document {
+            lockstep: env!("CARGO_PKG_VERSION"),
+            kind: "scenario",
+            config: &arguments.arguments,
+            report: &report,
+        };
+        write_json(path, &document)?;
+        say!("results       {}", path.display());
+    }
+    Ok(())
+}
+
+/// `lockstep scenario`.
+pub fn run(command: &ScenarioCommand) -> Result<()> {
+    match &command.action {
+        Action::List => list(),
+        Action::Show(arguments) => say!("{}", serde_json::to_string_pretty(&find(&arguments.scenario)?)?),
+        Action::Run(arguments) => run_one(arguments)?,
+        Action::All(arguments) => all::run(arguments)?,
+    }
+    Ok(())
+}
+
+/// The columns of the table, and what stands above them.
+const COLUMNS: [&str; 11] = [
+    "flow",
+    "kind",
+    "active s",
+    "sent kb/s",
+    "goodput",
+    "queue p50",
+    "p95 ms",
+    "loss %",
+    "video p50",
+    "p95 ms",
+    "settles s",
+];
+
+fn row(flow: &FlowReport, report: &ScenarioReport) -> Vec<String> {
+    let active: Vec<String> = flow.active_seconds.iter().map(|(from, to)| format!("{from:.0}-{to:.0}")).collect();
+    let video = flow.video.as_ref().and_then(|video| video.video_delay_ms);
+    let (mut times, failed) = report.settle_times(&flow.name);
+    times.sort_by(f64::total_cmp);
+    let settles = match times.get(times.len() / 2) {
+        Some(median) if failed => format!("{median:.1} or never"),
+        Some(median) => format!("{median:.1}"),
+        None if failed => "never".to_owned(),
+        None => "-".to_owned(),
+    };
+    vec![
+        flow.name.clone(),
+        flow.kind.clone(),
+        active.join(" "),
+        format!("{:.0}", flow.sent_bps.as_bps() as f64 / 1e3),
+        format!("{:.0}", flow.goodput_bps.as_bps() as f64 / 1e3),
+        figure(flow.queueing_delay_ms.map(|delay| delay.p50), 0),
+        figure(flow.queueing_delay_ms.map(|delay| delay.p95), 0),
+        format!("{:.2}", 100.0 * flow.loss),
+        figure(video.map(|delay| delay.p50), 0),
+        figure(video.map(|delay| delay.p95), 0),
+        settles,
+    ]
+}
+
+/// Prints `rows` under `columns`, of which the first few are words and the others numbers.
+fn table(columns: &[&str], words: usize, rows: &[Vec<String>], markdown: bool) {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).chain([columns[column].len()]).max();
+    let widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).enumerate().map(|(column, (cell, &width))| match column < words {
+            true => format!("{cell:width$}"),
+            false => format!("{cell:>width$}"),
+        });
+        let padded: Vec<String> = padded.collect();
+        if markdown { format!("| {} |", padded.join(" | ")) } else { padded.join("  ") }
+    };
+    say!("{}", line(&mut columns.iter().copied()));
+    if markdown {
+        let rules = widths.iter().enumerate();
+        let rules: Vec<String> = rules
+            .map(
+                |(column, &width)| {
+                    if column < words { "-".repeat(width) } else { format!("{}:", "-".repeat(width - 1)) }
+                },
+            )
+            .collect();
+        say!("| {} |", rules.join(" | "));
+    }
+    for row in rows {
+        say!("{}", line(&mut row.iter().map(String::as_str)));
+    }
+}
+
+fn print(report: &ScenarioReport) {
+    let rows: Vec<Vec<String>> = report.flows.iter().map(|flow| row(flow, report)).collect();
+    table(&COLUMNS, 2, &rows, false);
+    for link in &report.links {
+        let marked = if link.marked > 0.0 { format!(", {:.2} % marked", 100.0 * link.marked) } else { String::new() };
+        say!(
+            "link {}: {:.0} % of {} used, {:.2} % dropped{marked}, queue mean {:.0} ms, longest {:.0} ms",
+            link.name,
+            100.0 * link.utilisation,
+            link.capacity_bps,
+            100.0 * link.dropped,
+            link.mean_queueing_delay_ms,
+            link.longest_queueing_delay_ms
+        );
+    }
+    for medium in &report.shared_media {
+        say!(
+            "medium {}: busy {:.0} % of the time, carried {}, {:.2} collisions a packet",
+            medium.name,
+            100.0 * medium.busy,
+            medium.carried_bps,
+            medium.collisions
+        );
+    }
+    if let Some(fairness) = report.fairness {
+        say!("fairness of media (Jain): {fairness:.3}");
+    }
+}

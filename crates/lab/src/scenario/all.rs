@@ -1,0 +1,220 @@
+//! `lockstep scenario all`: every scenario under one controller, a row each, by RFC 8868's metrics.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use lockstep_configuration::{ScenarioArguments, run_scenario};
+use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::progress::Progress;
+use lockstep_runner::progress::figure;
+use lockstep_runner::session_log::arguments::SessionArguments;
+use lockstep_sim::in_parallel;
+use lockstep_sim::scenario::{Metrics, Scenario};
+
+use super::{log_sessions, table};
+use crate::model::open_model;
+
+/// What `lockstep scenario all` is told.
+#[derive(Debug, Args)]
+pub(super) struct AllArguments {
+    #[command(flatten)]
+    arguments: ScenarioArguments,
+    /// Only the scenarios whose section begins so, such as `8867-5` or `8869-3.2`; see the first column.
+    #[arg(long)]
+    section: Option<String>,
+    /// The codec model; the built-in one if not given.
+    #[arg(long)]
+    codec_model: Option<PathBuf>,
+    /// How many scenarios run at once; as many as there are cores if not given.
+    #[arg(long)]
+    jobs: Option<NonZero<usize>>,
+    /// Print tables in Markdown.
+    #[arg(long)]
+    markdown: bool,
+    /// Where the metrics go, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArguments,
+}
+
+/// A scenario and what came of it.
+#[derive(Serialize)]
+struct Row {
+    section: String,
+    scenario: String,
+    #[serde(flatten)]
+    metrics: Metrics,
+}
+
+/// The document of all of them.
+#[derive(Serialize)]
+struct Document<'a> {
+    lockstep: &'a str,
+    kind: &'a str,
+    config: &'a ScenarioArguments,
+    rows: &'a [Row],
+}
+
+/// `8867-6.2 (5.1)` of `RFC 8867, section 6.2 of 5.1, with something`.
+fn section(source: &str) -> String {
+    let words = source.trim_start_matches("RFC ");
+    let mut parts = words.split(", ");
+    let number = parts.next().unwrap_or_default();
+    let section = parts.next().unwrap_or_default().trim_start_matches("section ");
+    match section.split_once(" of ") {
+        Some((section, basic)) => format!("{number}-{section} ({basic})"),
+        None => format!("{number}-{section}"),
+    }
+}
+
+/// The groups of sections that have a line of means.
+const GROUPS: [(&str, &str); 5] = [
+    ("8867-5", "RFC 8867, 5: basic cases"),
+    ("8867-6.2", "RFC 8867, 6.2: the same with ECN"),
+    ("8869-2", "RFC 8869, 2: cells"),
+    ("8869-3.1", "RFC 8869, 3.1: Wi-Fi, bottleneck wired"),
+    ("8869-3.2", "RFC 8869, 3.2: Wi-Fi, bottleneck wireless"),
+];
+
+const COLUMNS: [&str; 14] = [
+    "section",
+    "scenario",
+    "sent kb/s",
+    "goodput",
+    "delay p50",
+    "p95 ms",
+    "queue p95",
+    "loss %",
+    "marked %",
+    "low/high",
+    "media/TCP",
+    "settles s",
+    "step %",
+    "used %",
+];
+
+const GROUP_COLUMNS: [&str; 7] = ["means", "goodput kb/s", "queue p95 ms", "loss %", "low/high", "media/TCP", "used %"];
+
+fn cells(row: &Row) -> Vec<String> {
+    let metrics = &row.metrics;
+    vec![
+        row.section.clone(),
+        row.scenario.clone(),
+        figure(Some(metrics.sent_kbps), 0),
+        figure(Some(metrics.goodput_kbps), 0),
+        figure(metrics.delay_p50_ms, 0),
+        figure(metrics.delay_p95_ms, 0),
+        figure(metrics.queue_p95_ms, 0),
+        figure(Some(metrics.loss_percent), 2),
+        figure(Some(metrics.marked_percent), 2),
+        figure(metrics.lowest_over_highest, 2),
+        figure(metrics.media_over_tcp, 2),
+        figure(metrics.settles_seconds, 1),
+        figure(metrics.unsteadiness_percent, 0),
+        figure(Some(metrics.used_percent), 0),
+    ]
+}
+
+/// The mean over the rows of a group of what those have that have it.
+fn mean(rows: &[Row], group: &str, value: impl Fn(&Metrics) -> Option<f64>) -> Option<f64> {
+    let of_group = rows.iter().filter(|row| row.section.starts_with(group));
+    lockstep_call::mean(of_group.filter_map(|row| value(&row.metrics)))
+}
+
+fn group_cells(rows: &[Row], (group, name): (&str, &str)) -> Vec<String> {
+    vec![
+        name.to_owned(),
+        figure(mean(rows, group, |metrics| Some(metrics.goodput_kbps)), 0),
+        figure(mean(rows, group, |metrics| metrics.queue_p95_ms), 0),
+        figure(mean(rows, group, |metrics| Some(metrics.loss_percent)), 2),
+        figure(mean(rows, group, |metrics| metrics.lowest_over_highest), 2),
+        figure(mean(rows, group, |metrics| metrics.media_over_tcp), 2),
+        figure(mean(rows, group, |metrics| Some(metrics.used_percent)), 0),
+    ]
+}
+
+pub(super) fn run(all: &AllArguments) -> Result<()> {
+    let inputs: Vec<&Path> = all.codec_model.as_deref().into_iter().collect();
+    output_file::check(&[("--json", all.json.as_deref())], &inputs)?;
+    let wanted = |scenario: &Scenario| match &all.section {
+        Some(wanted) => section(&scenario.source).starts_with(wanted.as_str()),
+        None => true,
+    };
+    let scenarios: Vec<Scenario> = Scenario::built_in().into_iter().filter(wanted).collect();
+    if scenarios.is_empty() {
+        let asked = all.section.as_deref().unwrap_or_default();
+        bail!("--section {asked}: no scenario is of it; they are like 8867-5.1, 8867-6.2 and 8869-3");
+    }
+    let model = open_model(all.codec_model.as_ref())?;
+    let cores = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let mut progress = Progress::new("scenarios", scenarios.len() as u64);
+    let mut outcomes: Vec<Option<Result<Metrics>>> = scenarios.iter().map(|_| None).collect();
+    let logged = all.session.is_given();
+    let mut finished = 0;
+    in_parallel(
+        &scenarios,
+        all.jobs.unwrap_or(cores),
+        |scenario| run_scenario(scenario.clone(), &all.arguments, &model, logged, |_, _| {}),
+        |index, outcome| {
+            finished += 1;
+            let name = &scenarios[index].name;
+            progress.update(finished, name);
+            outcomes[index] = Some(outcome.and_then(|(report, sessions)| {
+                log_sessions(&all.session, &all.arguments, name, sessions)?;
+                Ok(report.metrics())
+            }));
+            true
+        },
+    );
+    progress.finish();
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for (scenario, outcome) in scenarios.iter().zip(outcomes) {
+        match outcome {
+            Some(Ok(metrics)) => {
+                rows.push(Row { section: section(&scenario.source), scenario: scenario.name.clone(), metrics });
+            }
+            Some(Err(error)) => failures.push((&scenario.name, error)),
+            None => {}
+        }
+    }
+    if rows.is_empty()
+        && let Some((name, error)) = failures.pop()
+    {
+        return Err(error.context(format!("scenario {name}")));
+    }
+    let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    table(&COLUMNS, 2, &lines, all.markdown);
+    let there = |group: &&(&str, &str)| rows.iter().any(|row| row.section.starts_with(group.0));
+    let lines: Vec<Vec<String>> = GROUPS.iter().filter(there).map(|&group| group_cells(&rows, group)).collect();
+    if !lines.is_empty() {
+        say!("");
+        table(&GROUP_COLUMNS, 1, &lines, all.markdown);
+    }
+    for (name, error) in &failures {
+        say!("{name} was not run: {error}");
+    }
+    if let Some(path) = &all.json {
+        let document =
+            Document { lockstep: env!("CARGO_PKG_VERSION"), kind: "scenarios", config: &all.arguments, rows: &rows };
+        write_json(path, &document)?;
+        say!("results       {}", path.display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_short() {
+        assert_eq!(section("RFC 8867, section 5.1"), "8867-5.1");
+        assert_eq!(section("RFC 8867, section 6.2 of 5.6, with another TCP"), "8867-6.2 (5.6)");
+    }
+}

@@ -1,0 +1,50 @@
+//! `lockstep sessions`: session logs of a population of calls, and reports of session logs.
+
+mod batch;
+mod draw;
+mod generate;
+mod population;
+
+use std::ffi::OsString;
+use std::iter;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::python_module::{self, ModuleWords};
+
+/// What `lockstep sessions` is told.
+#[derive(Args)]
+pub struct SessionsArguments {
+    #[command(subcommand)]
+    command: SessionsCommand,
+}
+
+#[derive(Subcommand)]
+enum SessionsCommand {
+    /// Make sessions of a population by modelled calls: places, hours, access networks, controllers; on every core, or on a
+    /// Ray cluster.
+    Generate(generate::GenerateArguments),
+    /// What Concerto measured of calls, of the session logs in a folder: the share of poor sessions by place, hour and access
+    /// network, distributions of round-trip times, losses and bit rates, how long codecs take to follow. Requires
+    /// the extra `sessions`.
+    Report(ModuleWords),
+    /// Ask the session logs in a folder in SQL: `lockstep sessions sql DIR "SELECT access, count(*) FROM sessions GROUP BY 1"`.
+    /// Requires the extra `sessions`.
+    Sql(ModuleWords),
+}
+
+/// `lockstep sessions`.
+pub fn run(arguments: &SessionsArguments) -> Result<()> {
+    match &arguments.command {
+        SessionsCommand::Generate(arguments) => generate::run(arguments),
+        SessionsCommand::Report(arguments) => asked("report", arguments),
+        SessionsCommand::Sql(arguments) => asked("sql", arguments),
+    }
+}
+
+/// What the Python package does.
+fn asked(name: &str, arguments: &ModuleWords) -> Result<()> {
+    let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
+    python_module::run("lockstep.sessions.__main__", "main", "sessions", &words)
+}

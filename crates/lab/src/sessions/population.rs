@@ -1,0 +1,231 @@
+//! A population of sessions: where and when calls are made, over what, for how long, and by which program.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use lockstep_configuration::{ClipName, OptionValue, read_regular_text};
+use lockstep_control::Algorithm;
+use lockstep_link::Families;
+use lockstep_runner::session_log::arguments::{ACCESS, numbered};
+
+/// The one that comes with Lockstep; `docs/sessions.md` says what of it is known and what assumed.
+const BUILT_IN: &str = include_str!("population.json");
+/// The longest session.
+const LONGEST_S: f64 = 86_400.0;
+
+/// A share of a population, as a weight: what all weights come to is the whole.
+pub type Shares = BTreeMap<String, f64>;
+
+/// A number that is distributed log-normally: its median, and the deviation of its natural logarithm.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spread {
+    pub median: f64,
+    pub deviation: f64,
+}
+
+/// Where calls are made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// What it is called.
+    pub name: String,
+    /// Its share of all sessions.
+    pub share: f64,
+    /// What an access network's propagation delay has added each way, from and to.
+    pub farther_ms: [f64; 2],
+    /// The shares of the access networks.
+    pub access: Shares,
+}
+
+/// How an access network carries calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Access {
+    /// The family of its traces (`docs/data.md`).
+    pub family: String,
+    /// Its mean rate, kb/s.
+    pub mean_kbps: Spread,
+    /// The share of that which others take in the busiest hour.
+    pub taken: f64,
+    /// Propagation delay each way, from and to, milliseconds.
+    pub delay_ms: [f64; 2],
+    /// The share of sessions that lose packets at random, and how many of them.
+    pub lossy: f64,
+    pub loss: Spread,
+    /// Packets that the queue holds, from and to.
+    pub queue_packets: [u32; 2],
+}
+
+/// How long sessions last, seconds: log-normally, between bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Length {
+    pub median: f64,
+    pub deviation: f64,
+    pub least: f64,
+    pub most: f64,
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Population {
+    /// What it is, and where its numbers are from.
+    pub provenance: String,
+    /// Shares of sessions that begin in each hour of local time.
+    pub hours: Vec<f64>,
+    /// How busy networks are in each hour, 0-1.
+    pub busy: Vec<f64>,
+    pub length_s: Length,
+    pub places: Vec<Place>,
+    pub access: BTreeMap<String, Access>,
+    pub controllers: Shares,
+    pub codecs: Shares,
+    /// The pictures, as `--clip` names them.
+    pub clips: Shares,
+}
+
+fn check_shares(what: &str, shares: impl Iterator<Item = f64> + Clone) -> Result<()> {
+    if shares.clone().any(|share| !share.is_finite() || share < 0.0) || shares.sum::<f64>() <= 0.0 {
+        bail!("{what}: shares are numbers from 0 on, and not all of them 0");
+    }
+    Ok(())
+}
+
+fn check_range(what: &str, [from, to]: [f64; 2], most: f64) -> Result<()> {
+    if !(0.0..=most).contains(&from) || !(from..=most).contains(&to) {
+        bail!("{what}: [{from}, {to}] is no range within 0 and {most}");
+    }
+    Ok(())
+}
+
+fn check_spread(what: &str, spread: Spread, most: f64) -> Result<()> {
+    if !(spread.median > 0.0 && spread.median <= most && (0.0..=5.0).contains(&spread.deviation)) {
+        bail!("{what}: the median is above 0 and at most {most}, the deviation from 0 to 5");
+    }
+    Ok(())
+}
+
+impl Population {
+    /// The one in `path`, or the one that comes with Lockstep.
+    pub fn open(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else { return Self::read(BUILT_IN) };
+        let named = || format!("population {}", path.display());
+        Self::read(&read_regular_text(path).with_context(named)?).with_context(named)
+    }
+
+    fn read(text: &str) -> Result<Self> {
+        let population: Self = serde_json::from_str(text)?;
+        population.check()?;
+        Ok(population)
+    }
+
+    /// A number made of all that is in it.
+    pub fn number(&self) -> Result<i64> {
+        Ok(numbered(&[&serde_json::to_string(self)?]))
+    }
+
+    fn check(&self) -> Result<()> {
+        for (what, hours) in [("hours", &self.hours), ("busy", &self.busy)] {
+            if hours.len() != 24 {
+                bail!("{what}: {} numbers, and a day has 24 hours", hours.len());
+            }
+        }
+        check_shares("hours", self.hours.iter().copied())?;
+        if self.busy.iter().any(|busy| !(0.0..=1.0).contains(busy)) {
+            bail!("busy: numbers from 0 to 1");
+        }
+        let Length { median, deviation, least, most } = self.length_s;
+        check_spread("length_s", Spread { median, deviation }, LONGEST_S)?;
+        if !(least >= 1.0 && least <= most && most <= LONGEST_S) {
+            bail!("length_s: from 1 to {LONGEST_S} s, the least no more than the most");
+        }
+        check_shares("places", self.places.iter().map(|place| place.share))?;
+        for place in &self.places {
+            check_range(&format!("{}: farther_ms", place.name), place.farther_ms, 1_000.0)?;
+            check_shares(&format!("{}: access", place.name), place.access.values().copied())?;
+            if let Some(name) = place.access.keys().find(|name| !self.access.contains_key(*name)) {
+                bail!("{}: there is no access network called `{name}`", place.name);
+            }
+        }
+        for (name, access) in &self.access {
+            if !ACCESS.contains(&name.as_str()) {
+                bail!("access: `{name}` is none of {}", ACCESS.join(", "));
+            }
+            access.check().with_context(|| format!("access network {name}"))?;
+        }
+        check_shares("controllers", self.controllers.values().copied())?;
+        for name in self.controllers.keys() {
+            name.parse::<Algorithm>()?;
+        }
+        check_shares("codecs", self.codecs.values().copied())?;
+        if let Some(name) = self.codecs.keys().find(|name| !["functional", "conventional"].contains(&name.as_str())) {
+            bail!("codecs: `{name}` is neither functional nor conventional");
+        }
+        check_shares("clips", self.clips.values().copied())?;
+        for name in self.clips.keys() {
+            ClipName::from_word(name).map_err(anyhow::Error::msg)?;
+        }
+        Ok(())
+    }
+}
+
+impl Access {
+    fn check(&self) -> Result<()> {
+        Families::built_in().named(&self.family)?;
+        check_spread("mean_kbps", self.mean_kbps, 1e6)?;
+        check_range("taken", [0.0, self.taken], 0.99)?;
+        check_range("delay_ms", self.delay_ms, 2_000.0)?;
+        check_range("lossy", [0.0, self.lossy], 1.0)?;
+        check_spread("loss", self.loss, 1.0)?;
+        let [least, most] = self.queue_packets;
+        if least == 0 || least > most || most > 100_000 {
+            bail!("queue_packets: [{least}, {most}] is no range within 1 and 100000");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_population_that_comes_along_is_one() {
+        let population = Population::open(None).unwrap();
+        assert!(population.provenance.contains("assum"), "it says that it is assumed");
+    }
+
+    /// Something that is done to a population.
+    type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
+
+    #[test]
+    fn what_is_no_population_is_refused_with_what_is_wrong() {
+        let good: serde_json::Value = serde_json::from_str(BUILT_IN).unwrap();
+        let refused = |change: Change<'_>| {
+            let mut changed = good.clone();
+            change(&mut changed);
+            format!("{:#}", Population::read(&changed.to_string()).unwrap_err())
+        };
+        let cases: [(Change<'_>, &str); 9] = [
+            (&|all| all["hours"] = serde_json::json!([1.0]), "a day has 24 hours"),
+            (&|all| all["length_s"]["least"] = 0.0.into(), "from 1 to"),
+            (&|all| all["places"][0]["share"] = (-1.0).into(), "not all of them 0"),
+            (&|all| all["places"][0]["access"]["pigeon"] = 1.0.into(), "no access network called `pigeon`"),
+            (&|all| all["access"]["3g"]["family"] = "pigeon".into(), "pigeon"),
+            (&|all| all["access"]["3g"]["taken"] = 1.0.into(), "no range"),
+            (&|all| all["controllers"]["pigeon"] = 1.0.into(), "pigeon"),
+            (&|all| all["codecs"] = serde_json::json!({"h264": 1.0}), "neither functional nor"),
+            (&|all| all["colour"] = 1.0.into(), "unknown field"),
+        ];
+        for (change, said) in cases {
+            let error = refused(change);
+            assert!(error.contains(said), "{error}");
+        }
+        assert!(Population::read("{").is_err());
+    }
+}

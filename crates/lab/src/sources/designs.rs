@@ -1,0 +1,95 @@
+//! What is compared: a source that always fills what the target allows, video, and what lies between them, one
+//! thing at a time; each under Google Congestion Control as it is today, as it was when Concerto was written, and without
+//! one of its parts.
+
+use std::time::Duration;
+
+use lockstep_call::TARGET_INTERVAL;
+use lockstep_configuration::GccCall;
+use lockstep_control::{GccSettings, Probing};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
+use lockstep_sim::{Filling, Padding};
+use lockstep_transport::Recovery;
+
+/// Beyond a frame interval, so much always waits for the pacer of the source that never pauses: more than coding takes.
+const AHEAD: Duration = Duration::from_millis(60);
+/// How often WebRTC's receivers report at the usual rates (`RemoteEstimatorProxy`: 50 to 250 ms).
+const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
+/// So much faster than the target that nothing waits.
+const UNPACED: f64 = 1_000.0;
+
+/// The control as `--controller gcc` has it; without the bursts of its pacer; and, as far as its parts allow, as it was when
+/// Concerto was written, which had no probes but at the start, and is not bound by what a path was seen to carry.
+pub(super) const TODAY: &str = "GCC as it is";
+pub(super) const WITHOUT_BURSTS: &str = "GCC as it is, without bursts of 40 ms";
+pub(super) const THEN: &str = "GCC of 2018";
+/// The source that all others are compared with, and the video of today's systems.
+pub(super) const FULL_THROTTLE: &str = "full throttle";
+pub(super) const VIDEO: &str = "video";
+/// What the target asks for, to the byte, in frames: video but for its codec.
+pub(super) const FRAMES: &str = "frames (pauses alone)";
+
+/// One of the things that are compared: what sends under which control. Every control has a full-throttle source, too.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Design {
+    pub(super) control: &'static str,
+    pub(super) source: &'static str,
+    pub(super) call: GccCall,
+}
+
+/// A control: its name, GCC's parts at work, how often the receiver reports.
+type Control = (&'static str, GccSettings, FeedbackInterval);
+
+fn full_throttle((control, gcc, feedback): Control) -> Design {
+    // It never pauses: what is sent leaves evenly, at the target itself.
+    let gcc = GccSettings { pacing_factor: 1.0, bursts: false, ..gcc };
+    let source = ModelledCodec::FullThrottle(Filling { ahead: AHEAD, ..Filling::default() });
+    Design { control, source: FULL_THROTTLE, call: GccCall { source, gcc, feedback } }
+}
+
+fn video((control, gcc, feedback): Control) -> Design {
+    Design { control, source: VIDEO, call: GccCall { source: ModelledCodec::Conventional, gcc, feedback } }
+}
+
+/// The source that never pauses, and what makes video of it. "Frames" are of exactly the size that the target asks for.
+fn sources(control: Control) -> Vec<Design> {
+    let (full, video) = (full_throttle(control), video(control));
+    let with = |source, codec| Design { source, call: GccCall { source: codec, ..video.call }, ..video };
+    let frames = Filling::default();
+    let late = Filling { target_interval: TARGET_INTERVAL, ..frames };
+    let again = |filling| Filling { recovery: Recovery::Retransmit, ..filling };
+    let unpaced = GccSettings { pacing_factor: UNPACED, ..video.call.gcc };
+    vec![
+        full,
+        with(FRAMES, ModelledCodec::FullThrottle(frames)),
+        with("frames, what is lost sent again", ModelledCodec::FullThrottle(again(frames))),
+        with("frames, target taken once a second", ModelledCodec::FullThrottle(late)),
+        with("frames, both", ModelledCodec::FullThrottle(again(late))),
+        video,
+        Design { source: "video, unpaced", call: GccCall { gcc: unpaced, ..video.call }, ..video },
+        with("video, padded to the target", ModelledCodec::Padded(Padding::Target)),
+        with("video, padded to the budget", ModelledCodec::Padded(Padding::Budget)),
+    ]
+}
+
+/// All that is compared.
+pub(super) fn designs() -> Vec<Design> {
+    let gcc = GccSettings::default();
+    let (usual, seldom) = (FeedbackInterval::default(), FeedbackInterval::Every(FEEDBACK_INTERVAL));
+    let then = GccSettings { probing: Probing::AtStart, bursts: false, bounded_by_path: false, ..gcc };
+    let without_bursts = GccSettings { bursts: false, ..gcc };
+    let others: [Control; 8] = [
+        ("as it is, feedback each 100 ms", gcc, seldom),
+        ("as it is, probes at the start only", GccSettings { probing: Probing::AtStart, ..gcc }, usual),
+        ("as it is, without probes", GccSettings { probing: Probing::Never, ..gcc }, usual),
+        ("as it is, growth not bound to throughput", GccSettings { throughput_bounds_growth: false, ..gcc }, usual),
+        ("as it is, not bound by the path", GccSettings { bounded_by_path: false, ..gcc }, usual),
+        ("of 2018, with bursts of 40 ms", GccSettings { bursts: true, ..then }, seldom),
+        ("of 2018, with all probes", GccSettings { probing: Probing::Always, ..then }, seldom),
+        ("of 2018, without probes", GccSettings { probing: Probing::Never, ..then }, seldom),
+    ];
+    let ladders = [(TODAY, gcc, usual), (WITHOUT_BURSTS, without_bursts, usual), (THEN, then, seldom)];
+    let mut designs: Vec<Design> = ladders.into_iter().flat_map(sources).collect();
+    designs.extend(others.into_iter().flat_map(|control| [full_throttle(control), video(control)]));
+    designs
+}

@@ -1,0 +1,101 @@
+//! How long the bit rate takes to come back after the capacity has fallen for a while and returned.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use lockstep_configuration::Seconds;
+use lockstep_measure::Series;
+
+/// The links: 40 s of a capacity, 20 s of a share of it, three minutes of it again.
+pub(super) const TRACES: [&str; 4] = [
+    "steps:1mbps@40s/400kbps@20s/1mbps@180s",
+    "steps:1mbps@40s/200kbps@20s/1mbps@180s",
+    "steps:2mbps@40s/800kbps@20s/2mbps@180s",
+    "steps:2mbps@40s/400kbps@20s/2mbps@180s",
+];
+/// How long a call is, and when the capacity is back.
+pub(super) const LENGTH: Seconds = Seconds::whole(240);
+const BACK: u64 = 60;
+/// The bit rate has come back when, in the mean of so many seconds, this share of the capacity comes through.
+const WINDOW: usize = 5;
+const SHARE: f64 = 0.7;
+
+/// What became of one call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Recovery {
+    /// From the return of the capacity until the bit rate was back, seconds; the rest of the call if it never was.
+    pub(super) seconds: f64,
+    /// Whether it was.
+    pub(super) came_back: bool,
+    /// How often a second GCC's estimate from delays was brought up to date meanwhile.
+    pub(super) samples_a_second: f64,
+    /// What the link could have carried and what came through, bit/s, each second of the call.
+    pub(super) capacity_bps: Vec<u64>,
+    pub(super) received_bps: Vec<u64>,
+}
+
+impl Recovery {
+    /// Of a call with this series, and with so many samples at the end of every `interval`.
+    pub(super) fn of(series: &Series, samples: &[u64], interval: Duration) -> Self {
+        let second = (1_000 / series.interval_ms.max(1)).max(1) as usize;
+        let mean = |rates: &[u64]| rates.iter().sum::<u64>() / rates.len().max(1) as u64;
+        let received: Vec<u64> = series.received_bps.chunks(second).map(mean).collect();
+        let capacity: Vec<u64> = series.capacity_bps.chunks(second).map(mean).collect();
+        let back = BACK as usize;
+        let followed = |from: usize| {
+            let window = from..from + WINDOW;
+            let rates = received.get(window.clone()).zip(capacity.get(window));
+            rates.map(|(received, capacity)| mean(received) as f64 >= SHARE * mean(capacity) as f64)
+        };
+        let wait = (back..).map_while(followed).position(|followed| followed);
+        let seconds = wait.unwrap_or(received.len().saturating_sub(back));
+        // The time of the window counts, too: it is wanted of sources that are back at once as well.
+        let until = back + seconds.max(WINDOW);
+        let at = |second: usize| {
+            let index = (second as f64 / interval.as_secs_f64()) as usize;
+            samples.get(index.saturating_sub(1)).or(samples.last()).copied().unwrap_or(0)
+        };
+        let count = at(until).saturating_sub(at(back));
+        Self {
+            seconds: seconds as f64,
+            came_back: wait.is_some(),
+            samples_a_second: count as f64 / (until - back) as f64,
+            capacity_bps: capacity,
+            received_bps: received,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recovery(received: impl Fn(u64) -> u64) -> Recovery {
+        let capacity = |second: u64| if (40..BACK).contains(&second) { 200_000 } else { 1_000_000 };
+        let points = |of: &dyn Fn(u64) -> u64| (0..2_400).map(|point| of(point / 10)).collect::<Vec<_>>();
+        let series = Series {
+            interval_ms: 100,
+            capacity_bps: points(&capacity),
+            received_bps: points(&|second| received(second).min(capacity(second))),
+            ..Series::default()
+        };
+        let samples: Vec<u64> = (1..=480).map(|half| 15 * half).collect();
+        Recovery::of(&series, &samples, Duration::from_millis(500))
+    }
+
+    #[test]
+    fn the_bit_rate_is_back_when_most_of_the_capacity_comes_through_again() {
+        let slow = recovery(|second| if second < 85 { 300_000 } else { 800_000 });
+        // Four fifths of the window of 5 s that begins at 84 s are at 800 kb/s.
+        assert_eq!((slow.seconds, slow.came_back), (24.0, true));
+        assert_eq!(slow.samples_a_second, 30.0);
+        assert_eq!(slow.received_bps.len(), 240);
+    }
+
+    #[test]
+    fn what_never_comes_back_counts_as_long_as_it_was_waited_for() {
+        let never = recovery(|_| 600_000);
+        assert_eq!((never.seconds, never.came_back), (180.0, false));
+    }
+}

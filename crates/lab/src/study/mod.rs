@@ -1,0 +1,162 @@
+//! `lockstep study`: claims of the papers, run again.
+
+mod fidelity;
+mod salsify;
+
+use std::ffi::OsString;
+use std::iter;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use lockstep_configuration::{CallOptions, CallSettings, SimulateWords};
+use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::progress::Progress;
+use lockstep_sim::in_parallel;
+
+use crate::python_module::{self, ModuleWords};
+
+/// What `lockstep study` is told.
+#[derive(Args)]
+pub struct StudyArguments {
+    #[command(subcommand)]
+    study: Study,
+}
+
+#[derive(Subcommand)]
+enum Study {
+    /// What each tuned constant of the control path brings: modelled calls over a fixed evaluation set with one changed
+    /// (`--variants jitter.weight=0.1 rule.level=0.5`), beside the same calls as they are.
+    Ablation(ModuleWords),
+    /// BoB on the profiles of its paper, beside its heuristic, Gemini and HRCC: accuracy, rate, delay, loss and scores; and
+    /// the threshold of its selector.
+    Bob(ModuleWords),
+    /// Concerto: its observation that video under GCC gets less than a source that always fills the target; what its
+    /// imitation learning brings beside GCC, Salsify and RL-V; inputs, losses, smoothness, mismatch, beta, loops, epochs.
+    Concerto(ModuleWords),
+    /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
+    /// calls over the emulator. With `--codec` only of that one.
+    Fidelity(fidelity::FidelityArguments),
+    /// Lockstep's own controller against the others, hindsight and the upper bound, on traces that nothing was trained on.
+    Lockstep(ModuleWords),
+    /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
+    /// transport.
+    Salsify(salsify::AblationArguments),
+}
+
+/// What all studies are told that run calls themselves.
+#[derive(Debug, Clone, Args)]
+pub(super) struct CommonArguments {
+    #[command(flatten)]
+    simulation: SimulateWords,
+    /// Where the numbers go, as JSON.
+    #[arg(long)]
+    pub(super) json: Option<PathBuf>,
+}
+
+/// How much is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Budget {
+    /// Minutes.
+    Small,
+    /// All as it should be.
+    Full,
+}
+
+impl Budget {
+    /// Its name on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What every study decides itself: which codec, under which control.
+pub(super) const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
+
+/// Refuses options that a command decides itself. `given` says whether an option was.
+pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
+    match names.iter().find(|name| given(name)) {
+        Some(name) => bail!("this command decides --{} itself; leave it out", name.replace('_', "-")),
+        None => Ok(()),
+    }
+}
+
+impl CommonArguments {
+    /// What its calls have in common; options that were not given are those of `usual`. Finds out whether the numbers can be
+    /// written, before calls run that read `traces`, too.
+    pub(super) fn settings(&self, usual: CallOptions, traces: &[String]) -> Result<CallSettings> {
+        let settings = self.simulation.said().clone().or(usual).settings()?;
+        let mut inputs = settings.inputs();
+        inputs.extend(traces.iter().map(Path::new));
+        output_file::check(&[("--json", self.json.as_deref())], &inputs)?;
+        Ok(settings)
+    }
+}
+
+/// `lockstep study`. `given` says whether an option was given.
+pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
+    match &arguments.study {
+        Study::Ablation(arguments) => learned("ablation", arguments),
+        Study::Bob(arguments) => learned("bob", arguments),
+        Study::Concerto(arguments) => learned("concerto", arguments),
+        Study::Fidelity(arguments) => {
+            // A codec that is given is the only one of the table.
+            refuse(&DECIDED, &|name| name != "codec" && given(name))?;
+            refuse(&["modelled", "trace"], given)?;
+            fidelity::run(arguments, given("codec"))
+        }
+        Study::Lockstep(arguments) => learned("lockstep", arguments),
+        Study::Salsify(arguments) => {
+            refuse(&DECIDED, given)?;
+            salsify::run(arguments)
+        }
+    }
+}
+
+/// A study that the Python package has.
+fn learned(name: &str, arguments: &ModuleWords) -> Result<()> {
+    let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
+    python_module::run("lockstep.studies.__main__", "main", "learn", &words)
+}
+
+/// What `run` makes of each of `calls`, on every core, in their order.
+pub(super) fn each<Call: Sync, Outcome: Send>(
+    study: &str,
+    calls: &[Call],
+    run: impl Fn(&Call) -> Result<Outcome> + Sync,
+) -> Result<Vec<Outcome>> {
+    let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let mut progress = Progress::new(study, calls.len() as u64);
+    let mut outcomes: Vec<Option<Result<Outcome>>> = calls.iter().map(|_| None).collect();
+    let mut count = 0;
+    in_parallel(calls, workers, run, |index, outcome| {
+        count += 1;
+        progress.update(count, &format!("{count} of {} calls", calls.len()));
+        let good = outcome.is_ok();
+        outcomes[index] = Some(outcome);
+        good
+    });
+    progress.finish();
+    // One that failed ended the others; it says why.
+    if let Some(failed) = outcomes.iter().position(|outcome| matches!(outcome, Some(Err(_)))) {
+        return Err(outcomes.swap_remove(failed).and_then(Result::err).context("a call failed")?);
+    }
+    outcomes.into_iter().map(|outcome| outcome.context("a call was not run")?).collect()
+}
+
+/// Writes the numbers of a study, if that was asked for.
+pub(super) fn write(path: Option<&PathBuf>, numbers: &impl Serialize) -> Result<()> {
+    if let Some(path) = path {
+        write_json(path, numbers)?;
+        say!("numbers in {}", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! What a sweep compares: controllers, with the model or the estimator that each runs, under names that differ.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use lockstep_configuration::CallOptions;
+use lockstep_control::Algorithm;
+
+/// A controller of a sweep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contender {
+    /// Its name in rows and tables.
+    pub name: String,
+    /// None where an estimator decides, or for the default.
+    pub controller: Option<Algorithm>,
+    /// Its model, where that is not the shipped one.
+    pub model: Option<PathBuf>,
+    /// The file of the estimator at the receiver, where that is none of this project's.
+    pub estimator: Option<PathBuf>,
+}
+
+/// The prefix of an estimator's file.
+const ESTIMATOR: &str = "estimator:";
+
+impl Contender {
+    /// What `word` of `--controllers` names: `gcc`, `concerto:run.onnx` or `estimator:mine.py`, each with `NAME=` before it if
+    /// it has a name of its own. `given` has the model of those that name none.
+    fn parse(word: &str, given: &CallOptions) -> Result<(Option<String>, Self)> {
+        let (name, word) = match word.split_once('=') {
+            // Paths may have an equals sign.
+            Some((name, rest)) if !name.contains([':', '/']) => (Some(name.trim().to_owned()), rest),
+            _ => (None, word),
+        };
+        if name.as_deref() == Some("") {
+            bail!("`={word}`: a name stands before the equals sign, such as mine={word}");
+        }
+        let parsed = match (word.strip_prefix(ESTIMATOR), word.parse::<Algorithm>(), word.split_once(':')) {
+            (Some(""), ..) => bail!("`{word}`: a file stands behind the colon, such as {ESTIMATOR}mine.py"),
+            (Some(path), ..) => Self::new(None, None, Some(path.into())),
+            (None, Ok(algorithm), _) => Self::new(Some(algorithm), given.model.clone(), None),
+            (None, Err(_), Some((algorithm, model))) if !algorithm.starts_with("fixed") => {
+                Self::new(Some(algorithm.parse()?), Some(model.into()), None)
+            }
+            (None, Err(error), _) => return Err(error.into()),
+        };
+        Ok((name, parsed))
+    }
+
+    fn new(controller: Option<Algorithm>, model: Option<PathBuf>, estimator: Option<PathBuf>) -> Self {
+        Self { name: String::new(), controller, model, estimator }
+    }
+
+    /// Its name by what it runs, each file as `shown` says.
+    fn usual_name(&self, shown: impl Fn(&Path) -> String) -> String {
+        let controller = || self.controller.unwrap_or_default().to_string();
+        match (&self.estimator, &self.model) {
+            (Some(estimator), _) => shown(estimator),
+            (None, Some(model)) => format!("{}:{}", controller(), shown(model)),
+            (None, None) => controller(),
+        }
+    }
+}
+
+/// The last part of a path.
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The contenders that `words` name, or the one of `given`, by name. Those that were given no name are called by their files;
+/// by whole paths where files are called the same.
+///
+/// # Errors
+/// If a word names no controller, or if different contenders were given the same name.
+pub fn all(words: &[String], given: &CallOptions) -> Result<Vec<Contender>> {
+    let mut parsed = match words {
+        [] => {
+            let CallOptions { controller, model, estimator, .. } = given.clone();
+            vec![(None, Contender::new(controller, model, estimator))]
+        }
+        words => words.iter().map(|word| Contender::parse(word, given)).collect::<Result<_>>()?,
+    };
+    let mut different: Vec<(Option<String>, Contender)> = Vec::new();
+    parsed.retain(|one| {
+        let is_new = !different.contains(one);
+        different.extend(is_new.then(|| one.clone()));
+        is_new
+    });
+    let short = |(name, contender): &(Option<String>, Contender)| {
+        name.clone().unwrap_or_else(|| contender.usual_name(file_name))
+    };
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for one in &parsed {
+        *counts.entry(short(one)).or_default() += 1;
+    }
+    let mut contenders: Vec<Contender> = parsed
+        .iter()
+        .map(|one| {
+            let (name, contender) = one;
+            let is_unique = name.is_some() || counts[&short(one)] == 1;
+            let name = if is_unique { short(one) } else { contender.usual_name(|path| path.display().to_string()) };
+            Contender { name, ..contender.clone() }
+        })
+        .collect();
+    contenders.sort_by(|one, other| one.name.cmp(&other.name));
+    if let Some(pair) = contenders.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        bail!("--controllers: two are called `{0}`; give one another name, such as other={0}", pair[0].name);
+    }
+    Ok(contenders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(words: &[&str]) -> Result<Vec<Contender>> {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        all(&words, &CallOptions::default())
+    }
+
+    fn names(words: &[&str]) -> Vec<String> {
+        named(words).unwrap().into_iter().map(|contender| contender.name).collect()
+    }
+
+    #[test]
+    fn contenders_are_called_by_name_file_or_path() {
+        assert_eq!(names(&["salsify", "gcc", "gcc", "fixed:1mbps"]), ["fixed:1000000bps", "gcc", "salsify"]);
+        assert_eq!(names(&["estimator:a/mine.py", "estimator:b/yours.py"]), ["mine.py", "yours.py"]);
+        assert_eq!(names(&["estimator:a/mine.py", "estimator:b/mine.py"]), ["a/mine.py", "b/mine.py"]);
+        assert_eq!(names(&["concerto:a/run.onnx", "rlv:b/run.onnx"]), ["concerto:run.onnx", "rlv:run.onnx"]);
+        assert_eq!(names(&["concerto", "concerto:a/run.onnx"]), ["concerto", "concerto:run.onnx"]);
+        assert_eq!(names(&["mine=estimator:a/x=1.py", "ours=concerto:run.onnx", "gcc"]), ["gcc", "mine", "ours"]);
+    }
+
+    #[test]
+    fn a_contender_runs_what_its_word_names() {
+        let [ours, mine] = &named(&["mine=estimator:mine.py", "concerto:run.onnx"]).unwrap()[..] else { panic!("two") };
+        assert_eq!((ours.controller, ours.model.as_deref()), (Some(Algorithm::Concerto), Some(Path::new("run.onnx"))));
+        assert_eq!((mine.controller, mine.estimator.as_deref()), (None, Some(Path::new("mine.py"))));
+        let given = CallOptions { model: Some("other.onnx".into()), ..CallOptions::default() };
+        let words = ["rlv".to_owned(), "concerto:run.onnx".to_owned()];
+        let models: Vec<_> = all(&words, &given).unwrap().into_iter().map(|contender| contender.model).collect();
+        assert_eq!(models, [Some("run.onnx".into()), Some("other.onnx".into())]);
+    }
+
+    #[test]
+    fn words_that_name_no_controller_are_refused() {
+        for (words, reason) in [
+            (&["reno"][..], "no controller is called `reno`"),
+            (&["reno:run.onnx"], "no controller is called `reno`"),
+            (&["fixed:fast"], "names no bit rate"),
+            (&["estimator:"], "a file stands behind the colon"),
+            (&["=gcc"], "a name stands before the equals sign"),
+            (&["gcc=estimator:mine.py", "gcc"], "two are called `gcc`"),
+        ] {
+            let error = named(words).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What is in the files that a call is made of, as one hash each: a call whose files have changed is another one.
+
+use std::collections::HashMap;
+use std::io::copy;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use md5::{Digest, Md5};
+use walkdir::{DirEntry, WalkDir};
+
+use lockstep_alphartc::Process;
+use lockstep_configuration::open_regular_file;
+
+/// The files beside an estimator that it may import or open: programs, models and constants. What it writes there, such as
+/// logs, is not among them, nor are traces.
+const READ_BY_ESTIMATORS: [&str; 28] = [
+    "py",
+    "so",
+    "pyd",
+    "pt",
+    "pth",
+    "pkl",
+    "pickle",
+    "joblib",
+    "onnx",
+    "tflite",
+    "h5",
+    "hdf5",
+    "keras",
+    "pb",
+    "ckpt",
+    "safetensors",
+    "npy",
+    "npz",
+    "bin",
+    "model",
+    "weights",
+    "zip",
+    "json",
+    "yaml",
+    "yml",
+    "toml",
+    "ini",
+    "cfg",
+];
+
+/// The most files and folders below an estimator's folder. Published ones have dozens.
+const MOST_ENTRIES: usize = 20_000;
+
+/// The most bytes of them that are read.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// Folders within folders beyond this are left out.
+const DEEPEST: usize = 16;
+
+/// The hashes of files, each of which is read once. They are MD5: they shall tell apart what somebody edited, not what
+/// somebody forged.
+#[derive(Debug, Default)]
+pub struct Contents {
+    known: HashMap<PathBuf, String>,
+}
+
+fn hexadecimal(hash: Md5) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn add(hash: &mut Md5, path: &Path) -> Result<()> {
+    let read = open_regular_file(path).and_then(|mut file| copy(&mut file, hash));
+    read.map(drop).with_context(|| format!("cannot read {}", path.display()))
+}
+
+impl Contents {
+    /// The hash of the file `path`; as long as this is there it is not read again.
+    pub fn of_file(&mut self, path: &Path) -> Result<String> {
+        if let Some(known) = self.known.get(path) {
+            return Ok(known.clone());
+        }
+        let mut hash = Md5::new();
+        add(&mut hash, path)?;
+        let hash = hexadecimal(hash);
+        self.known.insert(path.to_path_buf(), hash.clone());
+        Ok(hash)
+    }
+
+    /// Names this program by its content: another build may give other results.
+    pub fn of_this_program(&mut self) -> Result<String> {
+        self.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)
+    }
+}
+
+/// Whether an estimator may import or open something in this folder: not what is hidden, what Python makes of programs, and
+/// not a virtual environment.
+fn is_open(entry: &DirEntry) -> bool {
+    if entry.depth() == 0 {
+        return true;
+    }
+    let name = entry.file_name().to_string_lossy();
+    let environment = || entry.file_type().is_dir() && entry.path().join("pyvenv.cfg").is_file();
+    !name.starts_with('.') && name != "__pycache__" && !environment()
+}
+
+fn is_read(path: &Path) -> bool {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    extension.is_some_and(|extension| READ_BY_ESTIMATORS.contains(&extension.as_str()))
+}
+
+/// The hash of the estimator that `path` names: of its file, and of the programs, models and constants in its folder, from
+/// which it imports and in which it runs.
+pub fn of_estimator(path: &Path) -> Result<String> {
+    let file = Process::file(path)?;
+    let folder = file.parent().context("the estimator's file is in no folder")?;
+    let walk = WalkDir::new(folder).follow_links(true).max_depth(DEEPEST).sort_by_file_name();
+    let mut hash = Md5::new();
+    let (mut entries, mut bytes) = (0, 0);
+    for entry in walk.into_iter().filter_entry(is_open) {
+        entries += 1;
+        // What cannot be listed, as a link to nowhere or to where it is, cannot be imported.
+        let Ok(entry) = entry else { continue };
+        let found = entry.path();
+        if entry.file_type().is_file() && (is_read(found) || found == file) {
+            let length = entry.metadata().map_or(0, |metadata| metadata.len());
+            bytes += length;
+            if bytes <= MOST_BYTES {
+                // With name and length before the content, no two folders give the same bytes.
+                let name = found.strip_prefix(folder).unwrap_or(found).to_string_lossy();
+                hash.update((name.len() as u64).to_le_bytes());
+                hash.update(name.as_bytes());
+                hash.update(length.to_le_bytes());
+                add(&mut hash, found)?;
+            }
+        }
+        if entries > MOST_ENTRIES || bytes > MOST_BYTES {
+            bail!(
+                "estimator {}: its folder holds more than {MOST_ENTRIES} files or {} GiB of what it may read; put it into a \
+                 folder of its own, so that a sweep can tell whether it was edited",
+                path.display(),
+                MOST_BYTES >> 30
+            );
+        }
+    }
+    Ok(hexadecimal(hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_hashed_as_others_hash_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "abc").unwrap();
+        assert_eq!(Contents::default().of_file(&path).unwrap(), "900150983cd24fb0d6963f7d28e17f72");
+        assert!(Contents::default().of_file(&folder.path().join("b")).unwrap_err().to_string().contains("cannot read"));
+    }
+
+    #[test]
+    fn an_estimator_is_another_one_when_anything_changes_that_it_may_read_and_only_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let hash = || of_estimator(folder.path()).unwrap();
+        write("BandwidthEstimator.py", "import models.actor");
+        write("models/actor.py", "WEIGHTS = 'actor.pth'");
+        write("models/actor.pth", "weights");
+        let before = hash();
+        assert_eq!(hash(), before);
+        assert_eq!(of_estimator(&folder.path().join("BandwidthEstimator.py")).unwrap(), before);
+        // Nothing that it reads.
+        for unread in ["log.txt", "models/__pycache__/actor.cpython-311.pyc", ".git/config.json", "traces/4g.csv"] {
+            write(unread, "x");
+        }
+        write("venv/pyvenv.cfg", "");
+        write("venv/lib/torch.py", "x");
+        assert_eq!(hash(), before);
+        let mut hashes = vec![before];
+        for (name, text) in [
+            ("BandwidthEstimator.py", "import models.actor as actor"),
+            ("models/actor.py", "WEIGHTS = 'Actor.pth'"),
+            ("models/actor.pth", "Weights"),
+            ("constants.json", "{}"),
+        ] {
+            write(name, text);
+            assert!(!hashes.contains(&hash()), "{name}");
+            hashes.push(hash());
+        }
+        fs::rename(folder.path().join("models/actor.pth"), folder.path().join("actor.pth")).unwrap();
+        assert!(!hashes.contains(&hash()), "a file that moved");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_those_in_a_circle_or_to_nowhere_do_no_harm() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("mine.py"), "class Estimator: pass").unwrap();
+        fs::write(elsewhere.path().join("actor.py"), "1").unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("circle")).unwrap();
+        std::os::unix::fs::symlink("nowhere.py", folder.path().join("broken.py")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("models")).unwrap();
+        let hash = || of_estimator(&folder.path().join("mine.py")).unwrap();
+        let before = hash();
+        fs::write(elsewhere.path().join("actor.py"), "2").unwrap();
+        assert_ne!(hash(), before);
+    }
+
+    #[test]
+    fn an_estimator_in_a_folder_of_everything_is_refused_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("mine.py"), "class Estimator: pass").unwrap();
+        for name in 0..=MOST_ENTRIES {
+            File::create(folder.path().join(name.to_string())).unwrap();
+        }
+        let said = of_estimator(&folder.path().join("mine.py")).unwrap_err().to_string();
+        assert!(said.contains("folder of its own") && said.lines().count() == 1, "{said}");
+        assert!(of_estimator(&folder.path().join("other.py")).unwrap_err().to_string().contains("no such file"));
+    }
+}

@@ -1,0 +1,428 @@
+//! The calls of a sweep.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use walkdir::WalkDir;
+
+use lockstep_configuration::{CallOptions, CallRecord, CallSettings, CodecKind, NamedTrace, TraceName};
+
+use super::SweepArguments;
+use super::contenders::{self, Contender};
+use super::contents::{self, Contents};
+
+/// What codes the pictures of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SweepCodec {
+    /// A model of the functional codec, without pixels: thousands of times faster than real time.
+    Modelled,
+    /// A model of the conventional codec.
+    ModelledConventional,
+    /// The functional codec.
+    Functional,
+    /// The conventional codec.
+    Conventional,
+}
+
+impl SweepCodec {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Modelled => "modelled",
+            Self::ModelledConventional => "modelled-conventional",
+            Self::Functional => "functional",
+            Self::Conventional => "conventional",
+        }
+    }
+
+    /// Whether there are no pixels.
+    pub fn is_modelled(self) -> bool {
+        matches!(self, Self::Modelled | Self::ModelledConventional)
+    }
+
+    fn kind(self) -> CodecKind {
+        match self {
+            Self::Modelled | Self::Functional => CodecKind::Functional,
+            Self::ModelledConventional | Self::Conventional => CodecKind::Conventional,
+        }
+    }
+}
+
+/// The most seeds of one range.
+const MOST_SEEDS: u64 = 1_000_000;
+/// The most calls of a sweep: each takes some kB before it runs.
+const MOST_CALLS: usize = 1_000_000;
+
+/// Seeds such as `1-5` or `1,4,7`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seeds(pub Vec<u64>);
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("`{text}` is not like 1-5 or 1,4,7");
+        let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+        let mut seeds = Vec::new();
+        for part in text.split(',') {
+            match part.split_once('-') {
+                Some((first, last)) => {
+                    let (first, last) = (number(first)?, number(last)?);
+                    if last < first || last - first >= MOST_SEEDS {
+                        return Err(format!("`{part}` is no range of at most {MOST_SEEDS} seeds"));
+                    }
+                    seeds.extend(first..=last);
+                }
+                None => seeds.push(number(part)?),
+            }
+        }
+        seeds.sort_unstable();
+        seeds.dedup();
+        Ok(Self(seeds))
+    }
+}
+
+/// One call of a sweep.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    /// Names the call, the content of the files that it reads and the program that runs it: what was run under the same key
+    /// gave the same.
+    pub key: String,
+    /// Its controller's name in rows and tables; no other controller of the sweep has it.
+    pub name: String,
+    /// What codes its pictures.
+    pub codec: SweepCodec,
+    /// The codec model, where it is not the built-in one.
+    pub codec_model: Option<PathBuf>,
+    /// Hash of the codec model's file.
+    pub codec_model_hash: Option<String>,
+    /// Hash of the controller's model, where it is not the one that comes with it.
+    pub model_hash: Option<String>,
+    /// Hash of the estimator with all that it reads, where it is none of this project's.
+    pub estimator_hash: Option<String>,
+    /// Everything else.
+    pub call: CallSettings,
+}
+
+impl Job {
+    /// Every setting of the call by its name, null where nothing is set or it means nothing in this call.
+    pub fn settings(&self) -> Map<String, Value> {
+        let text = |value: Option<String>| value.map_or(Value::Null, Value::String);
+        let path = |path: Option<&PathBuf>| text(path.map(|path| path.to_string_lossy().into_owned()));
+        // What reports say of a call, where no option can be forgotten, and what a sweep knows besides.
+        let CallRecord(record) = self.call.record();
+        let of_the_sweep = [
+            ("codec", Value::String(self.codec.name().to_owned())),
+            ("codec_model", path(self.codec_model.as_ref())),
+            ("codec_model_hash", text(self.codec_model_hash.clone())),
+            ("model_hash", text(self.model_hash.clone())),
+            ("estimator_hash", text(self.estimator_hash.clone())),
+            ("python", path(self.call.estimator.as_ref().and_then(|estimator| estimator.python.as_ref()))),
+        ];
+        record.into_iter().chain(of_the_sweep).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// In words.
+    pub fn description(&self) -> String {
+        let (link, codec) = (&self.call.link, self.codec.name());
+        format!("{} with the codec {codec} over {}, seed {}", self.name, link.trace.name(), link.seed)
+    }
+}
+
+/// The files in `folder` and below. Pipes and devices are none: whoever opens a pipe waits for who writes it.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let whole = folder.canonicalize().with_context(|| format!("cannot list {}", folder.display()))?;
+    // The walk notices a link to a folder that it is in, and not one to a folder around the first, by which it would
+    // come to everything once more.
+    let leads_around = |path: &Path| path.is_symlink() && path.canonicalize().is_ok_and(|at| whole.starts_with(at));
+    let entries = WalkDir::new(folder).follow_links(true).into_iter().filter_entry(|entry| {
+        let is_around = entry.depth() > 0 && leads_around(entry.path());
+        if is_around {
+            aside!("lockstep: left out: {}: a link to a folder around {}", entry.path().display(), folder.display());
+        }
+        !is_around
+    });
+    for entry in entries {
+        match entry {
+            Ok(entry) if entry.file_type().is_file() => found.push(entry.into_path()),
+            Ok(_) => {}
+            // A link to a folder around it, or to nothing.
+            Err(error) if error.depth() > 0 && error.path().is_some_and(Path::is_symlink) => {
+                aside!("lockstep: left out: {error}");
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot list {}", folder.display())),
+        }
+    }
+    Ok(found)
+}
+
+/// The traces that `named` stands for.
+fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
+    let open = |name: &str| NamedTrace::open(&TraceName::from(name));
+    let mut traces = Vec::new();
+    for name in named {
+        if !Path::new(name).is_dir() {
+            traces.push(open(name)?);
+            continue;
+        }
+        let before = traces.len();
+        for path in files(Path::new(name))? {
+            // A folder of traces may hold other things, such as a note of where they come from.
+            match open(&path.to_string_lossy()) {
+                Ok(trace) => traces.push(trace),
+                Err(error) => aside!("lockstep: left out: {error:#}"),
+            }
+        }
+        if traces.len() == before {
+            bail!("there is no trace in the folder {name}");
+        }
+    }
+    traces.sort_by(|one, other| one.name().as_str().cmp(other.name().as_str()));
+    traces.dedup_by(|one, other| one.name() == other.name());
+    Ok(traces)
+}
+
+/// The key of a job that has none yet.
+fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
+    let mut hash = Md5::new();
+    hash.update(program);
+    hash.update(serde_json::to_vec(&job.settings())?);
+    let call = &job.call;
+    let reverse = call.link.reverse.iter().map(|reverse| reverse.name().as_path());
+    for path in [call.link.trace.name().as_path(), call.clip.as_path()].into_iter().chain(reverse) {
+        if path.is_file() {
+            hash.update(contents.of_file(path)?);
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Every call that `arguments` ask for, in the order of the rows: by the controller's name, codec, trace and seed.
+pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
+    // What codes is said by the codecs.
+    let given = CallOptions { modelled: None, ..arguments.simulation.said().clone() };
+    let usual = CallOptions::usual();
+    let one_trace = given.trace.as_ref().or(usual.trace.as_ref()).map(ToString::to_string);
+    let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };
+    let traces = traces(&named)?;
+    let first_trace = traces.first().map(|trace| trace.name().clone());
+    let contenders = contenders::all(&arguments.controllers, &given)?;
+    let mut codecs = arguments.codecs.clone();
+    codecs.sort_unstable();
+    codecs.dedup();
+
+    let calls = arguments.seeds.as_ref().map_or(1, |seeds| seeds.0.len());
+    let calls = [contenders.len(), codecs.len(), traces.len()].iter().fold(calls, |all, &of| all.saturating_mul(of));
+    if calls > MOST_CALLS {
+        bail!("these are {calls} calls, more than {MOST_CALLS}; ask for fewer seeds, traces or controllers");
+    }
+
+    let mut contents = Contents::default();
+    let program = contents.of_this_program()?;
+    let codec_model_hash = arguments.codec_model.as_deref().map(|path| contents.of_file(path)).transpose()?;
+    let mut jobs = Vec::new();
+    for Contender { name, controller, model, estimator } in contenders {
+        let estimator_hash = estimator.as_deref().map(contents::of_estimator).transpose()?;
+        let model_hash = model.as_deref().map(|path| contents.of_file(path)).transpose()?;
+        let trace = first_trace.clone();
+        let settings = CallOptions { controller, model, estimator, trace, ..given.clone() }.settings()?;
+        let seeds = arguments.seeds.as_ref().map_or_else(|| vec![settings.link.seed], |seeds| seeds.0.clone());
+        for &codec in &codecs {
+            for trace in &traces {
+                for &seed in &seeds {
+                    let mut call = settings.clone();
+                    call.link.trace.clone_from(trace);
+                    call.link.seed = seed;
+                    call.control.codec = codec.kind();
+                    call.modelled = codec.is_modelled();
+                    let mut job = Job {
+                        key: String::new(),
+                        name: name.clone(),
+                        codec,
+                        codec_model: arguments.codec_model.clone().filter(|_| codec.is_modelled()),
+                        codec_model_hash: codec_model_hash.clone().filter(|_| codec.is_modelled()),
+                        model_hash: model_hash.clone(),
+                        estimator_hash: estimator_hash.clone(),
+                        call,
+                    };
+                    job.key = key(&program, &job, &mut contents)?;
+                    jobs.push(job);
+                }
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+#[cfg(test)]
+impl Job {
+    /// A job for tests, without names and hashes.
+    pub fn nameless(codec: SweepCodec, call: CallSettings) -> Self {
+        Self {
+            key: String::new(),
+            name: String::new(),
+            codec,
+            codec_model: None,
+            codec_model_hash: None,
+            model_hash: None,
+            estimator_hash: None,
+            call,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use lockstep_link::LossInterval;
+
+    use super::*;
+
+    fn job(codec: SweepCodec, change: impl FnOnce(&mut CallOptions)) -> Job {
+        let mut options = CallOptions { trace: Some(TraceName::from("constant:1mbps")), ..CallOptions::default() };
+        change(&mut options);
+        let mut call = options.settings().unwrap();
+        (call.control.codec, call.modelled) = (codec.kind(), codec.is_modelled());
+        Job::nameless(codec, call)
+    }
+
+    #[test]
+    fn every_option_of_a_call_is_among_its_settings() {
+        let usual = job(SweepCodec::Functional, |_| ()).settings();
+        // No call can have all of them at once.
+        let set = |settings: &'static [(&str, &str)]| {
+            move |options: &mut CallOptions| {
+                for (name, word) in settings {
+                    options.set_words(name, &[(*word).to_owned()]).unwrap();
+                }
+            }
+        };
+        let examples = [
+            job(
+                SweepCodec::Conventional,
+                set(&[
+                    ("clip", "generated:64x48@30"),
+                    ("trace", "constant:2mbps"),
+                    ("reverse", "constant:2mbps"),
+                    ("queue", "codel"),
+                    ("queue_packets", "9"),
+                    ("delay_ms", "1"),
+                    ("loss", "1%"),
+                    ("reverse_loss", "2%"),
+                    ("burst_loss", "1%,30%"),
+                    ("loss_at", "1s+1s"),
+                    ("reorder", "1%,15ms"),
+                    ("jitter_ms", "3"),
+                    ("seed", "4"),
+                    ("fit_passes", "2"),
+                    ("preset", "quality"),
+                    ("controller", "sprout"),
+                    ("latency", "low"),
+                    ("max_bitrate", "1mbps"),
+                    ("tuning", "silence.margin=0.2"),
+                    ("seconds", "5"),
+                    ("encode_ms", "6"),
+                    ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json")),
+                    ("decode_ms", "7"),
+                    ("feedback_ms", "8"),
+                    ("two_way", "true"),
+                    ("audio", "tone"),
+                    ("vmaf", "true"),
+                ]),
+            ),
+            job(
+                SweepCodec::Modelled,
+                set(&[("controller", "salsify"), ("grace_period", "none"), ("queue_bytes", "1000"), ("bound", "true")]),
+            ),
+            job(
+                SweepCodec::Functional,
+                set(&[
+                    ("controller", "rlv"),
+                    ("model", concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/rlv.onnx")),
+                ]),
+            ),
+            job(SweepCodec::Functional, set(&[("controller", "gcc"), ("queue", "codel"), ("ecn", "true")])),
+            job(SweepCodec::Functional, set(&[("menu", "serial"), ("estimator", "mine.py"), ("python", "python3.9")])),
+        ];
+        let said = examples.map(|example| example.settings());
+        for option in CallOptions::TABLE {
+            let name = option.name;
+            let differs =
+                |settings: &Map<String, Value>| settings[name] != Value::Null && settings[name] != usual[name];
+            // The limit of an estimator ends a call or leaves it as it is.
+            let told = name == "estimator_limit" || said.iter().any(differs);
+            assert!(told, "the settings of a call say nothing of {name}");
+        }
+    }
+
+    #[test]
+    fn another_setting_or_another_content_of_a_file_is_another_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("a.up");
+        fs::write(&trace, "10\n20\n").unwrap();
+        let name = TraceName::from(trace.to_str().unwrap());
+        let key = |change: &dyn Fn(&mut Job)| {
+            let mut job = job(SweepCodec::Modelled, |options| {
+                options.trace = Some(name.clone());
+                options.estimator = Some(PathBuf::from("mine.py"));
+            });
+            change(&mut job);
+            key("this", &job, &mut Contents::default()).unwrap()
+        };
+        let before = key(&|_| ());
+        let mut keys = vec![
+            key(&|job| job.codec = SweepCodec::ModelledConventional),
+            key(&|job| job.estimator_hash = Some("0".to_owned())),
+            key(&|job| job.model_hash = Some("0".to_owned())),
+            key(&|job| job.codec_model_hash = Some("0".to_owned())),
+            key(&|job| job.call.link.loss_at.push(LossInterval { from: Duration::ZERO, to: Duration::MAX, loss: 1.0 })),
+            key(&|job| {
+                job.call.estimator.as_mut().expect("it has one").python = Some(PathBuf::from("python3.9"));
+            }),
+        ];
+        assert_eq!(key(&|_| ()), before);
+        fs::write(&trace, "10\n30\n").unwrap();
+        keys.push(key(&|_| ()));
+        keys.push(before);
+        let different: std::collections::BTreeSet<&String> = keys.iter().collect();
+        assert_eq!(different.len(), keys.len());
+    }
+
+    #[test]
+    fn another_content_of_the_file_of_a_family_is_another_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mine.json");
+        let words = format!("fitted:family={},name=lte,seed=3", file.display());
+        let mut families = lockstep_link::Families::built_in();
+        let mut key = |step_ms| {
+            families.families.iter_mut().for_each(|family| family.step_ms = step_ms);
+            fs::write(&file, serde_json::to_string(&families).unwrap()).unwrap();
+            let forward = job(SweepCodec::Modelled, |options| options.trace = Some(TraceName::from(&*words)));
+            let reverse = job(SweepCodec::Modelled, |options| options.reverse = Some(TraceName::from(&*words)));
+            [forward, reverse].map(|job| super::key("this", &job, &mut Contents::default()).unwrap())
+        };
+        let before = key(100);
+        assert_eq!(key(100), before);
+        let after = key(200);
+        assert!(after[0] != before[0] && after[1] != before[1]);
+    }
+
+    #[test]
+    fn seeds_are_ranges_and_lists() {
+        let seeds = |text: &str| text.parse::<Seeds>().map(|seeds| seeds.0);
+        assert_eq!(seeds("3-5"), Ok(vec![3, 4, 5]));
+        assert_eq!(seeds("7,1,2-3,3"), Ok(vec![1, 2, 3, 7]));
+        assert!(seeds("5-3").unwrap_err().contains("no range"));
+        assert!(seeds("0-99999999999").is_err());
+        assert!(seeds("one").unwrap_err().contains("not like"));
+    }
+}

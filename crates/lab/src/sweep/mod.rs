@@ -1,0 +1,226 @@
+//! `lockstep sweep`: many calls, on every core or on a cluster; one row a call.
+
+mod contenders;
+pub(super) mod contents;
+mod finished;
+mod jobs;
+pub(super) mod remote;
+mod rows;
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use lockstep_configuration::{Observers, SimulateWords, simulate_modelled_with, simulate_with};
+use lockstep_measure::{Scores, SharedSessionMeter};
+use lockstep_runner::output_file::{self, is_standard_output};
+use lockstep_runner::progress::Progress;
+use lockstep_runner::session_log::arguments::SessionArguments;
+use lockstep_sim::in_parallel;
+use lockstep_units::Timestamp;
+
+use crate::journal::Journal;
+use crate::model::open_model;
+pub use contents::Contents;
+use finished::Finished;
+pub use jobs::Seeds;
+use jobs::{Job, SweepCodec};
+
+/// What `lockstep sweep` is told.
+#[derive(Debug, Clone, Args)]
+pub struct SweepArguments {
+    /// The controllers, with commas between them: `salsify,fixed:1mbps`. Also estimators and models, and names of one's own:
+    /// `gcc,mine=estimator:mine.py,ours=concerto:run.onnx`. If not given, the one of --controller.
+    #[arg(long, value_delimiter = ',', conflicts_with = "estimator")]
+    controllers: Vec<String>,
+    /// The codecs, with commas between them, in the place of --codec and --modelled.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "modelled")]
+    codecs: Vec<SweepCodec>,
+    /// Traces: a file, a folder of files, or a generated one; may be given more than once, or several at once. If not
+    /// given, the one of --trace.
+    #[arg(long, num_args = 1..)]
+    traces: Vec<String>,
+    /// Seeds of everything random: `1-5`, or `1,4,7`. If not given, the one of --seed.
+    #[arg(long)]
+    seeds: Option<Seeds>,
+    #[command(flatten)]
+    simulation: SimulateWords,
+    /// The codec model of the calls without pixels, such as `lockstep model fit` writes; the built-in one if not given.
+    #[arg(long, value_name = "FILE")]
+    codec_model: Option<PathBuf>,
+    /// Where the rows go, as Parquet. Beside it, in OUTPUT.journal, every call that worked is kept, so that a sweep that
+    /// was ended early goes on where it was. `-` is standard output, without a journal.
+    #[arg(long, default_value = "out/sweep.parquet")]
+    output: PathBuf,
+    /// Begin anew, whatever the journal has.
+    #[arg(long)]
+    fresh: bool,
+    /// Calls that run at once; one for each core if not given.
+    #[arg(long, value_parser = crate::workers)]
+    workers: Option<NonZero<usize>>,
+    /// Run the calls on a Ray cluster: `ray://HOST:PORT`, or `ray://local` for one on this machine. Needs Ray beside
+    /// Lockstep's Python package. Machines of the cluster need this program and the traces under the same paths.
+    #[arg(long, value_name = "ADDRESS")]
+    on: Option<String>,
+    /// Run the jobs in this file and print one line of JSON for each; what a machine of a cluster runs.
+    #[arg(long, hide = true)]
+    job_file: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArguments,
+}
+
+/// What the log of a job's session is called: the kind of call, and the name that its number is made of.
+fn session_name(job: &Job) -> Result<(&'static str, String)> {
+    let kind = if job.codec.is_modelled() { "modelled" } else { "simulate" };
+    Ok((kind, serde_json::to_string(&job.settings())?))
+}
+
+/// Runs one call, which leaves a log of its session where `session` says.
+fn call(job: &Job, session: &SessionArguments) -> Result<Scores> {
+    let (kind, name) = session_name(job)?;
+    let log = session.open(kind, "both", Some(&name))?;
+    let meter = log.as_ref().map(|_| SharedSessionMeter::new(Timestamp::ZERO));
+    let observers = Observers { session: meter.clone(), ..Observers::default() };
+    let simulated = if job.codec.is_modelled() {
+        simulate_modelled_with(&job.call, &open_model(job.codec_model.as_ref())?, None, observers, |_| Ok(()))?
+    } else {
+        simulate_with(&job.call, None, observers, |_| Ok(()))?
+    };
+    let scores = simulated.report.scores;
+    if let Some((mut log, meter)) = log.zip(meter) {
+        log.description().simulated(&job.call)?;
+        log.finish(&mut meter.lock(), scores.scored_seconds as u64)?;
+    }
+    Ok(scores)
+}
+
+/// Runs `jobs` on the cores of this machine. `done` hears of each.
+fn run_here(
+    jobs: &[Job],
+    workers: NonZero<usize>,
+    session: &SessionArguments,
+    mut done: impl FnMut(Finished) -> Result<()>,
+) -> Result<()> {
+    let mut failure = None;
+    in_parallel(
+        jobs,
+        workers,
+        |job: &Job| call(job, session),
+        |index, outcome| {
+            let outcome = outcome.map_err(|error| format!("{error:#}"));
+            failure = done(Finished { key: jobs[index].key.clone(), outcome }).err();
+            failure.is_none()
+        },
+    );
+    failure.map_or(Ok(()), Err)
+}
+
+/// Runs the jobs of a file, as a machine of a cluster does.
+fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
+    let jobs: Vec<Job> = remote::read_jobs(path)?;
+    run_here(&jobs, workers, &SessionArguments::default(), |finished| {
+        say!("{}", finished.to_line()?);
+        Ok(())
+    })
+}
+
+/// Refuses options that contradict `--codecs`, or that none of its codecs heeds. `given` says whether an option was.
+fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
+    if given("codec") {
+        bail!(
+            "a sweep takes its codecs from --codecs, such as --codecs conventional,modelled-conventional, not from --codec"
+        );
+    }
+    if arguments.simulation.said().modelled == Some(true)
+        && let Some(coded) = arguments.codecs.iter().find(|codec| !codec.is_modelled())
+    {
+        bail!("--modelled contradicts --codecs {}; leave one of the two out", coded.name());
+    }
+    if arguments.codec_model.is_some() && !arguments.codecs.iter().any(|codec| codec.is_modelled()) {
+        bail!("none of the codecs heeds --codec-model; leave it out, or name a modelled one: --codecs modelled");
+    }
+    Ok(())
+}
+
+/// `lockstep sweep`. `given` says whether an option was given.
+pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
+    refuse_contradictions(arguments, given)?;
+    if let Some(path) = &arguments.job_file {
+        return run_job_file(path, workers(arguments));
+    }
+    run_calls(arguments)
+}
+
+fn workers(arguments: &SweepArguments) -> NonZero<usize> {
+    arguments.workers.or(available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
+}
+
+/// Runs the calls that the journal lacks, writes all of them as rows, and prints their table.
+fn run_calls(arguments: &SweepArguments) -> Result<()> {
+    let to_file = !is_standard_output(&arguments.output);
+    if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
+        bail!("output {}: the name must end in .parquet", arguments.output.display());
+    }
+    // Before its hash is taken, which names the calls: what is no model of a codec may have no end.
+    open_model(arguments.codec_model.as_ref())?;
+    let jobs = jobs::all(arguments)?;
+    let mut inputs: Vec<&Path> = jobs.iter().flat_map(|job| job.call.inputs()).collect();
+    inputs.sort_unstable();
+    inputs.dedup();
+    inputs.extend(arguments.traces.iter().map(Path::new));
+    inputs.extend(arguments.codec_model.as_deref());
+    output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
+    let mut journal = Journal::of_output(Some(&arguments.output), arguments.fresh)?;
+    if arguments.on.is_some() && arguments.session.is_given() {
+        bail!("--session-log: calls on a cluster leave no logs; leave --on out");
+    }
+    let mut open = Vec::new();
+    for job in &jobs {
+        let (kind, name) = session_name(job)?;
+        // A call whose log is not there yet runs again, whatever the journal has of it.
+        if journal.known::<Scores>(&job.key).is_none() || !arguments.session.is_there(kind, "both", &name) {
+            open.push(job.clone());
+        }
+    }
+    let kept = jobs.len() - open.len();
+    if kept > 0 {
+        say!("{kept} of {} calls are in the journal already", jobs.len());
+    }
+    let mut progress = Progress::new("sweep", jobs.len() as u64);
+    let mut count = kept as u64;
+    // Only of this time: what failed is tried again.
+    let mut failures: HashMap<String, String> = HashMap::new();
+    let done = |Finished { key, outcome }: Finished| {
+        count += 1;
+        progress.update(count, &format!("{count} of {} calls", jobs.len()));
+        match outcome {
+            Ok(scores) => journal.keep(&key, &scores).map(|_| ()),
+            Err(reason) => {
+                failures.insert(key, reason);
+                Ok(())
+            }
+        }
+    };
+    match &arguments.on {
+        Some(address) => remote::run(address, &open, done)?,
+        None => run_here(&open, workers(arguments), &arguments.session, done)?,
+    }
+    progress.finish();
+
+    let rows: Vec<(&Job, Scores)> = jobs.iter().filter_map(|job| Some((job, journal.known(&job.key)?))).collect();
+    // Where every call failed, what an earlier sweep left is worth more than no row.
+    if !rows.is_empty() {
+        rows::write(&arguments.output, &rows)?;
+        rows::print(&rows);
+        say!("\n{} calls in {}", rows.len(), arguments.output.display());
+    }
+    let failed: Vec<_> = jobs.iter().filter_map(|job| Some((job, failures.get(&job.key)?))).collect();
+    if let Some((job, reason)) = failed.first() {
+        bail!("{} of {} calls failed; the first is {}: {reason}", failed.len(), jobs.len(), job.description());
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! What an application learns of its call while it runs.
+
+use std::time::Duration;
+
+use lockstep_control::LimitedBy;
+use lockstep_units::Bitrate;
+
+use crate::connection::Way;
+use crate::messages::ReceivedMessage;
+use crate::presence::Presence;
+use crate::{Ended, Warning};
+
+/// An event of a call.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum CallEvent {
+    /// A condition degrades the call that is about to begin.
+    Warning(Warning),
+    /// The other end has joined.
+    Joined,
+    /// Packets take another path: the address of an end changed, or the relay replaced the direct path.
+    PathChanged(Way),
+    /// Nothing arrived from the other end for a second.
+    Interrupted,
+    /// Packets arrive again.
+    Resumed,
+    /// The other end muted its sound or turned its camera off, or on again.
+    PeerChanged(Presence),
+    /// How the call does, once a second.
+    Quality(Quality),
+    /// The newest picture of the other end is older than [`CallOptions::stale_after`](crate::CallOptions::stale_after). A
+    /// remote-controlled machine should stop.
+    Stale {
+        /// Its age, from capture until now.
+        age: Duration,
+    },
+    /// After [`CallEvent::Stale`], a picture younger than the limit is shown.
+    Fresh,
+    /// A message arrived.
+    Message(ReceivedMessage),
+    /// The call is over.
+    Ended(Ended),
+    /// The call failed; the text says why.
+    Failed(String),
+}
+
+/// How a call does at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Quality {
+    /// Of the pictures that this end sends; none in a call that only receives.
+    pub sending: Option<SendingQuality>,
+    /// Of the pictures that this end receives; none in a call that only sends.
+    pub receiving: Option<ReceivingQuality>,
+}
+
+/// How the pictures do that this end sends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SendingQuality {
+    /// Bit rate that the controller aims at.
+    pub target: Bitrate,
+    /// The limit of the newest frame's size; none before the first frame.
+    pub limited_by: Option<LimitedBy>,
+    /// Smoothed round-trip time; none before the first feedback.
+    pub round_trip: Option<Duration>,
+    /// Frames sent since the call began.
+    pub frames: u64,
+}
+
+/// How the pictures do that this end receives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReceivingQuality {
+    /// Frames decoded since the call began.
+    pub frames: u64,
+    /// Packets that are missing of those sent before the newest that arrived.
+    pub missing: u64,
+    /// Interarrival jitter of packets (RFC 3550, section 6.4.1).
+    pub jitter: Duration,
+    /// Age of the newest picture, from capture until now; none before the first.
+    pub age: Option<Duration>,
+}

@@ -1,0 +1,207 @@
+//! The application's handle of a call that runs on other threads.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use lockstep_control::Controller;
+use lockstep_media::FrameRate;
+use lockstep_units::Bitrate;
+use lockstep_vp8::Picture;
+
+use crate::messages::{Delivery, MOST_UNSENT, Message, MessageError};
+use crate::presence::{Command, Presence};
+
+/// Requests that may wait for a call that is not running; later ones are dropped.
+const MOST_REQUESTS: usize = 1_024;
+
+/// A request to a call.
+pub(crate) enum Request {
+    Command(Command),
+    Presence(Presence),
+    MaxBitrate(Option<Bitrate>),
+    FrameRate(FrameRate),
+    Controller(Box<dyn Controller>),
+}
+
+/// A picture that the application pushed.
+pub(crate) struct PushedFrame {
+    pub(crate) captured_at: Instant,
+    pub(crate) picture: Picture,
+}
+
+#[derive(Default)]
+struct Inside {
+    requests: VecDeque<Request>,
+    messages: VecDeque<Message>,
+    /// Bytes of the reliable messages.
+    message_bytes: usize,
+    frame: Option<PushedFrame>,
+    replaced: u64,
+    wake: Option<Box<dyn Fn() + Send>>,
+}
+
+impl Inside {
+    fn wake(&self) {
+        if let Some(wake) = &self.wake {
+            wake();
+        }
+    }
+}
+
+/// Controls a call from any thread; clones control the same call. One handle serves consecutive calls, one at a time:
+/// requests that are made between two calls apply to the next.
+#[derive(Clone, Default)]
+pub struct CallHandle(Arc<Mutex<Inside>>);
+
+impl fmt::Debug for CallHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CallHandle").field("requests", &self.inside().requests.len()).finish_non_exhaustive()
+    }
+}
+
+impl CallHandle {
+    /// A handle for the next call that gets it as [`CallOptions::handle`](crate::CallOptions::handle).
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request(&self, request: Request) {
+        let mut inside = self.inside();
+        if inside.requests.len() < MOST_REQUESTS {
+            inside.requests.push_back(request);
+        }
+        inside.wake();
+    }
+
+    /// Does what a person asked for with a key or a button.
+    pub fn command(&self, command: Command) {
+        self.request(Request::Command(command));
+    }
+
+    /// Mutes the sound or turns the camera off, or on again.
+    pub fn set_presence(&self, presence: Presence) {
+        self.request(Request::Presence(presence));
+    }
+
+    /// Changes the cap of the bit rate; none removes it. Controllers without a cap ignore it.
+    pub fn set_max_bitrate(&self, cap: Option<Bitrate>) {
+        self.request(Request::MaxBitrate(cap));
+    }
+
+    /// Announces another frame rate of pushed pictures. Another size needs no announcement: a picture of it suffices.
+    pub fn set_frame_rate(&self, frame_rate: FrameRate) {
+        self.request(Request::FrameRate(frame_rate));
+    }
+
+    /// Replaces the controller, for example by one with another latency. It must require the same estimator at the receiver.
+    pub fn set_controller(&self, controller: Box<dyn Controller>) {
+        self.request(Request::Controller(controller));
+    }
+
+    /// Ends the call.
+    pub fn leave(&self) {
+        self.command(Command::Leave);
+    }
+
+    /// Sends a message. Reliable messages wait for the other end to join; latest messages before that are dropped.
+    ///
+    /// # Errors
+    /// [`MessageError::TooLong`], or [`MessageError::QueueFull`] while the path is too slow for the messages before.
+    pub fn send_message(&self, message: Message) -> Result<(), MessageError> {
+        message.check()?;
+        let mut inside = self.inside();
+        if message.delivery == Delivery::Reliable {
+            let waiting = inside.message_bytes;
+            if waiting + message.payload.len() > MOST_UNSENT || inside.messages.len() >= MOST_REQUESTS {
+                return Err(MessageError::QueueFull { waiting });
+            }
+            inside.message_bytes += message.payload.len();
+        } else if inside.messages.len() >= MOST_REQUESTS {
+            return Ok(());
+        }
+        inside.messages.push_back(message);
+        inside.wake();
+        Ok(())
+    }
+
+    /// Sends a picture, captured at `captured_at`. It replaces one that still waits for the encoder; says whether it did.
+    pub fn send_frame(&self, picture: Picture, captured_at: Instant) -> bool {
+        let mut inside = self.inside();
+        let replaced = inside.frame.replace(PushedFrame { captured_at, picture }).is_some();
+        inside.replaced += u64::from(replaced);
+        inside.wake();
+        replaced
+    }
+
+    /// The call runs: `wake` interrupts its wait.
+    pub(crate) fn attach(&self, wake: impl Fn() + Send + 'static) {
+        self.inside().wake = Some(Box::new(wake));
+    }
+
+    /// The call is over.
+    pub(crate) fn detach(&self) {
+        self.inside().wake = None;
+    }
+
+    /// The newest pushed picture, once.
+    pub(crate) fn take_frame(&self) -> Option<PushedFrame> {
+        self.inside().frame.take()
+    }
+
+    /// The next request.
+    pub(crate) fn take_request(&self) -> Option<Request> {
+        self.inside().requests.pop_front()
+    }
+
+    /// The next message.
+    pub(crate) fn take_message(&self) -> Option<Message> {
+        let mut inside = self.inside();
+        let message = inside.messages.pop_front()?;
+        if message.delivery == Delivery::Reliable {
+            inside.message_bytes -= message.payload.len();
+        }
+        Some(message)
+    }
+
+    /// Puts back a reliable message that cannot leave yet.
+    pub(crate) fn put_back(&self, message: Message) {
+        let mut inside = self.inside();
+        inside.message_bytes += message.payload.len();
+        inside.messages.push_front(message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reliable_messages_are_bounded_until_they_leave() {
+        let handle = CallHandle::new();
+        let message = Message::reliable(vec![0; MOST_UNSENT / 4]);
+        (0..4).for_each(|_| handle.send_message(message.clone()).expect("there is room"));
+        let refused = handle.send_message(message.clone());
+        assert_eq!(refused, Err(MessageError::QueueFull { waiting: MOST_UNSENT }));
+        assert!(handle.take_message().is_some());
+        assert_eq!(handle.send_message(message), Ok(()));
+    }
+
+    #[test]
+    fn newer_picture_replaces_one_that_waits() {
+        let handle = CallHandle::new();
+        let picture = |luma| Picture::from_i420(16, 16, vec![luma; 16 * 16 * 3 / 2]).expect("a picture");
+        let at = Instant::now();
+        assert!(!handle.send_frame(picture(1), at));
+        assert!(handle.send_frame(picture(2), at));
+        let newest = handle.take_frame().expect("one waits").picture;
+        assert_eq!(newest, picture(2));
+        assert!(handle.take_frame().is_none());
+    }
+}

@@ -1,0 +1,270 @@
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use lockstep_call::{FunctionalEncoder, MenuMode, Tuning};
+use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
+use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_units::{Bitrate, ByteCount};
+use lockstep_vp8::Parameters;
+
+use super::*;
+use crate::messages::Delivery;
+
+const WAY: Duration = Duration::from_millis(20);
+const INTERVAL: Duration = Duration::from_millis(33);
+
+fn picture(side: usize, luma: u8) -> Picture {
+    let mut samples = vec![luma; side * side * 3 / 2];
+    samples.iter_mut().enumerate().for_each(|(place, sample)| *sample = sample.wrapping_add((place % 7) as u8));
+    Picture::from_i420(side, side, samples).expect("a picture")
+}
+
+fn sending_end() -> SendingEnd {
+    let algorithm = Algorithm::default();
+    let format = VideoFormat { width: 64, height: 64, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+    let estimator = algorithm.estimator_kind().number();
+    let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
+    let setting = Setting::new(ByteCount::new(config.payload as u64), INTERVAL);
+    let controller = algorithm.controller(&setting).expect("it needs no path");
+    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
+    SendingEnd::new(config, controller, Box::new(encoder), &Tuning::default())
+}
+
+fn receiving_end() -> ReceivingEnd {
+    ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+        Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
+    })
+}
+
+/// Two peers in virtual time; datagrams take [`WAY`], and every `loss`th is lost.
+struct World {
+    now: Timestamp,
+    peers: [Peer; 2],
+    transit: BinaryHeap<Reverse<(Timestamp, u64, usize, Vec<u8>)>>,
+    sent: u64,
+    loss: u64,
+    frames: Vec<ReceivedFrame>,
+    events: [Vec<CallEvent>; 2],
+}
+
+const ADDRESSES: [([u8; 4], u16); 2] = [([192, 0, 2, 1], 1_000), ([192, 0, 2, 2], 2_000)];
+
+impl World {
+    /// Peer 0 sends pictures to peer 1, which listens.
+    fn new(loss: u64, stale_after: Option<Duration>) -> Self {
+        let now = Timestamp::from_millis(5);
+        let identity = Identity::new().expect("there are random numbers");
+        let ticket = Peer::ticket(&identity, &[ADDRESSES[1].into()], &[]);
+        let receiving = PeerConfig { stale_after, ..PeerConfig::receiving(receiving_end()) };
+        let listener = Peer::listen(&identity, &[], receiving, now).expect("it listens");
+        let joiner = Peer::join(ticket, PeerConfig::sending(sending_end()), now).expect("it joins");
+        let (transit, frames) = (BinaryHeap::new(), Vec::new());
+        Self { now, peers: [joiner, listener], transit, sent: 0, loss, frames, events: [Vec::new(), Vec::new()] }
+    }
+
+    /// Empties the outputs of both peers; gives the time that they want to be called at.
+    fn poll(&mut self) -> Timestamp {
+        let mut next = Timestamp::MAX;
+        for place in 0..2 {
+            loop {
+                match self.peers[place].poll_output(self.now) {
+                    Output::Transmit { to, bytes } => {
+                        let other = ADDRESSES.iter().position(|&address| SocketAddr::from(address) == to);
+                        self.sent += 1;
+                        if self.loss == 0 || self.sent % self.loss != 0 {
+                            let other = other.expect("an address of the test");
+                            self.transit.push(Reverse((self.now + WAY, self.sent, other, bytes)));
+                        }
+                    }
+                    Output::Frame(frame) => self.frames.push(frame),
+                    Output::Sound(_) => {}
+                    Output::Event(event) => self.events[place].push(event),
+                    Output::Timeout(at) => {
+                        next = next.min(at);
+                        break;
+                    }
+                }
+            }
+        }
+        next
+    }
+
+    /// Runs until `end`.
+    fn run_until(&mut self, end: Timestamp) {
+        while self.now < end {
+            let timeout = self.poll();
+            let arrival = self.transit.peek().map_or(Timestamp::MAX, |Reverse((at, ..))| *at);
+            self.now = timeout.min(arrival).min(end).max(self.now + Duration::from_micros(1));
+            let mut arrived = [false; 2];
+            while let Some(Reverse((at, ..))) = self.transit.peek()
+                && *at <= self.now
+            {
+                let Some(Reverse((_, _, to, bytes))) = self.transit.pop() else { break };
+                arrived[to] = true;
+                let from = SocketAddr::from(ADDRESSES[1 - to]);
+                self.peers[to].handle_input(self.now, Input::Datagram { from, bytes: &bytes });
+            }
+            (0..2).for_each(|place| self.peers[place].handle_input(self.now, Input::Timeout));
+        }
+        self.poll();
+    }
+
+    /// Sends pictures for `length`.
+    fn film(&mut self, length: Duration, side: usize) {
+        let end = self.now + length;
+        let mut luma = 0;
+        while self.now < end {
+            self.peers[0].send_frame(self.now, self.now, picture(side, luma));
+            luma = luma.wrapping_add(3);
+            self.run_until(self.now + INTERVAL);
+        }
+    }
+
+    fn messages(&self, place: usize) -> Vec<(Delivery, Vec<u8>)> {
+        let messages = self.events[place].iter().filter_map(|event| match event {
+            CallEvent::Message(message) => Some((message.delivery, message.payload.clone())),
+            _ => None,
+        });
+        messages.collect()
+    }
+
+    fn count(&self, place: usize, is_meant: impl Fn(&CallEvent) -> bool) -> usize {
+        self.events[place].iter().filter(|event| is_meant(event)).count()
+    }
+}
+
+#[test]
+fn pictures_cross_with_their_age_and_the_end_is_told() {
+    let mut world = World::new(0, None);
+    world.run_until(Timestamp::from_millis(300));
+    world.film(Duration::from_secs(3), 64);
+    assert!(world.frames.len() >= 80, "{}", world.frames.len());
+    let ages: Vec<u128> = world.frames.iter().skip(30).filter_map(|frame| Some(frame.age?.as_millis())).collect();
+    assert!(ages.iter().all(|age| (20..40).contains(age)), "{ages:?}");
+    assert_eq!(world.count(0, |event| *event == CallEvent::Joined), 1);
+    assert!(world.count(1, |event| matches!(event, CallEvent::Quality(_))) >= 2);
+    world.peers[0].close(world.now);
+    world.run_until(world.now + Duration::from_secs(1));
+    assert_eq!(world.events[0].last(), Some(&CallEvent::Ended(Ended::Stopped)));
+    assert_eq!(world.events[1].last(), Some(&CallEvent::Ended(Ended::ByPeer)));
+    assert!(world.peers.iter().all(Peer::is_over));
+}
+
+#[test]
+fn reliable_messages_arrive_in_order_over_loss() {
+    let mut world = World::new(10, None);
+    assert_eq!(world.peers[0].send_message(world.now, &Message::reliable("early")), Err(MessageError::NotConnected));
+    world.run_until(Timestamp::from_millis(2_000));
+    let long = vec![9; 60_000];
+    let payloads: Vec<Vec<u8>> = vec![b"one".to_vec(), long, b"two".to_vec()];
+    for payload in &payloads {
+        let now = world.now;
+        world.peers[1].send_message(now, &Message::reliable(payload.clone())).expect("connected");
+    }
+    world.film(Duration::from_secs(4), 64);
+    let received = world.messages(0);
+    assert_eq!(received, payloads.into_iter().map(|payload| (Delivery::Reliable, payload)).collect::<Vec<_>>());
+}
+
+#[test]
+fn latest_messages_are_prompt_and_never_repeated() {
+    let mut world = World::new(5, None);
+    world.run_until(Timestamp::from_millis(2_000));
+    for number in 0..100u8 {
+        let now = world.now;
+        world.peers[1].send_message(now, &Message::latest(3, vec![number])).expect("connected");
+        world.run_until(now + Duration::from_millis(20));
+    }
+    world.run_until(world.now + Duration::from_secs(1));
+    let numbers: Vec<u8> = world.messages(0).into_iter().map(|(_, payload)| payload[0]).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    assert!((60..100).contains(&numbers.len()), "some are lost: {}", numbers.len());
+    let delays = world.events[0].iter().filter_map(|event| match event {
+        CallEvent::Message(message) => Some(message.delay),
+        _ => None,
+    });
+    let longest = delays.max().expect("some arrived");
+    assert!(longest <= Duration::from_millis(25), "{longest:?}");
+}
+
+#[test]
+fn message_beyond_its_limit_is_refused() {
+    let mut world = World::new(0, None);
+    world.run_until(Timestamp::from_millis(500));
+    let now = world.now;
+    let refused = world.peers[0].send_message(now, &Message::latest(0, vec![0; 1_001]));
+    assert_eq!(refused, Err(MessageError::TooLong { length: 1_001, limit: 1_000 }));
+}
+
+#[test]
+fn silent_sender_makes_video_stale_and_fresh_again() {
+    let mut world = World::new(0, Some(Duration::from_millis(200)));
+    world.run_until(Timestamp::from_millis(150));
+    world.film(Duration::from_secs(1), 64);
+    assert_eq!(world.count(1, |event| matches!(event, CallEvent::Stale { .. })), 0);
+    world.run_until(world.now + Duration::from_millis(400));
+    let stale: Vec<Duration> = world.events[1]
+        .iter()
+        .filter_map(|event| if let CallEvent::Stale { age } = event { Some(*age) } else { None })
+        .collect();
+    assert_eq!(stale.len(), 1);
+    assert!(stale[0] >= Duration::from_millis(200) && stale[0] < Duration::from_millis(260), "{stale:?}");
+    world.film(Duration::from_millis(300), 64);
+    assert_eq!(world.count(1, |event| *event == CallEvent::Fresh), 1);
+}
+
+#[test]
+fn outage_is_an_interruption_that_ends() {
+    let mut world = World::new(0, None);
+    world.run_until(Timestamp::from_millis(300));
+    world.film(Duration::from_secs(1), 64);
+    world.loss = 1;
+    world.film(Duration::from_secs(3), 64);
+    assert_eq!(world.count(1, |event| *event == CallEvent::Interrupted), 1);
+    world.loss = 0;
+    let before = world.frames.len();
+    world.film(Duration::from_secs(1), 64);
+    assert_eq!(world.count(1, |event| *event == CallEvent::Resumed), 1);
+    assert!(world.frames.len() > before + 10);
+}
+
+#[test]
+fn picture_of_another_size_is_shown_in_mid_call() {
+    let mut world = World::new(0, None);
+    world.run_until(Timestamp::from_millis(300));
+    world.film(Duration::from_secs(1), 64);
+    world.film(Duration::from_secs(1), 128);
+    let sides: Vec<usize> = world.frames.iter().map(|frame| frame.picture.width()).collect();
+    let larger = sides.iter().filter(|&&side| side == 128).count();
+    assert!(larger >= 20, "{sides:?}");
+    world.film(Duration::from_secs(1), 32);
+    assert_eq!(world.frames.last().map(|frame| frame.picture.width()), Some(32));
+}
+
+#[test]
+fn cap_of_the_bit_rate_takes_effect_in_mid_call() {
+    let mut world = World::new(0, None);
+    world.run_until(Timestamp::from_millis(300));
+    world.film(Duration::from_secs(2), 64);
+    let cap = Bitrate::from_kbps(40);
+    world.peers[0].sending_end().expect("it sends").set_max_bitrate(Some(cap));
+    world.film(Duration::from_secs(3), 64);
+    let now = world.now;
+    let target = world.peers[0].sending_end().expect("it sends").status(now).target;
+    assert!(target <= cap, "{target:?}");
+}
+
+#[test]
+fn garbage_is_ignored() {
+    let mut world = World::new(0, None);
+    for length in 0..300 {
+        let bytes: Vec<u8> = (0..length).map(|place| (place * 37 + length) as u8).collect();
+        let now = world.now;
+        for peer in &mut world.peers {
+            peer.handle_input(now, Input::Datagram { from: ([203, 0, 113, 9], 9).into(), bytes: &bytes });
+        }
+    }
+    world.run_until(Timestamp::from_millis(300));
+    world.film(Duration::from_secs(1), 64);
+    assert!(world.frames.len() > 20);
+}

@@ -1,0 +1,37 @@
+//! A camera here, a window there: `camera_to_window receive` prints a ticket, `camera_to_window TICKET` sends.
+//! Another source and sink: `camera_to_window receive none`, `camera_to_window TICKET generated:640x360`.
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
+use lockstep::{Call, Event, Latency};
+
+pub fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    run(&arguments, Duration::MAX)
+}
+
+pub fn run(arguments: &[String], length: Duration) -> Result<(), Box<dyn Error>> {
+    let second = arguments.get(1).map(String::as_str);
+    let call = match arguments.first().map(String::as_str) {
+        None => return Err("usage: camera_to_window receive [SINK] | camera_to_window TICKET [SOURCE]".into()),
+        Some("receive") => {
+            let builder = Call::builder().open_sink(second.unwrap_or("window"));
+            let (call, ticket) = builder.listen("0.0.0.0:0".parse()?)?;
+            println!("{ticket}");
+            call
+        }
+        Some(ticket) => {
+            let builder = Call::builder().open_source(second.unwrap_or("camera")).latency(Latency::Low);
+            builder.join(ticket.parse()?)?
+        }
+    };
+    while let Some(event) = call.next_event(length) {
+        match event {
+            Event::Quality(quality) => println!("{quality:?}"),
+            Event::Failed(reason) => return Err(reason.into()),
+            other => println!("{other:?}"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! An unattended robot: it joins a standing ticket, sends its camera, and comes back by itself after every interruption.
+//! `headless_robot operate ADDRESS KEY_FILE` prints the ticket; `headless_robot TICKET [SOURCE]` is the robot.
+use std::env;
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+use lockstep::{Call, Event, Identity, Latency, Message};
+
+pub fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["operate", address, key_file] => {
+            let identity = Identity::standing(Path::new(key_file))?;
+            let builder = Call::builder().open_sink("window").stale_after(Duration::from_millis(500)).reconnect();
+            let (call, ticket) = builder.listen_as(identity, address.parse()?)?;
+            println!("{ticket}");
+            watch(&call)
+        }
+        [ticket] => watch(&robot(ticket, "camera")?),
+        [ticket, source] => watch(&robot(ticket, source)?),
+        _ => Err("usage: headless_robot operate ADDRESS KEY_FILE | headless_robot TICKET [SOURCE]".into()),
+    }
+}
+
+/// The robot's end.
+pub fn robot(ticket: &str, source: &str) -> Result<Call, Box<dyn Error>> {
+    let builder = Call::builder().open_source(source).latency(Latency::Low).reconnect();
+    Ok(builder.join(ticket.parse()?)?)
+}
+
+/// Prints events, and answers messages, until the call is over for good.
+pub fn watch(call: &Call) -> Result<(), Box<dyn Error>> {
+    for event in call.events() {
+        match event {
+            Event::Message(message) => call.send_message(Message::reliable(message.payload))?,
+            Event::Quality(_) => {}
+            Event::Failed(reason) => return Err(reason.into()),
+            other => println!("{other:?}"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Live video calls for applications.
+//!
+//! There are two doors:
+//! - [`Call`] runs a call on threads of its own: devices, sockets and clocks included.
+//! - [`Peer`] is one end of a call as a state machine (sans-IO), over the application's own socket and clock.
+//!
+//! Both ends of a call meet by a [`Ticket`]: one end listens and hands its ticket out, the other joins with it.
+//!
+//! # A call
+//! ```
+//! use std::time::{Duration, Instant};
+//!
+//! use lockstep::{Call, Event, Picture, VideoFormat};
+//!
+//! // The receiver listens, and prints a ticket.
+//! let (receiver, ticket) = Call::builder().receive_frames().listen("127.0.0.1:0".parse()?)?;
+//! // The sender joins with it; it may be another program on another machine.
+//! let sender = Call::builder().send_frames(VideoFormat::new(64, 48)).join(ticket)?;
+//! while sender.next_event(Duration::from_secs(10)) != Some(Event::Joined) {}
+//!
+//! let grey = Picture::from_i420(64, 48, vec![128; 64 * 48 * 3 / 2])?;
+//! sender.send_frame(grey, Instant::now());
+//! let frame = receiver.next_frame(Duration::from_secs(10)).expect("a frame arrives");
+//! assert_eq!((frame.picture.width(), frame.picture.height()), (64, 48));
+//! sender.leave()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The loop of a peer
+//! ```no_run
+//! # use std::net::UdpSocket;
+//! # use std::time::{Duration, Instant};
+//! # use lockstep::{Input, Output, Peer, PeerConfig, ReceiveOptions, Timestamp};
+//! # fn run(ticket: lockstep::Ticket) -> Result<(), Box<dyn std::error::Error>> {
+//! let socket = UdpSocket::bind("0.0.0.0:0")?;
+//! let start = Instant::now();
+//! let now = || Timestamp::ZERO + start.elapsed();
+//! let config = PeerConfig::receiving_from_listener(ReceiveOptions::default().end());
+//! let mut peer = Peer::join(ticket, config, now())?;
+//! let mut buffer = [0; 65_535];
+//! while !peer.is_over() {
+//!     match peer.poll_output(now()) {
+//!         Output::Transmit { to, bytes } => drop(socket.send_to(&bytes, to)?),
+//!         Output::Frame(frame) => println!("{:?}", frame.age),
+//!         Output::Sound(_) => {}
+//!         Output::Event(event) => println!("{event:?}"),
+//!         Output::Timeout(at) => {
+//!             let wait = at.saturating_since(now()).max(Duration::from_millis(1));
+//!             socket.set_read_timeout(Some(wait))?;
+//!             match socket.recv_from(&mut buffer) {
+//!                 Ok((length, from)) => {
+//!                     peer.handle_input(now(), Input::Datagram { from, bytes: &buffer[..length] });
+//!                 }
+//!                 Err(_) => peer.handle_input(now(), Input::Timeout),
+//!             }
+//!         }
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//! None is on by default. `window` and `camera` have `open_sink("window")` and `open_source("camera")` work, `audio` has
+//! microphones and loudspeakers, and `learned` has the learned controller; without it the controller is Sprout.
+//!
+//! # Optimisation
+//! A debug build of the codec shows few pictures, and [`Event::Warning`] says so. These lines in the `Cargo.toml` of the
+//! application's workspace optimise its dependencies:
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 3
+//! ```
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod call;
+pub mod control;
+mod options;
+mod queue;
+
+pub use call::{Call, CallBuilder};
+pub use lockstep_call::{ReceivingEnd, SendingEnd};
+pub use lockstep_control::{Latency, LimitedBy};
+pub use lockstep_live::{
+    CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, LONGEST_LATEST, LONGEST_MESSAGE,
+    LiveError as Error, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality, ReceivedFrame,
+    ReceivedMessage, ReceivingQuality, SendingQuality, Ticket, TicketError, TicketRefusal, Warning, Way,
+};
+#[cfg(feature = "audio")]
+pub use lockstep_live::{open_loudspeaker, open_microphone};
+pub use lockstep_media::{
+    FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source,
+};
+pub use lockstep_sound::{SoundSink, SoundSource};
+pub use lockstep_transport::SoundPacket;
+pub use lockstep_units::{Bitrate, ByteCount, Timestamp};
+pub use lockstep_vp8::{Picture, PictureError, Preset};
+pub use options::{ReceiveOptions, SendOptions};

@@ -1,0 +1,158 @@
+//! Options of the two ends of a call, and the ends made of them.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
+use lockstep_control::{Algorithm, Controller, EstimatorKind, Latency, RateBounds, Setting};
+use lockstep_media::VideoFormat;
+use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_units::{Bitrate, ByteCount};
+use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, FrameKind, Parameters, Preset};
+
+use lockstep_live::LiveError;
+
+type MakeController = Arc<dyn Fn(&Setting) -> Box<dyn Controller> + Send + Sync>;
+
+/// Options of the end that sends pictures.
+#[derive(Clone)]
+pub struct SendOptions {
+    format: VideoFormat,
+    latency: Latency,
+    max_bitrate: Option<Bitrate>,
+    preset: Preset,
+    controller: Option<MakeController>,
+}
+
+impl fmt::Debug for SendOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SendOptions")
+            .field("format", &self.format)
+            .field("latency", &self.latency)
+            .field("max_bitrate", &self.max_bitrate)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SendOptions {
+    /// Pictures of this format, for a conversation.
+    #[must_use]
+    pub fn new(format: VideoFormat) -> Self {
+        Self { format, latency: Latency::default(), max_bitrate: None, preset: Preset::default(), controller: None }
+    }
+
+    /// The delay that the call tolerates for a better picture.
+    #[must_use]
+    pub fn latency(mut self, latency: Latency) -> Self {
+        self.latency = latency;
+        self
+    }
+
+    /// A cap of the bit rate. Without it the cap follows from the size and rate of the pictures.
+    #[must_use]
+    pub fn max_bitrate(mut self, cap: Bitrate) -> Self {
+        self.max_bitrate = Some(cap);
+        self
+    }
+
+    /// The effort of the encoder.
+    #[must_use]
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.preset = preset;
+        self
+    }
+
+    /// A controller of the application's own, in the place of Lockstep's. It gets the estimate of Salsify's receiver: the mean
+    /// time between packets that arrive.
+    #[must_use]
+    pub fn controller(mut self, make: impl Fn(&Setting) -> Box<dyn Controller> + Send + Sync + 'static) -> Self {
+        self.controller = Some(Arc::new(make));
+        self
+    }
+
+    /// The same for pictures of another format.
+    #[must_use]
+    pub fn with_format(self, format: VideoFormat) -> Self {
+        Self { format, ..self }
+    }
+
+    /// The format of the pictures.
+    #[must_use]
+    pub fn format(&self) -> VideoFormat {
+        self.format
+    }
+
+    fn setting(&self, payload: usize) -> Setting {
+        let setting = Setting::new(ByteCount::new(payload as u64), self.format.frame_interval());
+        let most = self.max_bitrate.map_or(setting.bounds.most, |cap| cap.max(setting.bounds.least));
+        let bounds = RateBounds { most, initial: setting.bounds.initial.min(most), ..setting.bounds };
+        Setting { latency: self.latency, bounds, ..setting }
+    }
+
+    /// The controller that these options choose.
+    ///
+    /// # Errors
+    /// If the default controller has no model in this build.
+    pub(crate) fn make_controller(&self) -> Result<Box<dyn Controller>, LiveError> {
+        let config = SenderConfig::new(0, announced(&self.format));
+        let setting = self.setting(config.payload);
+        match &self.controller {
+            Some(make) => Ok(make(&setting)),
+            None => Algorithm::default().controller(&setting).map_err(|error| LiveError::Controller(error.to_string())),
+        }
+    }
+
+    /// The sending end, for a [`Peer`](crate::Peer).
+    ///
+    /// # Errors
+    /// If the default controller has no model in this build.
+    pub fn end(&self) -> Result<SendingEnd, LiveError> {
+        let connection = RandomState::new().build_hasher().finish() as u32;
+        let kind = if self.controller.is_some() {
+            Algorithm::Salsify(lockstep_control::GracePeriod::None).estimator_kind()
+        } else {
+            Algorithm::default().estimator_kind()
+        };
+        let estimator = kind.number();
+        let config = SenderConfig { estimator, ..SenderConfig::new(connection, announced(&self.format)) };
+        let parameters = Parameters { preset: self.preset, frame_kind: FrameKind::Inter, ..Parameters::default() };
+        let tuning = Tuning::default();
+        let encoder = Box::new(FunctionalEncoder::<Vp8>::new(parameters, MenuMode::default(), &tuning));
+        let mut end = SendingEnd::new(config, self.make_controller()?, encoder, &tuning);
+        if let Some(cap) = self.max_bitrate {
+            end.set_max_bitrate(Some(cap));
+        }
+        Ok(end)
+    }
+}
+
+/// Options of the end that receives pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiveOptions {
+    max_pixels: usize,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        Self { max_pixels: DEFAULT_PIXEL_LIMIT }
+    }
+}
+
+impl ReceiveOptions {
+    /// The most pixels that a picture may have; the default admits 4K video. A call of larger pictures is refused.
+    #[must_use]
+    pub fn max_pixels(self, pixels: usize) -> Self {
+        Self { max_pixels: pixels }
+    }
+
+    /// The receiving end, for a [`Peer`](crate::Peer).
+    #[must_use]
+    pub fn end(self) -> ReceivingEnd {
+        let end = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+            EstimatorKind::from_number(number)?.with_model(RateBounds::default(), None).ok()
+        });
+        end.with_pixel_limit(self.max_pixels)
+    }
+}

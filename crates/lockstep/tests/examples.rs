@@ -1,0 +1,113 @@
+//! Runs the examples: each ends by itself, and fails if its call does not work.
+
+#[path = "../examples/camera_to_window.rs"]
+#[allow(dead_code)]
+mod camera_to_window;
+#[path = "../examples/headless_robot.rs"]
+#[allow(dead_code)]
+mod headless_robot;
+#[path = "../examples/loopback.rs"]
+mod loopback;
+#[path = "../examples/messages.rs"]
+mod messages;
+#[path = "../examples/own_controller.rs"]
+mod own_controller;
+#[path = "../examples/own_socket.rs"]
+mod own_socket;
+
+use std::time::Duration;
+
+use lockstep::{Call, Ended, Error, Event, Identity};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[test]
+fn loopback_runs() {
+    loopback::main().expect("it works");
+}
+
+#[test]
+fn messages_run() {
+    messages::main().expect("it works");
+}
+
+#[test]
+fn own_socket_runs() {
+    own_socket::main().expect("it works");
+}
+
+#[test]
+fn own_controller_runs() {
+    own_controller::main().expect("it works");
+}
+
+#[test]
+fn camera_to_window_sends_what_it_is_given() {
+    let (call, ticket) = Call::builder().receive_frames().listen("127.0.0.1:0".parse().unwrap()).expect("it listens");
+    let arguments = [ticket.to_string(), "generated:64x48@30".to_owned()];
+    let sender =
+        std::thread::spawn(move || camera_to_window::run(&arguments, LIMIT).map_err(|error| error.to_string()));
+    let frame = call.next_frame(LIMIT).expect("a frame arrives");
+    assert_eq!(frame.picture.width(), 64);
+    drop(call);
+    assert_eq!(sender.join().expect("it does not panic"), Ok(()));
+}
+
+#[test]
+fn headless_robot_comes_back_after_the_operator_is_restarted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    let operator = |address: &str| {
+        let identity = Identity::standing(&key).expect("a key");
+        let call = Call::builder().receive_frames().reconnect();
+        call.listen_as(identity, address.parse().expect("an address")).expect("it listens")
+    };
+    let (first, ticket) = operator("127.0.0.1:0");
+    let address = ticket.addresses[0].to_string();
+    let robot = headless_robot::robot(&ticket.to_string(), "generated:64x48@30").expect("it starts");
+    assert!(first.next_frame(LIMIT).is_some());
+    drop(first);
+    let (second, _) = operator(&address);
+    assert!(second.next_frame(LIMIT).is_some(), "video comes back");
+    drop(robot);
+}
+
+#[test]
+fn robot_that_is_killed_and_restarted_is_let_in_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let identity = Identity::standing(&folder.path().join("key")).expect("a key");
+    let builder = Call::builder().receive_frames().reconnect();
+    let (operator, ticket) = builder.listen_as(identity, "127.0.0.1:0".parse().unwrap()).expect("it listens");
+    let emulated = common::Silenced::new(&ticket);
+    let robot = headless_robot::robot(&emulated.ticket().to_string(), "generated:64x48@30").expect("it starts");
+    assert!(operator.next_frame(LIMIT).is_some());
+    // Nothing more arrives from the first robot: as if its process was killed.
+    emulated.silence();
+    let again = headless_robot::robot(&ticket.to_string(), "generated:80x64@30").expect("it starts");
+    let began = std::time::Instant::now();
+    while operator.next_frame(LIMIT).expect("a frame arrives").picture.width() != 80 {}
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    drop((robot, again));
+}
+
+#[test]
+fn call_that_nobody_joins_fails_with_the_reason() {
+    let (call, ticket) = Call::builder().receive_frames().listen("127.0.0.1:0".parse().unwrap()).expect("it listens");
+    drop(call);
+    let call = Call::builder().receive_frames().wait_limit(Some(Duration::from_millis(300))).join(ticket).unwrap();
+    let Some(Event::Failed(reason)) = call.events().last() else { panic!("it fails") };
+    assert!(reason.contains("nobody answered"), "{reason}");
+}
+
+#[test]
+fn leaving_tells_both_ends() {
+    let (receiver, ticket) =
+        Call::builder().receive_frames().listen("127.0.0.1:0".parse().unwrap()).expect("it listens");
+    let sender = Call::builder().open_source("generated:64x48@30").join(ticket).expect("it starts");
+    assert!(receiver.next_frame(LIMIT).is_some());
+    let ended: Result<Ended, Error> = sender.leave();
+    assert!(ended.is_ok(), "{ended:?}");
+    assert_eq!(receiver.events().last(), Some(Event::Ended(Ended::ByPeer)));
+}
+
+mod common;

@@ -1,0 +1,38 @@
+//! Runs a call for a command, simulated or live, and writes what the run leaves.
+//!
+//! [`simulate`] and [`call`] run one call each. Commands share the rest: [`progress`] and [`interruption`] while something
+//! runs, [`output_file`], [`parquet_table`] and [`session_log`] for its results.
+#![forbid(unsafe_code)]
+// `println!` panics when nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+/// Prints a line for people, see [`output_file::say`].
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::output_file::say(format_args!($($text)*))
+    };
+}
+
+/// Prints a line for people on standard error, see [`output_file::aside`].
+#[macro_export]
+macro_rules! aside {
+    ($($text:tt)*) => {
+        $crate::output_file::aside(format_args!($($text)*))
+    };
+}
+
+pub mod call;
+pub mod call_logs;
+pub mod interruption;
+pub mod line_writer;
+pub mod live_stats;
+pub mod output_file;
+pub mod parquet_table;
+pub mod progress;
+pub mod session_log;
+mod simulate;
+pub mod standard_input;
+pub mod status_line;
+
+pub use simulate::simulate;

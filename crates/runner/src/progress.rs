@@ -1,0 +1,257 @@
+//! What a person sees: progress while a command runs, and a summary when it is done.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use lockstep_call::SoundScores;
+use lockstep_control::LimitedBy;
+use lockstep_measure::{Scores, VMAF_NOT_ASKED_FOR};
+use lockstep_units::Bitrate;
+
+use crate::output_file;
+
+/// A bar over `length` steps with room for a message; a plain line every few seconds where standard error is no
+/// terminal.
+pub struct Progress {
+    bar: ProgressBar,
+    plain: Option<(Instant, String)>,
+}
+
+/// A line that is written over the one before on a terminal; elsewhere one every few seconds, and the last.
+pub struct ChangingLine {
+    terminal: bool,
+    told_at: Option<Instant>,
+    untold: Option<String>,
+}
+
+impl ChangingLine {
+    /// One that says nothing yet.
+    pub fn new() -> Self {
+        Self { terminal: output_file::tells_terminal(), told_at: None, untold: None }
+    }
+
+    /// Says `line` in place of what it said.
+    pub fn change(&mut self, line: &str) {
+        if self.terminal {
+            output_file::tell(format_args!("\r\x1b[2K{line}"));
+        } else if self.told_at.is_some_and(|at| at.elapsed() < PLAIN_INTERVAL) {
+            self.untold = Some(line.to_owned());
+            return;
+        } else {
+            say!("{line}");
+        }
+        (self.told_at, self.untold) = (Some(Instant::now()), None);
+    }
+
+    /// Says `line` in place of what it said, wherever that is.
+    pub fn news(&mut self, line: &str) {
+        self.told_at = None;
+        self.change(line);
+    }
+
+    /// Says no more: what follows is on a line of its own.
+    pub fn end(self) {
+        match self.untold {
+            Some(line) => say!("{line}"),
+            None if self.terminal && self.told_at.is_some() => say!(""),
+            None => {}
+        }
+    }
+}
+
+/// How often a line is printed where there is no terminal.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+
+impl Progress {
+    /// A bar for work called `what` of `length` steps; 0 if nobody knows how many there are: how it goes is told without a
+    /// share then.
+    pub fn new(what: &str, length: u64) -> Self {
+        let terminal = stderr().is_terminal();
+        let bar = if terminal { ProgressBar::new(length) } else { ProgressBar::hidden() };
+        bar.set_length(length);
+        let template = match length {
+            0 => "{prefix:.bold} {msg}",
+            _ => "{prefix:.bold} {bar:24.cyan/238} {percent:>3} % {msg}",
+        };
+        let style = ProgressStyle::with_template(template)
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("━━─");
+        bar.set_style(style);
+        bar.set_prefix(what.to_owned());
+        Self { bar, plain: (!terminal).then(|| (Instant::now(), what.to_owned())) }
+    }
+
+    /// `done` steps are done, and `message` says how it goes.
+    pub fn update(&mut self, done: u64, message: &str) {
+        self.bar.set_position(done);
+        self.bar.set_message(message.to_owned());
+        let Some((last, what)) = &mut self.plain else { return };
+        if last.elapsed() >= PLAIN_INTERVAL {
+            *last = Instant::now();
+            aside!("{what} {}{message}", share(done, self.bar.length()));
+        }
+    }
+
+    /// The work is done.
+    pub fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The part of `length` steps that is `done`, in front of a message; nothing where there is no length.
+fn share(done: u64, length: Option<u64>) -> String {
+    let whole = length.filter(|&length| length > 0);
+    whole.map_or_else(String::new, |length| format!("{:>3} % ", u128::from(done) * 100 / u128::from(length)))
+}
+
+/// The three limits that decided most frames, with their shares.
+fn held_back(limits: &BTreeMap<LimitedBy, f64>) -> String {
+    let mut shares: Vec<_> = limits.iter().collect();
+    shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let named = shares.iter().filter(|(_, share)| **share >= 0.005).take(3).map(|(limit, share)| {
+        let name = limit.name().replace('_', " ");
+        format!("{name} {:.0} %", 100.0 * **share)
+    });
+    if shares.is_empty() { "-".to_owned() } else { named.collect::<Vec<_>>().join("   ") }
+}
+
+/// A number with that many digits after the point; a dash where there is none.
+#[must_use]
+pub fn figure(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$} {unit}"))
+}
+
+/// Says on standard error that a call was shorter than the `asked` seconds, if it was.
+pub fn warn_of_early_end(asked: f64, scores: &Scores) {
+    let scored = scores.scored_seconds;
+    // Times are whole nanoseconds; what was asked for need not be.
+    if scored < asked - 1e-6 {
+        aside!(
+            "lockstep: warning: the pictures ended after {scored:.2} s of the {asked} s asked for; the scores are of that \
+             time"
+        );
+    }
+}
+
+/// Prints how the sound of a call was heard.
+pub fn print_sound(sound: &SoundScores) {
+    say!(
+        "sound         {:.1} % made up   mouth to ear p50 {}   p95 {}   lip sync within {} for 95 %",
+        100.0 * sound.concealed_share,
+        shown(sound.mouth_to_ear_ms.map(|delay| delay.p50), 0, "ms"),
+        shown(sound.mouth_to_ear_ms.map(|delay| delay.p95), 0, "ms"),
+        shown(sound.lip_sync_error_ms.map(|error| error.p95), 0, "ms"),
+    );
+}
+
+/// Prints the scores of a call.
+pub fn print_scores(scores: &Scores) {
+    let delay = scores.video_delay_ms;
+    let frames = scores.frames;
+    if frames.displayed == 0 {
+        say!("no picture of the call was shown, so there is no video delay and no quality");
+    }
+    say!(
+        "video delay   p50 {}   mean {}   p95 {}",
+        shown(delay.map(|delay| delay.p50), 0, "ms"),
+        shown(delay.map(|delay| delay.mean), 0, "ms"),
+        shown(delay.map(|delay| delay.p95), 0, "ms"),
+    );
+    let displayed = scores.displayed_delay_ms;
+    say!(
+        "  displayed   p50 {}   mean {}   p95 {}",
+        shown(displayed.map(|delay| delay.p50), 0, "ms"),
+        shown(displayed.map(|delay| delay.mean), 0, "ms"),
+        shown(displayed.map(|delay| delay.p95), 0, "ms"),
+    );
+    if let Some(floor) = scores.video_delay_floor_ms {
+        say!(
+            "its floor     p50 {:.0} ms   mean {:.0} ms   p95 {:.0} ms   {} of the frames near it",
+            floor.p50,
+            floor.mean,
+            floor.p95,
+            shown(scores.near_floor.map(|share| 100.0 * share), 0, "%"),
+        );
+    }
+    say!(
+        "quality       SSIM mean {}   p25 {}   PSNR {}",
+        shown(scores.ssim_db.map(|ssim| ssim.mean), 2, "dB"),
+        shown(scores.ssim_db.map(|ssim| ssim.p25), 2, "dB"),
+        shown(scores.psnr_db.map(|psnr| psnr.mean), 2, "dB"),
+    );
+    say!(
+        "rate          {}   {:.0} % of the link",
+        Bitrate::from_bps(scores.throughput_bps),
+        100.0 * scores.link_utilisation
+    );
+    let (one_way, queueing) = (scores.one_way_delay_ms, scores.queueing_delay_ms);
+    say!(
+        "packets       one-way p50 {}   p95 {}   queueing p50 {}   p95 {}   loss {}",
+        shown(one_way.map(|delay| delay.p50), 0, "ms"),
+        shown(one_way.map(|delay| delay.p95), 0, "ms"),
+        shown(queueing.map(|delay| delay.p50), 0, "ms"),
+        shown(queueing.map(|delay| delay.p95), 0, "ms"),
+        shown(scores.packet_loss.map(|loss| 100.0 * loss), 2, "%"),
+    );
+    say!(
+        "frames        {} captured   {} sent   {} skipped   {} displayed   {} key   {} recovery",
+        frames.captured,
+        frames.sent,
+        frames.skipped,
+        frames.displayed,
+        frames.key,
+        frames.recovery
+    );
+    say!(
+        "budget        fill {}   overshoot {}",
+        shown(scores.fill.map(|fill| 100.0 * fill), 0, "%"),
+        shown(scores.overshoot_ratio.map(|ratio| 100.0 * ratio), 1, "%"),
+    );
+    say!("held back by  {}", held_back(&scores.limited_by));
+    say!(
+        "smoothness    {:.1} frames/s   harmonic {}   {} freezes   longest {:.2} s   stalled {:.2} min/h",
+        scores.frames_per_second,
+        shown(scores.harmonic_frame_rate, 1, "frames/s"),
+        scores.freezes.count,
+        scores.freezes.longest_seconds,
+        scores.stall_minutes_per_hour
+    );
+    let schedule =
+        scores.qoe_d_schedule.map_or_else(String::new, |schedule| format!(", a schedule reaches {schedule:.2}"));
+    let bound = scores.qoe_d_bound.map_or_else(String::new, |bound| format!(" (at most {bound:.2}{schedule})"));
+    say!("experience    QoE_p {}   QoE_d {}{bound}", shown(scores.qoe_p, 2, ""), shown(scores.qoe_d, 2, ""));
+    say!(
+        "score         network {} (challenge)   {} (BoB's weights)   estimate accurate to {}",
+        shown(scores.network.map(|network| network.challenge), 1, "of 70"),
+        shown(scores.network.map(|network| network.bob), 1, "of 70"),
+        shown(scores.estimate_accuracy.map(|accuracy| 100.0 * accuracy), 0, "%"),
+    );
+    if let Some(vmaf) = scores.vmaf {
+        say!(
+            "              VMAF {vmaf:.1}   total {} (challenge)   {} (BoB's weights)",
+            shown(scores.total.map(|total| total.challenge), 1, ""),
+            shown(scores.total.map(|total| total.bob), 1, ""),
+        );
+    } else if let Some(reason) = scores.vmaf_missing.as_deref().filter(|&reason| reason != VMAF_NOT_ASKED_FOR) {
+        say!("              no VMAF: {reason}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_told_of_a_length_that_is_known_only() {
+        assert_eq!(share(30, Some(120)), " 25 % ");
+        assert_eq!(share(u64::MAX, Some(u64::MAX)), "100 % ");
+        assert_eq!((share(30, Some(0)), share(30, None)), (String::new(), String::new()));
+    }
+}

@@ -1,0 +1,159 @@
+//! The rows of session logs, and their files.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+
+use lockstep_configuration::{CallSettings, CodecKind, ControlSettings};
+use lockstep_measure::{SECOND_COLUMNS, SessionSecond, SessionTotals, TOTAL_COLUMNS};
+use lockstep_media::{SourceOptions, VideoFormat, source_format};
+
+use crate::output_file;
+use crate::parquet_table::{Values, write_with_metadata};
+
+/// The version of the schema, and the key of a file's metadata that has it.
+pub const VERSION: &str = "1";
+/// See [`VERSION`].
+pub const VERSION_KEY: &str = "lockstep.sessions";
+
+/// What is known of a session beside its seconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Description {
+    /// Its number, 63 bits.
+    pub session: i64,
+    /// What the call was.
+    pub kind: String,
+    /// Which ends of it are logged: `sender`, `receiver`, `peer` or `both`.
+    pub seen_from: &'static str,
+    /// When it began, milliseconds since the Unix epoch.
+    pub started_at_ms: Option<i64>,
+    /// The same as local time, seconds since midnight.
+    pub local_start_s: Option<i32>,
+    /// Where it was.
+    pub place: String,
+    /// How it was connected.
+    pub access: String,
+    /// The controller at the sender.
+    pub controller: String,
+    /// The codec.
+    pub codec: String,
+    /// Other labels.
+    pub labels: BTreeMap<String, String>,
+    /// Seed of everything random.
+    pub seed: Option<i64>,
+    /// Size of the pictures, and how many of them there are in a thousand seconds.
+    pub pictures: Option<(i32, i32, i32)>,
+}
+
+impl Description {
+    /// The pictures are of this format.
+    pub fn pictures(&mut self, format: &VideoFormat) {
+        let size = |samples: usize| i32::try_from(samples).unwrap_or(i32::MAX);
+        let rate = (1_000.0 * format.frame_rate.as_f64()).round() as i32;
+        self.pictures = Some((size(format.width), size(format.height), rate));
+    }
+
+    /// The call is a simulated one of these settings.
+    ///
+    /// # Errors
+    /// If its pictures are not there.
+    pub fn simulated(&mut self, settings: &CallSettings) -> Result<()> {
+        self.control(&settings.control);
+        self.seed = i64::try_from(settings.link.seed).ok();
+        let options = SourceOptions { seed: settings.link.seed, ..SourceOptions::default() };
+        self.pictures(&source_format(settings.clip.as_str(), &options)?);
+        Ok(())
+    }
+
+    /// The end that sends is set so.
+    pub fn control(&mut self, control: &ControlSettings) {
+        self.controller = control.controller.to_string();
+        self.codec = match control.codec {
+            CodecKind::Functional => "functional",
+            CodecKind::Conventional => "conventional",
+        }
+        .to_owned();
+    }
+}
+
+/// The row of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionRow<'a> {
+    pub description: &'a Description,
+    pub totals: &'a SessionTotals,
+    /// Whether the log was finished in order.
+    pub complete: bool,
+}
+
+/// The columns of the rows of sessions.
+pub fn session_columns(rows: &[SessionRow<'_>]) -> Vec<(&'static str, Values)> {
+    let texts =
+        |value: &dyn Fn(&Description) -> String| Values::Texts(rows.iter().map(|row| value(row.description)).collect());
+    let small = |value: &dyn Fn(&Description) -> Option<i32>| {
+        Values::Small(rows.iter().map(|row| value(row.description)).collect())
+    };
+    let integers = |value: &dyn Fn(&Description) -> Option<i64>| {
+        Values::Integers(rows.iter().map(|row| value(row.description)).collect())
+    };
+    let program = concat!("lockstep ", env!("CARGO_PKG_VERSION")).to_owned();
+    let mut columns = vec![
+        ("session", Values::Names(rows.iter().map(|row| row.description.session).collect())),
+        ("kind", texts(&|of| of.kind.clone())),
+        ("seen_from", texts(&|of| of.seen_from.to_owned())),
+        ("program", texts(&|_| program.clone())),
+        ("started_at_ms", integers(&|of| of.started_at_ms)),
+        ("local_start_s", small(&|of| of.local_start_s)),
+        ("place", texts(&|of| of.place.clone())),
+        ("access", texts(&|of| of.access.clone())),
+        ("controller", texts(&|of| of.controller.clone())),
+        ("codec", texts(&|of| of.codec.clone())),
+        ("labels", texts(&|of| serde_json::to_string(&of.labels).unwrap_or_default())),
+        ("seed", integers(&|of| of.seed)),
+        ("width", small(&|of| of.pictures.map(|(width, ..)| width))),
+        ("height", small(&|of| of.pictures.map(|(_, height, _)| height))),
+        ("frame_rate_mhz", small(&|of| of.pictures.map(|(.., rate)| rate))),
+        ("seconds", Values::Small(rows.iter().map(|row| bounded(Some(row.totals.seconds()))).collect())),
+        ("complete", Values::Flags(rows.iter().map(|row| row.complete).collect())),
+    ];
+    let total = |name: &str| {
+        let value = |row: &SessionRow<'_>| row.totals.get(name).map(|value| i64::try_from(value).unwrap_or(i64::MAX));
+        Values::Integers(rows.iter().map(value).collect())
+    };
+    columns.extend(TOTAL_COLUMNS.iter().map(|&(name, _)| (name, total(name))));
+    columns
+}
+
+/// What does not fit into 32 bits is the most that does.
+fn bounded(value: Option<u64>) -> Option<i32> {
+    value.map(|value| i32::try_from(value).unwrap_or(i32::MAX))
+}
+
+/// The columns of the rows of seconds of sessions: each has its number, that of its first second, and its rows.
+pub fn second_columns(sessions: &[(i64, u64, &[SessionSecond])]) -> Vec<(&'static str, Values)> {
+    let rows = || sessions.iter().flat_map(|(.., rows)| rows.iter());
+    let named = sessions.iter().flat_map(|&(session, _, rows)| rows.iter().map(move |_| session));
+    let numbered = sessions.iter().flat_map(|&(_, first, rows)| (first..).zip(rows).map(|(second, _)| second));
+    let mut columns = vec![
+        ("session", Values::Names(named.collect())),
+        ("second", Values::Small(numbered.map(|second| bounded(Some(second))).collect())),
+    ];
+    let column = |of: lockstep_measure::SecondColumn| Values::Small(rows().map(|row| bounded(of(row))).collect());
+    columns.extend(SECOND_COLUMNS.iter().map(|&(name, of)| (name, column(of))));
+    columns
+}
+
+fn write(path: &Path, name: &str, columns: Vec<(&'static str, Values)>) -> Result<()> {
+    let version = [(VERSION_KEY, VERSION.to_owned())];
+    output_file::write(path, |output| write_with_metadata(output, name, columns, &version))
+}
+
+/// Writes rows of sessions to `path`.
+pub fn write_sessions(path: &Path, rows: &[SessionRow<'_>]) -> Result<()> {
+    write(path, "session", session_columns(rows))
+}
+
+/// Writes rows of seconds to `path`, those of a session one after the other.
+pub fn write_seconds(path: &Path, sessions: &[(i64, u64, &[SessionSecond])]) -> Result<()> {
+    write(path, "second", second_columns(sessions))
+}

@@ -1,0 +1,78 @@
+"""`lockstep study lockstep`: tables of sweeps, the front of delay and SSIM, and the families of traces."""
+
+import json
+from pathlib import Path
+
+import polars
+import pytest
+
+from lockstep.content_hash import content_hash
+from lockstep.studies import lockstep
+
+
+def calls(controller: str, qoe_d: list[float], p95_ms: float, ssim_db: float) -> polars.DataFrame:
+    """The calls of a controller as a sweep has them."""
+    bound = 4.5 if controller == lockstep.OWN else None
+    row = {"controller": controller, "codec": "modelled", "qoe_d_bound": bound, "video_delay_ms_p95": p95_ms}
+    rows = [{**row, "ssim_db_mean": ssim_db, "link_utilisation": 0.5, "qoe_d": value} for value in qoe_d]
+    return polars.DataFrame(rows, schema_overrides={"qoe_d_bound": polars.Float64})
+
+
+def four() -> polars.DataFrame:
+    """The table of four controllers, one of which another beats."""
+    parts = [
+        calls("lockstep", [4.1, 4.3], 100.0, 15.0),
+        calls("sprout", [4.1], 110.0, 14.9),
+        calls("gcc", [4.0], 90.0, 14.0),
+        calls("hindsight", [4.3], 50.0, 16.0),
+    ]
+    return lockstep.table(polars.concat(parts))
+
+
+def test_front_has_no_beaten_controller() -> None:
+    on_front = {row["controller"]: row["on_front"] for row in four().iter_rows(named=True)}
+    assert on_front == {"lockstep": True, "sprout": False, "gcc": True, "hindsight": True}
+
+
+def test_rows_have_means_intervals_and_worst_calls() -> None:
+    row = four().filter(polars.col("controller") == "lockstep").row(0, named=True)
+    assert (row["calls"], row["worst_qoe_d"]) == (2, 4.1)
+    assert row["qoe_d"] == pytest.approx(4.2)
+    assert row["qoe_d_half"] == pytest.approx(12.706 * 0.1)
+
+
+def test_verdict_starts_at_the_best_classical_controller() -> None:
+    said = lockstep.verdict(four())
+    expected = "lockstep is +0.100 from sprout, the best classical one; hindsight +0.200, the upper bound +0.400"
+    assert said == expected
+    assert said in lockstep.words("a title", four())
+
+
+def test_means_are_over_families_without_loss() -> None:
+    rows = [
+        four().with_columns(
+            family=polars.lit(family), condition=polars.lit(condition), qoe_d=polars.col("qoe_d") + more
+        )
+        for family, condition, more in (("a", "clean", 0.0), ("b", "clean", 0.2), ("a", "loss-1", 9.0))
+    ]
+    found = lockstep.means(polars.concat(rows))
+    own = found.filter(polars.col("controller") == "lockstep").row(0, named=True)
+    assert own["qoe_d"] == pytest.approx(4.3)
+    assert (own["calls"], own["family"]) == (4, lockstep.ALL_FAMILIES)
+
+
+def test_a_manifest_is_a_family_by_its_name(tmp_path: Path) -> None:
+    trace = tmp_path / "b"
+    trace.write_text("10\n")
+    manifest = tmp_path / "lte.json"
+    split = {"folder": str(tmp_path), "files": [{"path": "b", "sha256": content_hash(trace)}], "train": []}
+    manifest.write_text(json.dumps({**split, "test": ["b"]}))
+    assert lockstep.families([manifest])["lte"] == [str(trace)]
+    manifest.write_text(json.dumps({**split, "test": []}))
+    with pytest.raises(ValueError, match="no trace to judge by"):
+        lockstep.families([manifest])
+
+
+def test_a_failed_sweep_ends_the_study() -> None:
+    with pytest.raises(ValueError, match="status 3"):
+        lockstep.run(["sh", "-c", "exit 3"])
