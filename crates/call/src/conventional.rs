@@ -10,12 +10,10 @@ use std::time::Duration;
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::FunctionalCodec;
-use crate::encode_time::EncodeWork;
-use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::codec::{Candidate, FunctionalCodec, Vp8};
+use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::quantizer_choice::QuantizerChoice;
 use crate::rate_control::{FrameTarget, RateControl};
-use crate::vp8_codec::Vp8;
 
 /// Key frames that a loss asks for are at least so far apart (WebRTC's `EncoderRtcpFeedback`,
 /// `kMinKeyframeSendIntervalMs`).

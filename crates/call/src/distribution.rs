@@ -1,8 +1,26 @@
 //! How values are distributed, in memory that does not grow with their number.
 
-use hdrhistogram::Histogram;
+use std::borrow::Borrow;
 
-use crate::scores::{mean, quantile};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The quantile `share` (0-1) of `sorted`, interpolated between neighbours; none of nothing.
+#[must_use]
+pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let position = share.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (position.floor() as usize, position.ceil() as usize);
+    Some(sorted[low] + (sorted[high] - sorted[low]) * (position - low as f64))
+}
+
+/// The mean of `values`; none of nothing.
+#[must_use]
+pub fn mean(values: impl IntoIterator<Item: Borrow<f64>>) -> Option<f64> {
+    let mut count = 0_u64;
+    let sum: f64 = values.into_iter().inspect(|_| count += 1).map(|value| *value.borrow()).sum();
+    (count > 0).then(|| sum / count as f64)
+}
 
 /// So many values are kept as they are, and quantiles of them are exact: two and a half hours of frames at 30 a second,
 /// three quarters of an hour of packets at 1 Mb/s. Of more, quantiles are those of a histogram.
@@ -101,7 +119,8 @@ impl Distribution {
     }
 
     /// The quantile `share` of what `function`, which must not fall, makes of the values.
-    pub(crate) fn quantile_of(&mut self, share: f64, function: impl Fn(f64) -> f64) -> Option<f64> {
+    #[must_use]
+    pub fn quantile_of(&mut self, share: f64, function: impl Fn(f64) -> f64) -> Option<f64> {
         let Some(histogram) = &self.histogram else {
             self.sort();
             let last = self.exact.len().checked_sub(1)?;
@@ -125,6 +144,25 @@ impl Distribution {
     #[cfg(test)]
     fn kept(&self) -> usize {
         self.exact.len()
+    }
+}
+
+/// Delays of frames or packets, milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DelayScores {
+    /// Median.
+    pub p50: f64,
+    /// Mean.
+    pub mean: f64,
+    /// 95th percentile.
+    pub p95: f64,
+}
+
+impl DelayScores {
+    /// Of delays in milliseconds; none of nothing.
+    #[must_use]
+    pub fn of(delays: &mut Distribution) -> Option<Self> {
+        Some(Self { p50: delays.quantile(0.5)?, mean: delays.mean()?, p95: delays.quantile(0.95)? })
     }
 }
 

@@ -2,14 +2,29 @@
 
 use std::time::Duration;
 
-use lockstep_transport::{CodecId, Payload, Recovery, StateId};
+use serde::{Deserialize, Serialize};
+
+use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::Codec;
-use crate::vp8_codec::Vp8;
-
-use crate::encode_time::EncodeWork;
+use crate::codec::{Candidate, Codec, Vp8};
 use crate::size_curve::SizeEstimate;
+
+/// What a job does to a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EncodeWork {
+    /// Analyses it and codes it once, as a conventional codec does.
+    OneFrame,
+    /// Analyses it and codes it for the first time, where it is to fit a budget.
+    FirstPass,
+    /// Codes it once more, nearer to the budget.
+    LaterPass,
+    /// Analyses it and codes two candidates, one after the other.
+    SerialMenu,
+    /// Analyses it and codes two candidates, both at once.
+    ParallelMenu,
+}
 
 /// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
 /// one that uses several cores.
@@ -25,35 +40,6 @@ pub struct SerialMenu;
 impl<C: Codec> MenuRunner<C> for SerialMenu {
     fn run(&self, analysis: &C::Analysis, quantizers: &[u8]) -> Vec<Candidate<C>> {
         quantizers.iter().map(|&quantizer| C::encode(analysis, quantizer)).collect()
-    }
-}
-
-/// A coded version of a picture that may be sent.
-#[derive(Debug, Clone)]
-pub struct Candidate<C: Codec = Vp8> {
-    /// The frame as it goes to the packetiser.
-    pub frame: C::Payload,
-    /// Quantizer index, 0-127.
-    pub quantizer: u8,
-    /// Whether it decodes from nothing.
-    pub key_frame: bool,
-    /// What a decoder that holds the source state has afterwards.
-    pub state: C::State,
-    /// Luma SSIM of what will be shown, 0-1, where coding says it; of real pictures it has to be measured.
-    pub ssim: Option<f64>,
-}
-
-impl<C: Codec> Candidate<C> {
-    /// Size of the frame.
-    #[must_use]
-    pub fn size(&self) -> ByteCount {
-        ByteCount::new(self.frame.length() as u64)
-    }
-
-    /// What the receiver will show.
-    #[must_use]
-    pub fn shown(&self) -> Option<C::Decoded> {
-        C::last_shown(&self.state)
     }
 }
 
@@ -118,7 +104,7 @@ impl<C: Codec> EncodeJob<C> {
         Self { work: Box::new(work), kind }
     }
 
-    /// What it does: drivers in virtual time look up how long that takes ([`crate::JobTimes`]).
+    /// What it does: drivers in virtual time look up how long that takes (`lockstep_sim::JobTimes`).
     #[must_use]
     pub fn kind(&self) -> EncodeWork {
         self.kind

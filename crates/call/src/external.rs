@@ -18,10 +18,9 @@ use lockstep_transport::{CodecId, Datagram, Recovery, StateId, WireError};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
-use crate::codec::Codec;
+use crate::codec::{Candidate, Codec};
 use crate::conventional::{KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY};
-use crate::encode_time::EncodeWork;
-use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::receiving::ReceivingEnd;
 
 /// A picture to be coded, and the limits for its frame.

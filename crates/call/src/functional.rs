@@ -6,20 +6,22 @@
 //! each pass aims at the newest budget ([`MenuMode::Fit`]). What the codec expects of a picture before it codes it moves the
 //! curve beforehand.
 
+mod config;
+
 use std::sync::Arc;
 
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
-use crate::codec::FunctionalCodec;
-use crate::encode_time::EncodeWork;
-use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
+use crate::codec::{Candidate, FunctionalCodec, Vp8};
+use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
 use crate::size_curve::{SizeCurve, SizeEstimate};
 use crate::tuning::Tuning;
-use crate::vp8_codec::Vp8;
+
+pub use config::FunctionalConfig;
 
 /// Salsify's menus: share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not
 /// sent at all, so aiming at 1 would lose half of them.
@@ -35,26 +37,6 @@ const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
 const MIDDLE_QUANTIZER: u8 = 64;
 /// No frame is made finer than this: what it would gain is not seen. The bound on QoE_d rests on it, so it is not tuned.
 pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
-
-lockstep_units::config! {
-    /// Frames that are made to fit their budget.
-    pub struct FunctionalConfig = "functional" {
-        /// Share of the budget that the first pass aims at.
-        aim: f64 = 0.9, "", 0.1..=1.5, "2026-11-control-ablation";
-        /// A first pass this many quantizer indices from the codec's estimate has an estimate of its own.
-        far: u8 = 3, "", 0..=127, "2026-11-control-ablation";
-        /// A frame is coded again unless a candidate fits and fills this share of the budget. Filling more takes time and
-        /// delays the next frame.
-        enough_fill: f64 = 0.5, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// Bits a luma sample that the first key frame is expected to take at the middle quantizer.
-        first_key_frame_bits: f64 = 0.2, "bits", 0.001..=8.0, "2026-11-control-ablation";
-        /// Share of a key frame's size that the first inter frame is expected to have.
-        first_inter_share: f64 = 0.25, "", 0.001..=1.0, "2026-11-control-ablation";
-        /// If the budget has shrunk below every candidate, the smallest is sent up to this factor over it: a budget is a
-        /// forecast, and a skipped picture is not seen.
-        most_over: f64 = 1.15, "", 1.0..=10.0, "2026-11-control-ablation";
-    }
-}
 
 /// How many times a picture is coded to fit, where the caller does not say.
 pub const FIT_PASSES: u8 = 3;

@@ -9,15 +9,14 @@ use std::time::Duration;
 use lockstep_control::Estimator;
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
-    CodecId, Datagram, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat, WireError,
+    CodecId, Datagram, RIDING, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat,
+    WireError,
 };
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
-use crate::codec::Codec;
+use crate::codec::{Codec, Vp8};
 use crate::held_states::HeldStates;
-use crate::report::RIDING;
-use crate::vp8_codec::Vp8;
 
 /// Packets of sound kept for an owner that does not ask for them.
 const MOST_SOUND: usize = 64;

@@ -20,15 +20,14 @@ use lockstep_transport::{
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::Codec;
+use crate::codec::{Codec, Vp8};
 use crate::encoder::{EncodeJob, FrameEncoder};
-use crate::frame_log::OpenRecords;
 use crate::narrow::NarrowWay;
+use crate::open_records::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::FrameRecord;
 use crate::sound::RecentRate;
 use crate::tuning::Tuning;
-use crate::vp8_codec::Vp8;
 use chain::Chain;
 use decode_lag::DecodeLag;
 pub use decode_lag::DecodeLagConfig;

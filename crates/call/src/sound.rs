@@ -2,11 +2,10 @@
 //! what keeps the two together.
 //!
 //! A driver asks both every 20 ms ([`lockstep_sound::FRAME_DURATION`]). With the real codec it is Opus ([`Voice`],
-//! [`Playing`] of [`SoundDecoder`]); in a modelled call packets have a length and nothing else ([`ModelledVoice`],
-//! [`ModelledListener`]), and the same playout buffer waits for them.
+//! [`Playing`] of [`SoundDecoder`](lockstep_sound::SoundDecoder)); in a modelled call packets have a length and nothing else (`lockstep_sim::ModelledVoice`,
+//! `lockstep_sim::ModelledListener`), and the same playout buffer waits for them.
 
 mod lip_sync;
-mod modelled;
 mod playing;
 mod rate;
 
@@ -15,7 +14,6 @@ use lockstep_transport::{Payload, SoundPacket};
 use lockstep_units::{Bitrate, Timestamp};
 
 pub use lip_sync::{LIP_SYNC, LipSync};
-pub use modelled::{ModelledListener, ModelledVoice};
 pub use playing::{Playback, Playing, SoundScores};
 pub(crate) use rate::{RecentRate, Share};
 

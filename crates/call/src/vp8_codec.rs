@@ -6,12 +6,7 @@ use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Arena, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
-use crate::codec::{Codec, FunctionalCodec};
-use crate::encoder::Candidate;
-
-/// VP8 with pictures and bytes.
-#[derive(Debug, Clone, Copy)]
-pub enum Vp8 {}
+use crate::codec::{Candidate, Codec, FunctionalCodec, Vp8};
 
 fn bytes(budget: ByteCount) -> usize {
     usize::try_from(budget.get()).unwrap_or(usize::MAX)

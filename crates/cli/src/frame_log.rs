@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_call::{CallObserver, FRAME_COLUMNS as COLUMNS, FrameColumn as Column, LoggedFrame};
+use lockstep_measure::{CallObserver, FRAME_COLUMNS as COLUMNS, FrameColumn as Column, LoggedFrame};
 use lockstep_runner::output_file::{OutputFile, is_standard_output};
 use lockstep_runner::parquet_table::{self, Kind, TableWriter, Values};
 use lockstep_units::Timestamp;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use lockstep_live::{Fate, PacketLog, PacketRecord};
+use lockstep_emulator::{Fate, PacketLog, PacketRecord};
 use lockstep_runner::output_file::is_standard_output;
 use lockstep_units::Timestamp;
 
@@ -83,8 +83,8 @@ impl PacketCsv {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_emulator::Direction;
     use lockstep_link::DropReason;
-    use lockstep_live::Direction;
     use lockstep_units::ByteCount;
 
     use super::*;

@@ -12,7 +12,8 @@ use clap::ValueEnum;
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_configuration::counters;
-use lockstep_live::{CallEvent, CallState, Clock, Finished, Presence, Shown, Witness};
+use lockstep_emulator::Clock;
+use lockstep_live::{CallEvent, CallState, Finished, Presence, Shown, Witness};
 use lockstep_media::Notice;
 use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use lockstep_runner::live_stats::{LiveStats, Sample};

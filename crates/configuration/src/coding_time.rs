@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use lockstep_call::{CodingTimes, EncodeTime, EncodeWork, JobTimes};
+use lockstep_sim::EncodeTime;
 
-use crate::options::{CodecKind, Milliseconds};
+use crate::options::Milliseconds;
 use crate::regular_file::read_regular_text;
-use crate::settings::{CallSettings, ControlSettings};
 
 /// What a call in virtual time is told of the time that coding takes.
 #[derive(Debug, Clone)]
@@ -36,33 +35,4 @@ fn open(file: Option<&Path>) -> Result<EncodeTime> {
     let name = || format!("encode times {}", path.display());
     let text = read_regular_text(path).with_context(name)?;
     EncodeTime::from_json(&text).with_context(name)
-}
-
-impl ControlSettings {
-    /// What the encoder does until there is something to send.
-    #[must_use]
-    pub fn first_work(&self) -> EncodeWork {
-        match self.codec {
-            CodecKind::Functional => self.menu.first_work(),
-            CodecKind::Conventional => EncodeWork::OneFrame,
-        }
-    }
-}
-
-impl CallSettings {
-    /// How long jobs take on pictures of `pixels` luma samples, and the same as it is reported.
-    #[must_use]
-    pub fn job_times(&self, pixels: usize) -> (JobTimes, CodingTimes) {
-        let EncodeTimeSettings { model, menu, .. } = &self.encode_time;
-        let measured = model.job_times(self.control.preset, pixels);
-        let told = |menu: &Milliseconds| measured.where_takes(EncodeWork::SerialMenu, menu.get());
-        let times = menu.as_ref().map_or(measured, told);
-        let milliseconds = |work| times.of(work).as_secs_f64() * 1e3;
-        let told = CodingTimes {
-            machine: model.machine.clone(),
-            first_job_ms: milliseconds(self.control.first_work()),
-            later_pass_ms: milliseconds(EncodeWork::LaterPass),
-        };
-        (times, told)
-    }
 }

@@ -10,11 +10,13 @@ mod document;
 mod ends;
 mod estimator;
 mod family_file;
+mod job_times;
 mod max_bitrate;
 mod model_file;
 mod modelled;
 mod options;
 mod regular_file;
+mod run;
 mod scenario;
 mod settings;
 mod simulate;
@@ -33,9 +35,10 @@ pub use options::{
     OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
+pub use run::{Observers, Simulated, SimulationStatus};
 pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario};
 pub use settings::{
     CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory, open_trace,
 };
-pub use simulate::{Observers, Simulated, SimulationStatus, simulate, simulate_coded_by, simulate_with};
+pub use simulate::{simulate, simulate_coded_by, simulate_with};
 pub use words::{ControlWords, LinkWords, SimulateWords, value_of};

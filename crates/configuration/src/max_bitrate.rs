@@ -6,9 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use lockstep_control::CeilingConfig;
-use lockstep_link::parse_rate;
 use lockstep_media::VideoFormat;
 use lockstep_units::Bitrate;
+use lockstep_units::quantity::parse_rate;
 
 /// The most that a call may send in the long run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use lockstep_control::learned::Model;
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds};
+use lockstep_nn::Model;
 
 use crate::content_hash::content_hash;
 use crate::regular_file::read_regular_file;

@@ -7,18 +7,18 @@ use std::time::Duration;
 use anyhow::Result;
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{
-    CallSound, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, Playing,
-};
+use lockstep_call::{CallSound, Playing};
 use lockstep_control::{Controller, Gcc, GccSettings, Setting};
 use lockstep_media::{VideoFormat, source_format};
 use lockstep_sim::modelled::{ModelledCodec, ModelledSource};
-use lockstep_sim::{BoundedCall, QoeBound, StopReason};
+use lockstep_sim::{
+    BoundedCall, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, QoeBound, StopReason,
+};
 use lockstep_transport::FeedbackInterval;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::simulate::{Coding, run};
+use crate::run::{Coding, run};
 use crate::{CallSettings, CodecKind, ControlSettings, Observers, Simulated, SimulationStatus, SoundName};
 
 /// Virtual time between two of the counts that [`simulate_gcc`] gives.

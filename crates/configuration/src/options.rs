@@ -3,6 +3,7 @@
 
 mod choices;
 mod names;
+mod option_value;
 mod overrides;
 mod values;
 
@@ -23,8 +24,9 @@ use crate::MaxBitrate;
 pub(crate) use choices::MenuKind;
 pub use choices::{CodecKind, QueueKind};
 pub use names::{ClipName, SoundName, TraceName};
+pub use option_value::{Form, OptionValue};
 pub use overrides::Overrides;
-pub use values::{Form, Milliseconds, OptionValue, Passes, Seconds, Share};
+pub use values::{Milliseconds, Passes, Seconds, Share};
 
 /// Which part of a call an option is of; commands take the options of some parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

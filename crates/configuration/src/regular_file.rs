@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-use lockstep_control::learned::MOST_MODEL_BYTES;
+use lockstep_nn::MOST_BYTES as MOST_MODEL_BYTES;
 
 /// Opens the regular file `path`.
 ///

@@ -7,13 +7,16 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip, ReceivingEnd, SharedSessionMeter};
+use lockstep_call::ReceivingEnd;
 use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds, Setting};
 use lockstep_link::QueueConfig;
+use lockstep_measure::SharedSessionMeter;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_format};
 use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
-use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
+use lockstep_sim::{
+    Activity, AnyFlow, CallFlow, CallSetting, ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip,
+};
 use lockstep_transport::ReceiverConfig;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -157,7 +160,7 @@ fn known_path(scenario: &Scenario) -> Option<KnownPath> {
     let (Some(flow), None) = (others.next(), others.next()) else { return None };
     let [link] = flow.forward[..] else { return None };
     let link = scenario.links.get(link).filter(|link| link.config.medium.is_none())?;
-    Some(KnownPath::over(&link.config, Timestamp::ZERO))
+    Some(lockstep_sim::known_path(&link.config, Timestamp::ZERO))
 }
 
 /// The media of a scenario whose priorities differ, by their ways: those of one way are coupled.

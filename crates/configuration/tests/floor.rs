@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use lockstep_call::{EncodeTime, EncodeWork, JobTimes, KeptFrames, LoggedFrame, Scores, TimePoint, VideoDelayFloor};
+use lockstep_call::EncodeWork;
 use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_with};
+use lockstep_measure::{KeptFrames, LoggedFrame, Scores, VideoDelayFloor};
+use lockstep_sim::{EncodeTime, JobTimes, TimePoint};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Preset;
 

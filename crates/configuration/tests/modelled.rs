@@ -1,7 +1,8 @@
 //! Modelled calls: what they heed of the options of the codec.
 
-use lockstep_call::{KeptFrames, Outcome, Scores};
+use lockstep_call::Outcome;
 use lockstep_configuration::{CallOptions, Observers, simulate_with};
+use lockstep_measure::{KeptFrames, Scores};
 use lockstep_units::Timestamp;
 
 /// What came of a modelled call: the scores, how many candidates each menu had at most, and for each picture that was

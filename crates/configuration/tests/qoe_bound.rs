@@ -4,10 +4,9 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
-use lockstep_call::CodecModel;
 use lockstep_configuration::{CallOptions, CallSettings, simulate, simulate_modelled};
 use lockstep_control::Algorithm;
-use lockstep_sim::{QoeBound, in_parallel};
+use lockstep_sim::{CodecModel, QoeBound, in_parallel};
 
 const GENERATED: [&str; 9] = [
     "constant:100kbps",

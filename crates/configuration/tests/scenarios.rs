@@ -1,8 +1,8 @@
 //! Scenarios: all of them run, equally each time, and say what happened.
 
 use clap::Parser;
-use lockstep_call::CodecModel;
 use lockstep_configuration::{ScenarioArguments, run_scenario};
+use lockstep_sim::CodecModel;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioError, ScenarioReport};
 use lockstep_units::Bitrate;
 

@@ -1,7 +1,7 @@
 //! A receiver that takes longer for a frame than there is time.
 
-use lockstep_call::CodecModel;
 use lockstep_configuration::{CallOptions, simulate_modelled};
+use lockstep_sim::CodecModel;
 
 /// The 95th percentile of the video delay, milliseconds, and how many pictures of how many were sent.
 fn call(codec: &str, decode_ms: &str, loss: &str) -> (f64, u64, u64) {

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use lockstep_call::{CallReport, SoundScores};
+use lockstep_call::SoundScores;
 use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_with};
+use lockstep_measure::CallReport;
 use lockstep_sound::{Frame, SoundFailure, SoundSink};
 
 fn settings(options: &[(&str, &str)]) -> CallSettings {

@@ -1,7 +1,8 @@
 //! Tuned constants that a call overrides.
 
-use lockstep_call::{Scores, Tuning};
+use lockstep_call::Tuning;
 use lockstep_configuration::{CallOptions, Observers, Overrides, simulate_with};
+use lockstep_measure::Scores;
 use lockstep_units::tuning::constants;
 
 /// A link with an outage, loss, a short queue and little capacity; then the options of a test.

@@ -2,7 +2,8 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lockstep_control::learned::shipped::Shipped;
-use lockstep_control::learned::{Model, Observation, ObservationKind};
+use lockstep_control::learned::{Observation, ObservationKind};
+use lockstep_nn::Model;
 use lockstep_units::Timestamp;
 
 fn models(criterion: &mut Criterion) {

@@ -5,13 +5,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_link::{LinkConfig, QueueConfig, Trace, parse_rate};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_nn::{Model, ModelError};
+use lockstep_units::quantity::parse_rate;
+use lockstep_units::{Bitrate, ByteCount};
 
+use crate::known_path::KnownPath;
 #[cfg(feature = "baselines")]
 use crate::learned::Concerto;
+use crate::learned::Lockstep;
 use crate::learned::shipped::Shipped;
-use crate::learned::{Lockstep, Model, ModelError};
 use crate::{
     Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Latency, Nada, ReceiverEstimate,
     SalsifyWindow, Scream, Sprout, Tuning,
@@ -61,38 +63,6 @@ impl Setting {
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
         let (bounds, latency) = (RateBounds::default(), Latency::default());
         Self { payload, frame_interval, bounds, path: None, latency, model: None, tuning: Tuning::default() }
-    }
-}
-
-/// What the forward path will carry.
-#[derive(Debug, Clone)]
-pub struct KnownPath {
-    /// The bottleneck's capacity.
-    pub trace: Trace,
-    /// Where the trace is when the link's clock starts.
-    pub offset: Duration,
-    /// When that is on the sender's clock.
-    pub start: Timestamp,
-    /// The queue before the bottleneck.
-    pub queue: QueueConfig,
-    /// The share of packets lost (0-1) beside those that trace and queue lose, in the long run.
-    pub loss: f64,
-}
-
-impl KnownPath {
-    /// The path whose only bottleneck is `link`, which starts at `start` on the sender's clock.
-    #[must_use]
-    pub fn over(link: &LinkConfig, start: Timestamp) -> Self {
-        let bursts = link.loss.burst.map_or(0.0, |burst| {
-            let bad = burst.to_bad / (burst.to_bad + burst.to_good).max(f64::MIN_POSITIVE);
-            bad * burst.loss_in_bad + (1.0 - bad) * burst.loss_in_good
-        });
-        let on_off = link.loss.on_off.map_or(0.0, |on_off| {
-            let (on, off) = (on_off.mean_on.as_secs_f64(), on_off.mean_off.as_secs_f64());
-            on_off.loss * on / (on + off).max(f64::MIN_POSITIVE)
-        });
-        let loss = 1.0 - (1.0 - link.loss.random) * (1.0 - bursts) * (1.0 - on_off);
-        Self { trace: link.trace.clone(), offset: link.trace_offset, start, queue: link.queue, loss }
     }
 }
 
@@ -377,7 +347,10 @@ impl FromStr for Algorithm {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_link::Trace;
+
     use super::*;
+    use crate::closed_loop::known_path;
 
     #[test]
     fn names_are_read_as_they_are_written() {
@@ -421,7 +394,7 @@ mod tests {
     fn hindsight_is_refused_without_a_known_path() {
         let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
         assert_eq!(Algorithm::Hindsight.controller(&setting).err(), Some(AlgorithmError::UnknownPath("hindsight")));
-        let path = KnownPath::over(&LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000))), Timestamp::ZERO);
+        let path = known_path(&Trace::constant(Bitrate::from_kbps(1_000)));
         assert!(Algorithm::Hindsight.controller(&Setting { path: Some(path), ..setting }).is_ok());
     }
 }

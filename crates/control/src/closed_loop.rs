@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Segment, Trace};
@@ -13,7 +14,10 @@ use lockstep_transport::{
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, Estimator, InFlight, Input, PathObserver, Setting, Tuning};
+use crate::{
+    Allowance, Controller, Estimator, InFlight, Input, KnownCapacity, KnownPath, KnownQueue, PathObserver, Setting,
+    Tuning,
+};
 
 const PAYLOAD: u64 = 1_200;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
@@ -26,6 +30,29 @@ const SMALLEST_FRAME: u32 = 300;
 /// What controllers are told of the loop.
 pub(crate) fn setting() -> Setting {
     Setting::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL)
+}
+
+impl KnownCapacity for Trace {
+    fn bytes_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
+        Self::bytes_between(self, from, to)
+    }
+
+    fn loss_at(&self, at: Timestamp) -> f64 {
+        self.conditions_at(at).loss
+    }
+}
+
+/// The path over a link with this trace, which starts with the sender's clock and has the usual queue.
+pub(crate) fn known_path(trace: &Trace) -> KnownPath {
+    let LinkConfig { queue, .. } = LinkConfig::new(trace.clone());
+    let (packets, bytes) = queue.limits();
+    KnownPath {
+        capacity: Arc::new(trace.clone()),
+        offset: Duration::ZERO,
+        start: Timestamp::ZERO,
+        queue: KnownQueue { packets, bytes, target: None },
+        loss: 0.0,
+    }
 }
 
 /// What a test lets happen.

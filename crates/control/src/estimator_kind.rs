@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use lockstep_nn::{Model, ModelError};
+
+use crate::learned::purpose::is_not_for;
 use crate::learned::shipped::Shipped;
-use crate::learned::{Model, ModelError};
 #[cfg(feature = "baselines")]
 use crate::learned::{bob, gemini, hrcc, mmsys24};
 use crate::{AlgorithmError, BobHeuristic, Estimator, GracePeriod, InterArrival, RateBounds};
@@ -91,7 +93,7 @@ impl EstimatorKind {
             Some("hrcc") => Ok(Self::Hrcc),
             Some("gemini") => Ok(Self::Gemini),
             None | Some("mmsys24") => Ok(Self::Mmsys24),
-            Some(_) => Err(model.is_not_for("an estimator at the receiver")),
+            Some(_) => Err(is_not_for(&model, "an estimator at the receiver")),
         }
     }
 

@@ -232,13 +232,13 @@ impl Controller for Hindsight {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_link::{LinkConfig, Trace};
+    use lockstep_link::Trace;
 
     use super::*;
-    use crate::closed_loop::{Plan, run, setting};
+    use crate::closed_loop::{Plan, known_path, run, setting};
 
     fn hindsight(trace: &Trace) -> Hindsight {
-        Hindsight::new(KnownPath::over(&LinkConfig::new(trace.clone()), Timestamp::ZERO), &setting())
+        Hindsight::new(known_path(trace), &setting())
     }
 
     #[test]

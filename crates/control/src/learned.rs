@@ -1,12 +1,12 @@
 //! Learned controllers and estimators: one file each for what a model sees and what is made of what it says.
 //!
 //! An [`Observation`] turns what an end hears into the numbers that a model is given. The simulator's environments make
-//! theirs with the same objects, so a model sees in a call what it saw in training, to the last bit. A [`Model`] is an ONNX
+//! theirs with the same objects, so a model sees in a call what it saw in training, to the last bit. A [`Model`](lockstep_nn::Model) is an ONNX
 //! file; those that come with Lockstep are in [`shipped`], and the Python package has the same files.
 //!
 //! # Features
 //! `learned` runs models and embeds that of the controller `lockstep`; `baselines` adds the other learned controllers. Without
-//! them every model is refused with [`ModelError::NotBuilt`].
+//! them every model is refused with [`ModelError::NotBuilt`](lockstep_nn::ModelError::NotBuilt).
 //!
 //! To add another: a file here with its `Observation` and its [`Controller`](crate::Controller) or
 //! [`Estimator`](crate::Estimator), a line each in [`ObservationKind`], [`Shipped`](shipped::Shipped) and
@@ -25,8 +25,10 @@ mod hrcc;
 mod lockstep;
 #[cfg(feature = "baselines")]
 mod mmsys24;
-mod model;
+#[cfg(all(test, feature = "baselines"))]
+mod model_tests;
 mod observation;
+pub(crate) mod purpose;
 #[cfg(feature = "baselines")]
 mod receiver;
 pub mod shipped;
@@ -44,7 +46,6 @@ pub use lockstep::{
 };
 #[cfg(feature = "baselines")]
 pub use mmsys24::mmsys24;
-pub use model::{MOST_BYTES as MOST_MODEL_BYTES, Model, ModelError, Port};
 pub use observation::Observation;
 #[cfg(feature = "baselines")]
 pub use observation::{ObservationKind, UnknownObservation};

@@ -20,6 +20,7 @@ mod fragments;
 mod gcc;
 mod hindsight;
 mod inter_arrival;
+mod known_path;
 mod latency;
 pub mod learned;
 mod limit;
@@ -41,7 +42,7 @@ mod tuning;
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::Timestamp;
 
-pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
+pub use algorithm::{Algorithm, AlgorithmError, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
 pub use claimed_share::ClaimConfig;
 pub use controller::{Allowance, Controller, InFlight, Input, Traits};
@@ -52,6 +53,7 @@ pub use flow_group::FlowGroup;
 pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use hindsight::Hindsight;
 pub use inter_arrival::{GracePeriod, InterArrival};
+pub use known_path::{KnownCapacity, KnownPath, KnownQueue};
 pub use latency::{Latency, UnknownLatency};
 pub use limit::{
     Budget, Ceiling, CeilingConfig, Delivered, DeliveredConfig, Gross, Limit, LimitedBy, Net, ShortQueueLimit,

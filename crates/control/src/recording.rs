@@ -5,6 +5,7 @@
 //! else affects a controller, so a recording leads to the same decisions in any driver and at any speed. [`Header`] says
 //! how the controller was made. [`RecordingReader`] reads what [`header_line`], [`event_line`] and [`end_line`] wrote.
 
+mod error;
 mod file;
 mod header;
 mod kept;
@@ -19,7 +20,8 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::{Allowance, Controller, InFlight, Input, PathObserver, PathView, Traits};
 
-pub use file::{Ending, RecordingError, RecordingReader, end_line, event_line, header_line};
+pub use error::RecordingError;
+pub use file::{Ending, RecordingReader, end_line, event_line, header_line};
 pub use header::{Header, HeaderError};
 pub use kept::{Kept, KeptEvents};
 

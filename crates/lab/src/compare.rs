@@ -8,11 +8,12 @@ use anyhow::{Error, Result};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{CallObserver, CodingTimes, Distribution, EncodeWork, LoggedFrame, Scores};
+use lockstep_call::{Distribution, EncodeWork};
 use lockstep_configuration::{
     CallOptions, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, Observers,
     OptionValue, Seconds,
 };
+use lockstep_measure::{CallObserver, CodingTimes, LoggedFrame, Scores};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_runner::call::{LiveCall, call};
 use lockstep_runner::interruption::Interruption;
@@ -207,7 +208,8 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
 mod tests {
     use std::time::Duration;
 
-    use lockstep_call::{CallLog, FrameRecord, Machine, SeriesRecorder};
+    use lockstep_call::FrameRecord;
+    use lockstep_measure::{CallLog, Machine, SeriesRecorder};
     use lockstep_units::ByteCount;
 
     use super::*;

@@ -8,11 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
-use lockstep_call::{ClipMeasurements, ClipModel, CodecModel, HeldOutError};
 use lockstep_configuration::read_regular_text;
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_runner::output_file::{self, write_json};
-use lockstep_sim::in_parallel;
+use lockstep_sim::{ClipMeasurements, ClipModel, CodecModel, HeldOutError, in_parallel};
 use lockstep_vp8::Picture;
 
 /// Fewer pictures say nothing of seconds.

@@ -6,9 +6,12 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value, json};
 
+use lockstep_units::quantity::{rate, share, time};
+
 use crate::error::{Problem, TraceError};
-use crate::quantity::{rate, share, time};
-use crate::trace::{Conditions, End, MAXIMUM_INPUT, MAXIMUM_SEGMENTS, Segment, Trace};
+use crate::limits::{MAXIMUM_INPUT, MAXIMUM_SEGMENTS};
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// Both directions of an AlphaRTC trace.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,10 +3,14 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::error::{Problem, TraceError, excerpt};
-use crate::parse::lines;
-use crate::quantity;
-use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace, nanos};
+use lockstep_units::excerpt;
+use lockstep_units::quantity;
+
+use crate::error::{Problem, TraceError};
+use crate::limits::MAXIMUM_SEGMENTS;
+use crate::lines::lines;
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace, nanos};
 
 /// The unit of a column of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -260,8 +264,8 @@ pub(crate) fn parse_columns(text: &str, units: ColumnUnits) -> Result<Trace, Tra
                 return Err(TraceError::Line { line, problem: Problem::TimeOrder { previous, found } });
             }
             let text = ((to - from) / 1e9).to_string();
-            segment.duration =
-                quantity::time("time", to - from, 1.0, &text).map_err(|problem| TraceError::Line { line, problem })?;
+            segment.duration = quantity::time("time", to - from, 1.0, &text)
+                .map_err(|error| TraceError::Line { line, problem: error.into() })?;
         }
         segments.push(segment);
     }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::milliseconds;
+use lockstep_units::quantity::MAXIMUM_PERIOD;
+use lockstep_units::quantity::milliseconds;
+
 use crate::queue::QueueConfig;
-use crate::trace::{MAXIMUM_PERIOD, Trace};
+use crate::trace::Trace;
 
 /// The most intervals of scheduled loss.
 const MAXIMUM_INTERVALS: usize = 1 << 16;

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use crate::error::TraceError;
+use crate::limits::{MAXIMUM_OPPORTUNITIES, OPPORTUNITY};
 use crate::timeline::{MILLISECOND, WORK_OF_BYTE};
-use crate::trace::{Capacity, MAXIMUM_OPPORTUNITIES, OPPORTUNITY, Trace, nanos};
+use crate::trace::{Capacity, Trace, nanos};
 
 impl Trace {
     /// The same capacity as delivery opportunities: one at the first whole millisecond by which another 1500 bytes have

@@ -1,6 +1,8 @@
 //! What can be wrong with a trace.
 
-use crate::trace::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS};
+use lockstep_units::quantity::QuantityError;
+
+use crate::limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS};
 
 /// What is wrong at one place of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,16 +37,9 @@ pub enum Problem {
         /// What may stand there.
         range: &'static str,
     },
-    /// A quantity with an unknown unit or none.
-    #[error("{field} \"{text}\" needs a number and a unit such as {example}")]
-    Unit {
-        /// What the quantity is.
-        field: &'static str,
-        /// What stands there.
-        text: String,
-        /// A good one.
-        example: &'static str,
-    },
+    /// A quantity that cannot be read.
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
     /// A field that has to be there and is not.
     #[error("{0} is missing")]
     Missing(&'static str),
@@ -121,7 +116,7 @@ pub enum TraceError {
     /// A trace that lasts no time, so that it could not be repeated.
     #[error("the trace lasts no time")]
     NoTime,
-    /// A trace longer than [`crate::MAXIMUM_PERIOD`].
+    /// A trace longer than [`MAXIMUM_PERIOD`](lockstep_units::quantity::MAXIMUM_PERIOD).
     #[error("the trace lasts longer than 49 days")]
     TooLong,
     /// Delivery opportunities can only be repeated.
@@ -166,14 +161,4 @@ pub enum TraceError {
         /// What is wrong with it, and what would be right.
         message: String,
     },
-}
-
-/// `text`, shortened to what an error message can show.
-#[must_use]
-pub fn excerpt(text: &str) -> String {
-    const SHOWN: usize = 40;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
 }

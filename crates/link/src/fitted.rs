@@ -8,12 +8,17 @@
 use std::time::Duration;
 
 use lockstep_units::Bitrate;
+use lockstep_units::excerpt;
+use lockstep_units::quantity::MAXIMUM_RATE;
+use lockstep_units::random::{happens, normal};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{TraceError, excerpt};
-use crate::random::{Purpose, generator, happens, normal};
-use crate::trace::{Conditions, End, MAXIMUM_RATE, MAXIMUM_SEGMENTS, Segment, Trace};
+use crate::error::TraceError;
+use crate::limits::MAXIMUM_SEGMENTS;
+use crate::random::{Purpose, generator};
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// How many levels there are, from the mean over 32 to eight times the mean, half an octave apart.
 pub const LEVELS: usize = 17;

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use lockstep_units::quantity::MAXIMUM_RATE;
+use lockstep_units::random::{exponential, happens, normal};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::error::{Problem, TraceError};
-use crate::random::{Purpose, exponential, generator, happens, normal, times};
+use crate::limits::{MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
+use crate::random::{Purpose, generator, times};
+use crate::timeline::End;
 use crate::timeline::MILLISECOND;
-use crate::trace::{Capacity, Conditions, End, MAXIMUM_OPPORTUNITIES, MAXIMUM_RATE, MAXIMUM_SEGMENTS, OPPORTUNITY};
+use crate::trace::{Capacity, Conditions};
 use crate::trace::{Segment, Trace, nanos};
 
 /// How many steps of `step` make `duration`, if that is a number that a trace can have.

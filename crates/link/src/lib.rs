@@ -27,14 +27,15 @@ mod error;
 pub mod fit;
 mod fitted;
 mod generate;
+mod limits;
+mod lines;
 mod link;
 mod loss;
 mod medium;
 mod parse;
 mod profile;
-mod quantity;
 mod queue;
-pub mod random;
+mod random;
 mod service;
 mod spec;
 mod statistics;
@@ -49,16 +50,14 @@ pub use config::{
     ConfigError, GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, LossPlace,
     OnOffLoss, Reordering,
 };
-pub use error::{Problem, TraceError, excerpt};
+pub use error::{Problem, TraceError};
 pub use fitted::{Families, Family, FitError, LEVELS, MAXIMUM_FAMILIES, QUANTILES};
 pub use generate::{Cellular, OnOff, Poisson, Ramp};
+pub use limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
 pub use link::{Delivered, Link, Verdict};
 pub use medium::{Medium, MediumConfig, MediumStatistics};
 pub use parse::TraceFormat;
-pub use quantity::{parse_rate, parse_share, parse_time};
 pub use queue::{QueueConfig, QueueDiscipline, Queued};
 pub use statistics::{DropReason, LinkStatistics, Tally};
-pub use trace::{
-    CAPACITY_WINDOW, Conditions, End, MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_PERIOD, MAXIMUM_RATE,
-    MAXIMUM_SEGMENTS, OPPORTUNITY, Segment, Trace, TraceSummary,
-};
+pub use timeline::End;
+pub use trace::{CAPACITY_WINDOW, Conditions, Segment, Trace, TraceSummary};

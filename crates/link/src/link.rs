@@ -4,13 +4,14 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
+use lockstep_units::random::happens;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use rand_pcg::Pcg64;
 
 use crate::config::{ConfigError, LinkConfig, LossPlace};
 use crate::loss::{Delays, Losses};
 use crate::queue::{Queue, QueueDiscipline, Queued};
-use crate::random::{Purpose, generator, happens};
+use crate::random::{Purpose, generator};
 use crate::service::Service;
 use crate::statistics::{DropReason, LinkStatistics, Tally};
 use crate::trace::{Conditions, nanos};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
+use lockstep_units::random::{exponential, happens, normal};
 use rand_pcg::Pcg64;
 
 use crate::config::{GilbertElliott, Jitter, JitterDistribution, LossConfig, LossInterval, OnOffLoss};
-use crate::random::{Purpose, exponential, generator, happens, normal, times};
+use crate::random::{Purpose, generator, times};
 use crate::statistics::DropReason;
 use crate::trace::Conditions;
 use rand::Rng;

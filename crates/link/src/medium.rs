@@ -17,13 +17,13 @@
 
 use std::time::Duration;
 
+use lockstep_units::quantity::milliseconds;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use rand::Rng;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use crate::link::Link;
-use crate::quantity::milliseconds;
 use crate::random::{Purpose, generator};
 
 /// A slot, and the shortest space between frames (IEEE 802.11-2012, table 18-17: OFDM, channels of 20 MHz).

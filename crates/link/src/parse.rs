@@ -3,11 +3,15 @@
 use std::io::Read;
 use std::path::Path;
 
+use lockstep_units::excerpt;
+
 use crate::alphartc::parse_alphartc;
 use crate::columns::{ColumnUnits, parse_columns};
-use crate::error::{Problem, TraceError, excerpt};
+use crate::error::{Problem, TraceError};
+use crate::limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES};
+use crate::lines::lines;
 use crate::profile::{WORDS, parse_profile};
-use crate::trace::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, Trace};
+use crate::trace::Trace;
 use crate::transfer_log::{is_line, parse_transfer_log};
 
 /// The formats a trace can be read from.
@@ -27,12 +31,6 @@ pub enum TraceFormat {
     /// What a download brought, second by second: moment, time since the start, latitude, longitude, bytes and milliseconds
     /// since the last line, as in the logs of Norway's 3G and of Belgium's 4G.
     TransferLog,
-}
-
-/// The lines that say something, with their numbers: neither blank nor starting with `#`.
-pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// What files begin with that gzip has packed (RFC 1952, section 2.3.1).

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use lockstep_units::Bitrate;
+use lockstep_units::excerpt;
+use lockstep_units::quantity::{QuantityError, parse_rate, parse_share, parse_time};
 
-use crate::error::{Problem, TraceError, excerpt};
-use crate::parse::lines;
-use crate::quantity::{parse_rate, parse_share, parse_time};
-use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace};
+use crate::error::{Problem, TraceError};
+use crate::limits::MAXIMUM_SEGMENTS;
+use crate::lines::lines;
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// The first words of a profile's lines.
 pub(crate) const WORDS: [&str; 4] = ["rate", "delay", "loss", "wait"];
@@ -20,6 +23,7 @@ pub(crate) fn parse_profile(text: &str) -> Result<Trace, TraceError> {
     let mut unused = None;
     for (line, text) in lines(text) {
         let at = |problem| TraceError::Line { line, problem };
+        let quantity = |error: QuantityError| at(error.into());
         let (word, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let value = value.trim();
         if value.is_empty() && WORDS.contains(&word) {
@@ -27,11 +31,11 @@ pub(crate) fn parse_profile(text: &str) -> Result<Trace, TraceError> {
         }
         unused = Some(line);
         match word {
-            "rate" => rate = Some(parse_rate(value).map_err(at)?),
-            "delay" => conditions.delay = parse_time(value).map_err(at)?,
-            "loss" => conditions.loss = parse_share(value).map_err(at)?,
+            "rate" => rate = Some(parse_rate(value).map_err(quantity)?),
+            "delay" => conditions.delay = parse_time(value).map_err(quantity)?,
+            "loss" => conditions.loss = parse_share(value).map_err(quantity)?,
             "wait" => {
-                let duration: Duration = parse_time(value).map_err(at)?;
+                let duration: Duration = parse_time(value).map_err(quantity)?;
                 let rate = rate.ok_or_else(|| at(Problem::Missing("a rate before the first wait")))?;
                 if segments.len() == MAXIMUM_SEGMENTS {
                     return Err(TraceError::TooManySegments);

@@ -7,10 +7,9 @@ mod pie;
 
 use std::time::Duration;
 
+use lockstep_units::quantity::milliseconds;
 use lockstep_units::{ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use crate::quantity::milliseconds;
 
 use codel::CoDel;
 use drop_tail::DropTail;

@@ -1,5 +1,4 @@
-//! Random numbers that are the same on every platform: PCG64 and, for logarithms and the like, `libm`, whose results
-//! (unlike those of the C library behind the standard ones) depend on nothing but their arguments.
+//! The random numbers of a link: a generator for each purpose.
 
 use std::time::Duration;
 
@@ -33,26 +32,6 @@ pub(crate) fn generator(seed: u64, purpose: Purpose) -> Pcg64 {
     let seed = seed.wrapping_add((purpose as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let state: u128 = Pcg64::seed_from_u64(seed).random();
     Pcg64::new(state, purpose as u128)
-}
-
-/// True with probability `share`. Takes one draw whatever the share.
-#[must_use]
-pub fn happens(generator: &mut Pcg64, share: f64) -> bool {
-    generator.random::<f64>() < share
-}
-
-/// Exponential with mean 1, at most 36.8.
-#[must_use]
-pub fn exponential(generator: &mut Pcg64) -> f64 {
-    // 1 - u lies in (0, 1], so that the logarithm is finite.
-    -libm::log(1.0 - generator.random::<f64>())
-}
-
-/// Normal with mean 0 and deviation 1 (Box and Muller 1958, the cosine half).
-#[must_use]
-pub fn normal(generator: &mut Pcg64) -> f64 {
-    let radius = libm::sqrt(2.0 * exponential(generator));
-    radius * libm::cos(std::f64::consts::TAU * generator.random::<f64>())
 }
 
 /// `factor` times `time`, to the nanosecond; zero for a negative factor.

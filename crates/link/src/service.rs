@@ -2,8 +2,9 @@
 
 use lockstep_units::ByteCount;
 
+use crate::limits::OPPORTUNITY;
 use crate::timeline::{Position, WORK_OF_BYTE};
-use crate::trace::{Capacity, OPPORTUNITY, Trace};
+use crate::trace::{Capacity, Trace};
 
 /// Serves one packet after the other as a trace allows.
 ///

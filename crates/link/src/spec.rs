@@ -4,12 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use lockstep_units::Bitrate;
+use lockstep_units::excerpt;
+use lockstep_units::quantity::{QuantityError, parse_rate, parse_share, parse_time};
 
-use crate::error::{Problem, TraceError, excerpt};
+use crate::error::TraceError;
 use crate::fitted::{Families, Family};
 use crate::generate::{Cellular, OnOff, Poisson, Ramp};
-use crate::quantity::{parse_rate, parse_share, parse_time};
-use crate::trace::{Conditions, End, Segment, Trace};
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// The kinds of generated traces, with an example of each for error messages.
 const KINDS: [(&str, &str); 7] = [
@@ -41,7 +43,7 @@ fn is_family_file(family: &str) -> bool {
 }
 
 /// What is wrong with a field.
-fn wrong(name: &str, problem: &Problem) -> String {
+fn wrong(name: &str, problem: &QuantityError) -> String {
     format!("{name}: {problem}")
 }
 

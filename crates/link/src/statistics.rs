@@ -4,9 +4,8 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use lockstep_units::ByteCount;
+use lockstep_units::quantity::milliseconds;
 use serde::Serialize;
-
-use crate::quantity::milliseconds;
 
 /// Why a packet was not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

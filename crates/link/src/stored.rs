@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
+use crate::timeline::End;
 use crate::timeline::MILLISECOND;
-use crate::trace::{Capacity, Conditions, End, Segment, Trace};
+use crate::trace::{Capacity, Conditions, Segment, Trace};
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]

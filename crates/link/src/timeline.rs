@@ -1,6 +1,19 @@
 //! The two kinds of capacity over time, in integers.
 
-use crate::trace::{End, OPPORTUNITY};
+use serde::{Deserialize, Serialize};
+
+use crate::limits::OPPORTUNITY;
+
+/// What happens after the end of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// It starts again.
+    #[default]
+    Repeat,
+    /// Its last rate and its last conditions hold for ever. Not for delivery opportunities.
+    Hold,
+}
 
 /// Nanoseconds in a millisecond.
 pub(crate) const MILLISECOND: u64 = 1_000_000;

@@ -4,49 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockstep_units::quantity::{MAXIMUM_PERIOD, MAXIMUM_RATE, milliseconds};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Problem, TraceError};
-use crate::quantity::milliseconds;
-use crate::timeline::{MILLISECOND, Opportunities, Rates, WORK_OF_BYTE};
-
-/// What one delivery opportunity carries: an IP packet of 1500 bytes. (mahimahi's own constant is 1504, because its
-/// packets wear the four bytes of a TUN header; sizes here are without it.)
-pub const OPPORTUNITY: ByteCount = ByteCount::new(1_500);
+use crate::limits::{MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
+use crate::timeline::{End, MILLISECOND, Opportunities, Rates, WORK_OF_BYTE};
 
 /// The window over which delivery opportunities are averaged for [`Trace::capacity_at`]: half before the moment, half
 /// after it. mahimahi's own throughput plots use bins of this order.
 pub const CAPACITY_WINDOW: Duration = Duration::from_millis(500);
 
-/// The largest text or file that is read as a trace, in bytes: 64 MiB.
-pub const MAXIMUM_INPUT: usize = 64 << 20;
-
-/// The most delivery opportunities in one trace: 2^24, which is 1.7 Gb/s for two minutes.
-pub const MAXIMUM_OPPORTUNITIES: usize = 1 << 24;
-
-/// The most segments in one trace: 2^20, which is 29 hours of segments of 100 ms.
-pub const MAXIMUM_SEGMENTS: usize = 1 << 20;
-
-/// The longest trace before it repeats: 49 days, what 32 bits of milliseconds hold.
-pub const MAXIMUM_PERIOD: Duration = Duration::from_secs(49 * 86_400);
-
-/// The highest rate of a segment, and of the delivery opportunities of one millisecond: 1000 Gb/s.
-pub const MAXIMUM_RATE: Bitrate = Bitrate::from_bps(1_000_000_000_000);
-
 /// The most delivery opportunities in one millisecond: as many as [`MAXIMUM_RATE`] comes to, rounded up.
 const MAXIMUM_AT_ONCE: usize = MAXIMUM_RATE.as_bps().div_ceil(8_000 * OPPORTUNITY.get()) as usize;
-
-/// What happens after the end of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    /// It starts again.
-    #[default]
-    Repeat,
-    /// Its last rate and its last conditions hold for ever. Not for delivery opportunities.
-    Hold,
-}
 
 /// What a trace does to a packet beside limiting the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

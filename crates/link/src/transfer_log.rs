@@ -4,10 +4,13 @@
 use std::time::Duration;
 
 use lockstep_units::Bitrate;
+use lockstep_units::excerpt;
 
-use crate::error::{Problem, TraceError, excerpt};
-use crate::parse::lines;
-use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace};
+use crate::error::{Problem, TraceError};
+use crate::limits::MAXIMUM_SEGMENTS;
+use crate::lines::lines;
+use crate::timeline::End;
+use crate::trace::{Conditions, Segment, Trace};
 
 /// How many fields a line has.
 const FIELDS: usize = 6;

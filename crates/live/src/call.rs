@@ -5,12 +5,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use lockstep_call::{DecodeOutcome, FrameRecord, PictureCodec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
+use lockstep_emulator::{Clock, Incoming, Reader, Sockets};
 use lockstep_units::Timestamp;
 
-use crate::clock::Clock;
 use crate::connection::{Connection, Traffic};
 use crate::control::CallKind;
-use crate::datagrams::{Incoming, Reader};
 use crate::event::CallEvent;
 use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::handle::{CallHandle, PushedFrame, Request};
@@ -20,7 +19,6 @@ use crate::presence::{CallState, Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
 use crate::sending::{PictureSource, Sending, SendingEvent, SendingHalf};
-use crate::sockets::Sockets;
 use crate::sound::SoundEvent;
 use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};

@@ -16,12 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use lockstep_emulator::{Incoming, Origin};
 use lockstep_units::Timestamp;
 use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
 
-use crate::clock::Origin;
 use crate::control::{CallKind, Message};
-use crate::datagrams::Incoming;
 use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
 use crate::messages::{self, Delivery, LatestChannels, MessageError};

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lockstep_emulator::Admission;
 use lockstep_units::Timestamp;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
 use ring::hmac::{Key, sign};
@@ -100,23 +101,6 @@ impl Gate {
         Self { rendezvous: servers.into(), ..self }
     }
 
-    /// Whether the datagram that came at `now` from `from` is to be looked at.
-    pub(crate) fn admits(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) -> bool {
-        if self.rendezvous.is_empty() || !datagram.starts_with(&MAGIC) {
-            return self.admits_packet(now, datagram);
-        }
-        match datagram.get(MAGIC.len()).copied().and_then(Kind::from_number) {
-            Some(Kind::Relayed) => {
-                self.rendezvous.contains(&from) && self.admits_packet(now, &datagram[RELAYED_HEADER..])
-            }
-            Some(kind) => {
-                (kind.is_between_ends() || self.rendezvous.contains(&from))
-                    && self.meeting.take(now, MEETING, MEETING, 1.0)
-            }
-            None => false,
-        }
-    }
-
     /// Whether a packet of QUIC's is to be looked at.
     fn admits_packet(&mut self, now: Timestamp, datagram: &[u8]) -> bool {
         match datagram {
@@ -132,6 +116,24 @@ impl Gate {
                     || self.strays.take(now, STRAYS, STRAYS, 1.0)
             }
             _ => false,
+        }
+    }
+}
+
+impl Admission for Gate {
+    fn admits(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) -> bool {
+        if self.rendezvous.is_empty() || !datagram.starts_with(&MAGIC) {
+            return self.admits_packet(now, datagram);
+        }
+        match datagram.get(MAGIC.len()).copied().and_then(Kind::from_number) {
+            Some(Kind::Relayed) => {
+                self.rendezvous.contains(&from) && self.admits_packet(now, &datagram[RELAYED_HEADER..])
+            }
+            Some(kind) => {
+                (kind.is_between_ends() || self.rendezvous.contains(&from))
+                    && self.meeting.take(now, MEETING, MEETING, 1.0)
+            }
+            None => false,
         }
     }
 }

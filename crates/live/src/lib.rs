@@ -1,4 +1,4 @@
-//! Drives calls over QUIC in real time, and is the real-time emulator.
+//! Drives calls over QUIC in real time.
 //!
 //! # Optimisation
 //! Without optimisation the codec is too slow, and a debug build shows few pictures. [`CallEvent::Warning`] reports that as
@@ -10,18 +10,13 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
-mod asked;
 mod call;
 mod capture;
-mod clock;
 mod connection;
 mod control;
-mod datagrams;
 #[cfg(feature = "audio")]
 mod devices;
 mod display_queue;
-mod emulate;
-mod emulated_path;
 mod event;
 mod exchange;
 mod gate;
@@ -32,7 +27,6 @@ mod menu;
 mod messages;
 mod other_end;
 mod own_picture;
-mod packet_info;
 mod peer;
 mod presence;
 mod quic;
@@ -42,12 +36,9 @@ mod rehearsal;
 mod rendezvous;
 mod route;
 mod sending;
-mod sockets;
 mod sound;
-mod threads;
+mod system;
 mod ticket;
-#[cfg(target_os = "linux")]
-mod tunnel;
 mod unlimited;
 
 use std::io;
@@ -55,15 +46,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use call::{CallOptions, Finished, Witness, run};
-pub use clock::Clock;
 pub use connection::{Traffic, Way};
 pub use control::CallKind;
 #[cfg(feature = "audio")]
 pub use devices::{open_loudspeaker, open_microphone};
-pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, Move};
-pub use emulated_path::{
-    Carriage, Carried, Direction, EmulatorStatus, Fate, Go, Lateness, PacketLog, PacketRecord, Start,
-};
 pub use event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 pub use handle::CallHandle;
 pub use identity::Identity;
@@ -79,11 +65,6 @@ pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, R
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
 pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
-#[cfg(target_os = "linux")]
-pub use tunnel::{
-    Namespace, Scheduling, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
-    run_again_in_user_namespace,
-};
 
 /// What reads foreign bytes and is nobody else's business, for the fuzzer.
 #[doc(hidden)]
@@ -185,12 +166,6 @@ pub enum LiveError {
     /// The socket failed while in use.
     #[error("the socket failed: {0}")]
     Socket(io::Error),
-    /// A device of a namespace failed while in use.
-    #[error("the TUN device failed: {0}; was its network namespace removed?")]
-    Device(io::Error),
-    /// The emulated link cannot be so.
-    #[error("the emulated link: {0}")]
-    Link(String),
     /// No key can be made or read.
     #[error("no key to be known by: {0}")]
     Identity(String),

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use crate::LiveError;
 use crate::identity::Identity;
-use crate::sockets::Sockets;
 use crate::ticket::{MOST_ADDRESSES, Ticket};
+use lockstep_emulator::Sockets;
 
 /// Waits for whoever has its ticket.
 #[derive(Debug)]

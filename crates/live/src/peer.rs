@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use lockstep_call::{Display, PictureCodec, ReceivingEnd, SendingEnd, SerialMenu, Vp8};
+use lockstep_emulator::{Admission, Incoming, Origin};
 use lockstep_transport::{SendError, SoundPacket};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
-use crate::clock::Origin;
 use crate::connection::Connection;
 use crate::control::CallKind;
-use crate::datagrams::Incoming;
 use crate::event::CallEvent;
 use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::gate::Gate;

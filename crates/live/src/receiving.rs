@@ -3,19 +3,18 @@
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{
-    DecodeJob, DecodeOutcome, Display, DisplayRecord, LipSync, PictureCodec, ReceivingEnd, SoundScores, Vp8,
-};
+use lockstep_call::{DecodeJob, DecodeOutcome, Display, LipSync, PictureCodec, ReceivingEnd, SoundScores, Vp8};
+use lockstep_emulator::Clock;
+use lockstep_measure::DisplayRecord;
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
 use lockstep_transport::CodecId;
 use lockstep_units::Timestamp;
 
 use crate::call::Event;
-use crate::clock::Clock;
 use crate::display_queue::{DisplayQueue, Waiting};
 use crate::presence::HeardSound;
 use crate::sound::{Loudspeaker, Player};
-use crate::threads::Thread;
+use crate::system::Thread;
 use crate::{END_LIMIT, Ended, LiveError};
 
 /// Opens a sink for pictures of a format.

@@ -14,21 +14,21 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use lockstep_call::{
-    DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, ModelledVoice, Playback, Playing, ReceivingEnd,
-    SendingEnd, SerialMenu, Speaking, Tuning,
+    DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, Playback, Playing, ReceivingEnd, SendingEnd,
+    SerialMenu, Speaking, Tuning,
 };
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
+use lockstep_emulator::{Admission, Clock, Incoming, Origin};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{Source, SourceOptions, open_source};
+use lockstep_sim::ModelledVoice;
 use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, LOWEST_BITRATE};
 use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
-use crate::clock::{Clock, Origin};
 use crate::connection::Connection;
 use crate::control::CallKind;
-use crate::datagrams::Incoming;
 use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::gate::Gate;
 use crate::identity::Identity;

@@ -4,6 +4,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, PictureCodec, SendingEnd, Vp8};
+use lockstep_emulator::Clock;
 use lockstep_media::{FrameRate, Source, psnr, ssim};
 use lockstep_sound::SoundSource;
 use lockstep_transport::{SoundPacket, VideoFormat};
@@ -13,11 +14,10 @@ use lockstep_vp8::Picture;
 use crate::LiveError;
 use crate::call::Event;
 use crate::capture::{self, Captured};
-use crate::clock::Clock;
 use crate::measuring::{Measuring, Quality};
 use crate::presence::Presence;
 use crate::sound::Microphone;
-use crate::threads::Thread;
+use crate::system::Thread;
 
 /// How long after the last picture late feedback is still taken.
 const LINGER: Duration = Duration::from_millis(500);

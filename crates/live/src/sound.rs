@@ -8,14 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockstep_call::{PictureCodec, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
+use lockstep_emulator::Clock;
 use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFailure, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 
 use crate::call::Event;
-use crate::clock::Clock;
 use crate::presence::HeardSound;
-use crate::threads::Thread;
+use crate::system::Thread;
 use crate::{END_LIMIT, LiveError};
 
 /// What a call plays sound on.

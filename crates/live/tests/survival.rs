@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use lockstep_live::{CallOptions, EmulatorStatus, Ended, Move};
+use lockstep_emulator::{EmulatorStatus, Move};
+use lockstep_live::{CallOptions, Ended};
 
 use calls::{CALL, clip, counting, listening, sending, to};
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use lockstep_call::{ReceivingEnd, SerialMenu};
 use lockstep_control::{Controller, Latency, Setting};
+use lockstep_emulator::Clock;
 use lockstep_live::{
-    CallEvent, CallHandle, CallKind, CallOptions, Clock, Ended, Identity, Listener, LiveError, Loudspeaker, Message,
+    CallEvent, CallHandle, CallKind, CallOptions, Ended, Identity, Listener, LiveError, Loudspeaker, Message,
     MessageError, OpenSink, OtherEnd, PictureSource, Presence, ReceivedFrame, Receiving, Sending, Shown, Ticket,
     TicketRefusal, Witness,
 };

@@ -14,6 +14,9 @@ use crate::clip::{ClipError, GeneratedClip};
 use crate::format::{FormatError, FrameRate, VideoFormat, parse_size};
 use crate::y4m::{Y4mError, Y4mReader};
 
+/// Name of standard input in errors.
+const STANDARD_INPUT: &str = "standard input";
+
 /// Gives pictures one after the other: those of the codec, or whatever stands for them.
 pub trait Source<P = Picture>: Send {
     /// Size and frame rate of its pictures. It does not change.

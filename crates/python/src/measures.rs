@@ -6,7 +6,7 @@ use numpy::PyReadonlyArray2;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use lockstep_call::FreezeDetector;
+use lockstep_measure::FreezeDetector;
 use lockstep_media::ssim;
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;

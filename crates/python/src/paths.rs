@@ -7,9 +7,9 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use lockstep_call::{ClipCurves, CodecModel};
 use lockstep_configuration::open_trace;
 use lockstep_link::Trace;
+use lockstep_sim::{ClipCurves, CodecModel};
 
 /// The message of an error that came of what a caller gave.
 pub(crate) fn invalid(error: impl std::fmt::Display) -> PyErr {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use numpy::{PyArray3, PyArrayMethods};
 use pyo3::prelude::*;
 
-use lockstep_control::learned::{HORIZONS, LEVELS, MODEL_STATE, Model, OBSERVATIONS, OBSERVED};
+use lockstep_control::learned::{HORIZONS, LEVELS, MODEL_STATE, OBSERVATIONS, OBSERVED};
 use lockstep_media::FrameRate;
+use lockstep_nn::Model;
 use lockstep_sim::environment as simulated;
 
 use crate::environment::feedback_intervals;

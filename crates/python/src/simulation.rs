@@ -10,8 +10,8 @@ use pyo3::types::{PyBool, PyDict, PyMapping, PyString};
 use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
-use lockstep_call::{KeptFrames, SharedSessionMeter};
 use lockstep_configuration::{CallOptions, Observers, Simulated, SimulationStatus, document, simulate_with};
+use lockstep_measure::{KeptFrames, SharedSessionMeter};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::table::Table;

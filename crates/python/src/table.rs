@@ -13,7 +13,7 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
-use lockstep_call::{FRAME_COLUMNS, FrameColumn, LoggedFrame, SECOND_COLUMNS, Series, SessionSecond};
+use lockstep_measure::{FRAME_COLUMNS, FrameColumn, LoggedFrame, SECOND_COLUMNS, Series, SessionSecond};
 use lockstep_units::Timestamp;
 
 /// A table: columns of equal length. Whatever reads Arrow's PyCapsule interface reads it as it is,

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, anyhow, bail};
 use serde::{Serialize, Serializer};
 
-use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
 use lockstep_configuration::{CallSettings, OptionGroup, SoundName, counters};
-use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, LiveError, Ticket};
+use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus};
+use lockstep_live::{LiveError, Ticket};
+use lockstep_measure::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
 use lockstep_media::{SourceOptions, VideoFormat, open_source};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 

@@ -12,7 +12,8 @@ use anyhow::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{CallLog, CallObserver, DisplayRecord, FrameRecord, SoundScores, VideoDelayFloor};
+use lockstep_call::{FrameRecord, SoundScores};
+use lockstep_measure::{CallLog, CallObserver, DisplayRecord, VideoDelayFloor};
 use lockstep_units::Timestamp;
 
 use crate::line_writer::LineWriter;
@@ -230,7 +231,8 @@ pub fn merge(
 
 #[cfg(test)]
 mod tests {
-    use lockstep_call::{KeptFrames, Outcome};
+    use lockstep_call::Outcome;
+    use lockstep_measure::KeptFrames;
 
     use super::*;
 

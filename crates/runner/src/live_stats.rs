@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{FrameRecord, FreezeDetector, Outcome, ReceivedCounts, ReceivingEnd, SendingEnd, SentCounts};
+use lockstep_call::{FrameRecord, Outcome, ReceivingEnd, SendingEnd};
 use lockstep_control::LimitedBy;
 use lockstep_live::{CallState, Presence, Shown, Way};
+use lockstep_measure::{FreezeDetector, ReceivedCounts, SentCounts};
 use lockstep_units::Timestamp;
 
 /// Frames of so long make a frame rate.
@@ -246,7 +247,7 @@ impl LiveStats {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_call::DisplayRecord;
+    use lockstep_measure::DisplayRecord;
 
     use super::*;
 

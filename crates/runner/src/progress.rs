@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use lockstep_call::{Scores, SoundScores, VMAF_NOT_ASKED_FOR};
+use lockstep_call::SoundScores;
 use lockstep_control::LimitedBy;
+use lockstep_measure::{Scores, VMAF_NOT_ASKED_FOR};
 use lockstep_units::Bitrate;
 
 use crate::output_file;

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, CodecModel};
 use lockstep_link::Trace;
 use lockstep_sim::environment::{EnvironmentSetting, FEATURES, Seeds, VectorEnvironment};
 use lockstep_sim::modelled::FeedbackInterval;
+use lockstep_sim::{ClipCurves, CodecModel};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

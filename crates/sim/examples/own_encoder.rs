@@ -1,12 +1,12 @@
 //! An application's own codec in a simulated call: it sends every eighth sample.
 use std::{error::Error, time::Duration};
 
-use lockstep_call::{EncodeRequest, EncodeTime, EncodedPicture, ExternalEncoder, PictureDecoder, PictureEncoder};
+use lockstep_call::{EncodeRequest, EncodedPicture, ExternalEncoder, PictureDecoder, PictureEncoder};
 use lockstep_call::{ReceivingEnd, SendingEnd, Tuning, announced};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{SourceOptions, open_source};
-use lockstep_sim::{Simulation, SimulationOptions};
+use lockstep_sim::{EncodeTime, Simulation, SimulationOptions};
 use lockstep_transport::{CodecId, ReceiverConfig, Recovery, SenderConfig, StateId};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{Picture, Preset};

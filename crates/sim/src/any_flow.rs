@@ -1,6 +1,6 @@
 //! Every kind of flow in one type, so that they can share links.
 
-use lockstep_call::{CallObserver, SharedSessionMeter};
+use lockstep_measure::{CallObserver, SharedSessionMeter};
 use lockstep_transport::{Datagram, Length};
 use lockstep_units::{ByteCount, Timestamp};
 

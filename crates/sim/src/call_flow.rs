@@ -6,18 +6,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use lockstep_call::{
-    CallLog, CallObserver, CallSound, Codec, Committed, DRAIN, DecodeJob, DecodeOutcome, Display, DisplayRecord,
-    FinishedCall, FrameRecord, JobTimes, Menu, Outcome, ReceivingEnd, SendingEnd, SerialMenu, SeriesRecorder,
-    SoundScores, VideoDelayFloor, Vp8, carried,
+    CallSound, Codec, Committed, DecodeJob, DecodeOutcome, Display, FrameRecord, Menu, Outcome, ReceivingEnd,
+    SendingEnd, SerialMenu, SoundScores, Vp8,
 };
+use lockstep_measure::{CallLog, CallObserver, DRAIN, DisplayRecord, FinishedCall, SeriesRecorder, VideoDelayFloor};
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_sound::CodingError;
 use lockstep_transport::wire::{DATA_HEADER, FRAGMENT_PAYLOAD};
-use lockstep_transport::{Datagram, StateId, Transmit};
+use lockstep_transport::{Datagram, StateId, Transmit, carried};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
 use crate::activity::Activity;
+use crate::encode_time::JobTimes;
 use crate::flow::{Arrived, Direction, Flow};
 use crate::flow_sound::FlowSound;
 use crate::network::TopologyError;

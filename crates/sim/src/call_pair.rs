@@ -1,7 +1,8 @@
 //! A call, and perhaps the one in the opposite direction that shares its connection: feedback then rides on the pictures
 //! and the sound that go its way.
 
-use lockstep_call::{Codec, RIDING, carried};
+use lockstep_call::Codec;
+use lockstep_transport::{RIDING, carried};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::call_flow::CallFlow;

@@ -1,13 +1,12 @@
 //! A call without pixels and bytes: the ends, the transport, the controllers, the menus, the links and the scores of a
-//! real call, with a model in the codec's place ([`lockstep_call::Modelled`]) and datagrams that are never written.
+//! real call, with a model in the codec's place ([`crate::Modelled`]) and datagrams that are never written.
 //! Four orders of magnitude faster than real time, for training and for sweeps.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{
-    ClipCurves, ConventionalEncoder, EncodeWork, FINEST_USEFUL_QUANTIZER, Filling, FrameEncoder, FullThrottle,
-    FunctionalEncoder, JobTimes, MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd,
+    ConventionalEncoder, EncodeWork, FINEST_USEFUL_QUANTIZER, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd,
     SendingEnd, Tuning, announced,
 };
 use lockstep_control::{Controller, Estimator};
@@ -19,6 +18,11 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
 use crate::call_flow::{CallFlow, CallSetting};
+use crate::encode_time::JobTimes;
+use crate::full_throttle::{Filling, FullThrottle};
+use crate::modelled_clip::{ClipCurves, ModelledClip, ModelledPicture};
+use crate::modelled_codec::Modelled;
+use crate::padded::{Padded, Padding};
 
 /// Both ends of a modelled call.
 pub type ModelledCall = CallFlow<Modelled>;

@@ -2,7 +2,7 @@
 //!
 //! [`BoundedCall::bound`] gives it, and the QoE_d of a schedule that the link carries ([`QoeBound::schedule`]): the best
 //! possible lies between them. Nothing in the bound is tuned, and nothing is simulated. QoE_d falls with the mean video
-//! delay of all captured pictures and rises with dB of the mean SSIM of the shown ones ([`lockstep_call::qoe_d`]). The
+//! delay of all captured pictures and rises with dB of the mean SSIM of the shown ones ([`lockstep_measure::qoe_d`]). The
 //! bound is found in two steps:
 //!
 //! 1. For a mean SSIM of at least `m`, Lagrangian duality bounds the sum of delays below: it is at least the minimum of
@@ -28,7 +28,7 @@
 //! |---|---|
 //! | packets queue, are dropped by the queue, lost, reordered, late by jitter | every byte passes as soon as capacity and order allow |
 //! | feedback, sound, parity, retransmissions and probes share the link | only shown frames use it, with one header a fragment |
-//! | a frame is coded from one reference, which had to be sent | each frame has, of the references as old as the last shown picture, the one that is best for it ([`ClipCurves::best_frames`](lockstep_call::ClipCurves::best_frames)) |
+//! | a frame is coded from one reference, which had to be sent | each frame has, of the references as old as the last shown picture, the one that is best for it ([`ClipCurves::best_frames`](crate::ClipCurves::best_frames)) |
 //! | the encoder makes several passes over pictures, one picture at a time | the first bytes leave after the shortest encoding time |
 //! | a frame is decoded after the frame before it | each is decoded at once, in the decoding time |
 //! | the age of a reference is exact, in pictures | it is rounded down to a power of two, 16 at most |
@@ -45,13 +45,15 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, ModelledClip, ModelledPicture, qoe_d};
 use lockstep_link::LinkConfig;
+use lockstep_measure::qoe_d;
 use lockstep_media::{FrameRate, ssim_db};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{ByteCount, Timestamp};
 
 use program::{Problem, Value};
+
+use crate::modelled_clip::{ClipCurves, ModelledClip, ModelledPicture};
 
 /// Resolution of time.
 pub const CELL: Duration = Duration::from_millis(4);
@@ -259,13 +261,15 @@ mod tests {
     use std::iter;
     use std::sync::Arc;
 
-    use lockstep_call::{ClipCurves, CodecModel, DRAIN};
     use lockstep_link::{Delivered, Link, Trace};
+    use lockstep_measure::DRAIN;
     use lockstep_units::Bitrate;
     use rand::{Rng, SeedableRng};
     use rand_pcg::Pcg32;
 
     use super::*;
+    use crate::codec_model::CodecModel;
+    use crate::modelled_clip::ClipCurves;
 
     fn call(trace: Trace, seed: u64) -> BoundedCall {
         let model = CodecModel::built_in().unwrap();

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use lockstep_call::{
-    CallObserver, CallSound, Codec, DRAIN, FinishedCall, JobTimes, OppositeResult, ReceivingEnd, Scores, SendingEnd,
-    Series, SharedSessionMeter, SoundScores, VideoDelayFloor, Vp8,
-};
+use lockstep_call::{CallSound, Codec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
 use lockstep_link::LinkStatistics;
+use lockstep_measure::{
+    CallObserver, DRAIN, FinishedCall, OppositeResult, Scores, Series, SharedSessionMeter, VideoDelayFloor,
+};
 use lockstep_media::{Source, VmafError, VmafMeter};
 use lockstep_units::Timestamp;
 
 use crate::activity::Activity;
 use crate::call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
 use crate::call_pair::{CallPacket, CallPair};
+use crate::encode_time::JobTimes;
 use crate::network::{Network, SharedLink};
 
 /// Virtual time between two reports of the progress of a call without pixels, of which thousands of seconds pass in

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{
-    ClipCurves, CodecModel, FrameRecord, KeptFrames, MOST_PENDING_FRAMES, MenuMode, ModelledClip, Outcome,
-};
+use lockstep_call::{FrameRecord, MenuMode, Outcome};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Conditions, Link, LinkConfig, LossConfig, QueueConfig, Trace};
+use lockstep_measure::{KeptFrames, MOST_PENDING_FRAMES};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
-use lockstep_sim::{Activity, Flow, Network, SharedLink};
+use lockstep_sim::{Activity, ClipCurves, CodecModel, Flow, ModelledClip, Network, SharedLink};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 const LENGTH: Duration = Duration::from_secs(30);
@@ -87,7 +86,8 @@ fn run(algorithm: &str, feedback: FeedbackInterval, trace: &str, loss: f64) -> R
 
 fn delays_ms(records: &[FrameRecord]) -> Vec<f64> {
     let end = Timestamp::ZERO + LENGTH + Duration::from_secs(2);
-    let mut delays: Vec<f64> = lockstep_call::video_delays(records, end).into_iter().map(|delay| delay * 1e3).collect();
+    let mut delays: Vec<f64> =
+        lockstep_measure::video_delays(records, end).into_iter().map(|delay| delay * 1e3).collect();
     delays.sort_by(f64::total_cmp);
     delays
 }

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, CodecModel, FrameRecord, KeptFrames, ModelledClip};
+use lockstep_call::FrameRecord;
 use lockstep_control::{Algorithm, Setting, bitrate_ceiling};
 use lockstep_link::{GilbertElliott, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Trace};
+use lockstep_measure::KeptFrames;
 use lockstep_media::FrameRate;
 use lockstep_sim::modelled::ModelledSetting;
-use lockstep_sim::{Activity, Network};
+use lockstep_sim::{Activity, ClipCurves, CodecModel, ModelledClip, Network};
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockstep_call::{
-    EncodeRequest, EncodeTime, EncodedPicture, External, ExternalEncoder, PictureDecoder, PictureEncoder, ReceivingEnd,
-    SendingEnd, Tuning, announced,
+    EncodeRequest, EncodedPicture, External, ExternalEncoder, PictureDecoder, PictureEncoder, ReceivingEnd, SendingEnd,
+    Tuning, announced,
 };
 use lockstep_control::{Algorithm, GracePeriod, InterArrival, Setting};
 use lockstep_link::{Link, LinkConfig, LossConfig, Trace};
 use lockstep_media::{SourceOptions, open_source};
-use lockstep_sim::{Simulation, SimulationOptions, SimulationResult};
+use lockstep_sim::{EncodeTime, Simulation, SimulationOptions, SimulationResult};
 use lockstep_transport::{CodecId, Datagram, Hello, ReceiverConfig, Recovery, SenderConfig, StateId, VideoFormat};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::{Picture, Preset};

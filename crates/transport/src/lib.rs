@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod carriage;
 mod catalogue;
 mod feedback_interval;
 mod incoming;
@@ -40,6 +41,7 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+pub use carriage::{RIDING, carried, on_the_link};
 pub use feedback_interval::FeedbackInterval;
 pub use incoming::{DropReason, ReceiverConfig, ReceiverEvent};
 pub use loss::LossDetectionConfig;

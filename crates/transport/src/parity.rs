@@ -5,8 +5,6 @@
 //! `n` fragments and `m` of parity any `n` suffice, as in RFC 5510 and FlexFEC's RFC 8627 they do, but with any `m`). A
 //! parity fragment knows what cannot be computed: how many of them there are and how long the last fragment is.
 
-use crate::payload::Payload;
-
 /// The most parity fragments that a frame may have.
 pub const MOST_PARITY: u16 = 255;
 /// Where a frame has parity, each of its fragments has an even number of bytes: the code works on pairs of them.
@@ -84,22 +82,12 @@ pub(crate) fn restore(parts: &[(u16, Vec<u8>)], fragments: u16, parity: Parity) 
     Some(frame)
 }
 
-/// Puts together what has come of a frame: its own fragments if they are all there, otherwise with the help of parity.
-/// `parts` are in the order of their places.
-pub(crate) fn assemble<P: Payload>(parts: &mut Vec<(u16, P)>, fragments: u16, parity: Option<Parity>) -> Option<P> {
-    let own = parts.partition_point(|&(place, _)| place < fragments);
-    if own == usize::from(fragments) {
-        return Some(P::join(parts.drain(..).take(own).map(|(_, part)| part)));
-    }
-    P::restore(parts, fragments, parity?)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Length;
+    use crate::payload::{Length, Payload, assemble};
 
     proptest! {
         /// Any fragments of all, as many as the frame has of its own, make it again; a length alone says the same of

@@ -90,6 +90,16 @@ impl Payload for Length {
     }
 }
 
+/// Puts together what has come of a frame: its own fragments if they are all there, otherwise with the help of parity.
+/// `parts` are in the order of their places.
+pub(crate) fn assemble<P: Payload>(parts: &mut Vec<(u16, P)>, fragments: u16, parity: Option<Parity>) -> Option<P> {
+    let own = parts.partition_point(|&(place, _)| place < fragments);
+    if own == usize::from(fragments) {
+        return Some(P::join(parts.drain(..).take(own).map(|(_, part)| part)));
+    }
+    P::restore(parts, fragments, parity?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use lockstep_units::Timestamp;
 
-use crate::parity::{Parity, assemble};
+use crate::parity::Parity;
+use crate::payload::assemble;
 use crate::ring::Ring;
 use crate::wire::Data;
 use crate::{Payload, StateId};

@@ -1,10 +1,14 @@
 //! The three quantities that every part of Lockstep exchanges: a moment on the session's clock, a bit rate and a
 //! number of bytes. They are types so that no function takes a bare number whose unit must be guessed.
 //!
-//! [`tuning`] has what tuned constants are declared with.
+//! [`quantity`] reads them as people write them, [`random`] draws random numbers, and [`tuning`] has what tuned constants
+//! are declared with.
 #![forbid(unsafe_code)]
 
+pub mod quantity;
+pub mod random;
 mod sliding_minimum;
+mod text;
 pub mod tuning;
 
 use std::fmt;
@@ -14,6 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use sliding_minimum::SlidingMinimum;
+pub use text::excerpt;
 
 /// The most pictures a second that a clip, a camera or a sender may announce: four times the fastest displays. Without a
 /// bound a damaged header would have every moment full of pictures.

@@ -138,22 +138,23 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use lockstep_control::{Algorithm, Setting};
-    use lockstep_media::{FrameRate, VideoFormat};
+    use lockstep_media::{FrameRate, GeneratedClip, VideoFormat};
     use lockstep_transport::{CodecId, LostFragment, SenderConfig, StateId};
+    use lockstep_vp8::Parameters;
 
     use super::*;
     use crate::{
-        Candidate, ClipCurves, CodecModel, EncodeJob, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu,
-        MenuMode, Modelled, ModelledClip, SerialMenu, Tuning, announced,
+        Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu, MenuMode, SerialMenu,
+        Tuning, announced,
     };
 
     /// An encoder that keeps the budgets it is asked for, of first passes and of later ones.
     struct Asked {
-        encoder: FunctionalEncoder<Modelled>,
+        encoder: FunctionalEncoder,
         budgets: Arc<Mutex<Vec<ByteCount>>>,
     }
 
-    impl FrameEncoder<Modelled> for Asked {
+    impl FrameEncoder for Asked {
         fn codec(&self) -> CodecId {
             self.encoder.codec()
         }
@@ -162,20 +163,20 @@ mod tests {
             self.encoder.recovery()
         }
 
-        fn begin(&mut self, request: &FrameRequest<'_, Modelled>) -> Option<FrameStart<Modelled>> {
+        fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
             self.budgets.lock().expect("no thread panicked").push(request.budget);
             self.encoder.begin(request)
         }
 
-        fn choose(&self, menu: &Menu<Modelled>, budget: ByteCount, anyway: bool) -> Option<usize> {
+        fn choose(&self, menu: &Menu, budget: ByteCount, anyway: bool) -> Option<usize> {
             self.encoder.choose(menu, budget, anyway)
         }
 
-        fn refine(&mut self, menu: Menu<Modelled>, budget: ByteCount) -> Result<EncodeJob<Modelled>, Menu<Modelled>> {
+        fn refine(&mut self, menu: Menu, budget: ByteCount) -> Result<EncodeJob, Menu> {
             self.encoder.refine(menu, budget)
         }
 
-        fn commit(&mut self, menu: Menu<Modelled>, choice: Option<usize>) -> Option<(StateId, Candidate<Modelled>)> {
+        fn commit(&mut self, menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
             self.encoder.commit(menu, choice)
         }
 
@@ -188,20 +189,18 @@ mod tests {
         }
     }
 
-    fn curves() -> Arc<ClipCurves> {
-        Arc::new(ClipCurves::new(CodecModel::built_in().expect("it is built in").drawn(1), 640, 360))
+    fn format() -> VideoFormat {
+        VideoFormat { width: 64, height: 48, frame_rate: FrameRate::new(30, 1).expect("it is one") }
     }
 
     /// A sending end that has sent nothing, over a path that loses a tenth of the fragments, and the budgets it codes for.
-    fn end_on_a_lossy_path(now: Timestamp) -> (SendingEnd<Modelled>, Arc<Mutex<Vec<ByteCount>>>) {
+    fn end_on_a_lossy_path(now: Timestamp) -> (SendingEnd, Arc<Mutex<Vec<ByteCount>>>) {
         let (payload, interval, tuning) = (ByteCount::new(1_200), Duration::from_millis(33), Tuning::default());
-        let curves = curves();
-        let format = VideoFormat { width: 640, height: 360, frame_rate: FrameRate::new(30, 1).expect("it is one") };
-        let encoder = FunctionalEncoder::new(curves, MenuMode::default(), &tuning);
+        let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &tuning);
         let budgets = Arc::<Mutex<_>>::default();
         let encoder = Box::new(Asked { encoder, budgets: Arc::clone(&budgets) });
         let controller = Algorithm::Sprout.controller(&Setting::new(payload, interval)).expect("it needs no path");
-        let mut end = SendingEnd::new(SenderConfig::new(1, announced(&format)), controller, encoder, &tuning);
+        let mut end = SendingEnd::new(SenderConfig::new(1, announced(&format())), controller, encoder, &tuning);
         let lost = LostFragment { frame: 0, fragment: 0, size: payload, sent_at: now };
         end.path.on_loss(now, &[lost; 42]);
         assert!((0.09..0.11).contains(&end.path.loss().share()));
@@ -211,11 +210,11 @@ mod tests {
     #[test]
     fn frames_are_coded_for_their_budget_behind_others_in_flight() {
         let (mut end, asked) = end_on_a_lossy_path(Timestamp::from_millis(100));
-        let mut clip = ModelledClip::new(curves(), Duration::from_millis(33), 1);
+        let clip = GeneratedClip::new(format(), 1).expect("a clip of this size");
         let mut budgets = Vec::new();
         for number in 0..4 {
             let now = Timestamp::from_millis(100 + 33 * number);
-            end.capture(now, now, clip.next_picture());
+            end.capture(now, now, clip.picture(number));
             let mut job = end.poll_encode(now);
             let budget = end.budget(now);
             budgets.push(budget.frame.0);

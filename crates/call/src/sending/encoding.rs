@@ -10,8 +10,8 @@ use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 use super::budget::FrameBudget;
 use super::{Committed, SendingEnd};
-use crate::codec::Codec;
-use crate::encoder::{Candidate, EncodeJob, FrameRequest, FrameStart, Menu};
+use crate::codec::{Candidate, Codec};
+use crate::encoder::{EncodeJob, FrameRequest, FrameStart, Menu};
 use crate::functional::FINEST_USEFUL_QUANTIZER;
 use crate::narrow::NarrowWay;
 use crate::record::Outcome;
@@ -179,7 +179,7 @@ impl<C: Codec> SendingEnd<C> {
         self.last_limited_by = Some(limited_by);
         self.record(encoding.capture, |record| {
             (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
-            record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
+            record.candidates = menu.candidates.iter().map(Candidate::size).collect();
         });
         let smallest = menu.smallest().map(|index| menu.candidates[index].size());
         // What is beyond the budget but not beyond the path is better seen than left out.

@@ -8,11 +8,9 @@ use lockstep_sound::RecentDelays;
 use lockstep_units::Timestamp;
 
 use super::playing::{difference, nanoseconds};
-use crate::codec::Codec;
-use crate::distribution::Distribution;
+use crate::codec::{Codec, Vp8};
+use crate::distribution::{DelayScores, Distribution};
 use crate::receiving::Display;
-use crate::scores::DelayScores;
-use crate::vp8_codec::Vp8;
 
 /// So far pictures may be ahead of their sound, or behind it, before anybody notices (EBU R37: 40 ms ahead and 60 behind;
 /// ITU-R BT.1359: 45 ms ahead).
@@ -116,20 +114,21 @@ impl<C: Codec> LipSync<C> {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_vp8::Picture;
+
     use super::*;
-    use crate::modelled_codec::Modelled;
 
     fn at(milliseconds: u64) -> Timestamp {
         Timestamp::from_millis(milliseconds)
     }
 
-    fn picture(frame: u32, captured: u64, shown: u64) -> Display<Modelled> {
+    fn picture(frame: u32, captured: u64, shown: u64) -> Display {
         Display {
             frame,
             captured_at: at(captured),
             completed_at: at(shown),
             displayed_at: at(shown),
-            picture: Default::default(),
+            picture: Picture::from_i420(2, 2, vec![0; 6]).unwrap(),
         }
     }
 

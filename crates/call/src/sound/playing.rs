@@ -7,8 +7,7 @@ use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::distribution::Distribution;
-use crate::scores::DelayScores;
+use crate::distribution::{DelayScores, Distribution};
 
 /// Plays the packets of a call's sound.
 pub trait Playback<P>: Send {

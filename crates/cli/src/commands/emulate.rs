@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_configuration::{LinkWords, OptionValue, Seconds};
-use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
+use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, Move};
+use lockstep_live::Ticket;
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::output_file;
 use lockstep_runner::progress::ChangingLine;

@@ -4,9 +4,6 @@ use std::env;
 use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,9 +11,9 @@ use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
+use lockstep_emulator::Clock;
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Clock, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending, ThreadedMenu,
-    Ticket,
+    CallHandle, CallKind, CallOptions, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 use lockstep_runner::interruption::Interruption;
@@ -27,10 +24,10 @@ use lockstep_runner::status_line::{StatusLine, say};
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
+use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
-use crate::keys;
 use crate::observation::{Observation, ObservationArguments, Pages};
 use crate::reporter::{Logs, Reporter, StatusArgument};
 
@@ -52,46 +49,6 @@ pub fn limit(text: &str) -> Result<Limit, String> {
             Ok(seconds) => Ok(Limit(Some(seconds.get()))),
             Err(error) => Err(format!("{error}, nor `none`")),
         },
-    }
-}
-
-/// For the program that runs this one.
-#[derive(Debug, Clone, Args)]
-pub struct ProgramArguments {
-    /// End in order when standard input ends, as it does when the program that runs this one tells it to or is gone.
-    #[arg(long, hide = true)]
-    attached: bool,
-}
-
-impl ProgramArguments {
-    /// Tells whether the call shall end: after an interruption, or because the other program said so. What standard input says
-    /// goes to `commands`, if there are any.
-    pub fn stop(
-        &self,
-        interruption: &Interruption,
-        commands: Option<CallHandle>,
-    ) -> impl Fn() -> bool + Clone + Send + use<> {
-        let interrupted = interruption.asked();
-        let told = Arc::new(AtomicBool::new(false));
-        let ended = told.clone();
-        if self.attached || commands.is_some() {
-            let attached = self.attached;
-            thread::spawn(move || {
-                if let Some(commands) = commands {
-                    keys::read(&commands);
-                }
-                if attached {
-                    let _ = stdin().lock().read_to_end(&mut Vec::new());
-                    ended.store(true, Ordering::Relaxed);
-                }
-            });
-        }
-        move || interrupted() || told.load(Ordering::Relaxed)
-    }
-
-    /// Whether another program runs this one.
-    pub fn is_attached(&self) -> bool {
-        self.attached
     }
 }
 

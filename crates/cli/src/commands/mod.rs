@@ -8,6 +8,7 @@ pub mod emulate;
 pub mod live;
 pub mod live_sound;
 pub mod output;
+pub mod program_arguments;
 pub mod rendezvous;
 pub mod serving;
 pub mod simulate;

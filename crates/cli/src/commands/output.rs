@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{CallObserver, CallReport};
+use lockstep_measure::{CallObserver, CallReport};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::{print_scores, print_sound, warn_of_early_end};
 

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_link::parse_rate;
 use lockstep_live::{RendezvousLimits, RendezvousServer, RendezvousStatus};
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::progress::ChangingLine;
 use lockstep_units::Bitrate;
+use lockstep_units::quantity::parse_rate;
 
 use crate::observation::{metrics_address, serve_rendezvous};
 

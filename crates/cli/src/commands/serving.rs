@@ -8,7 +8,7 @@ use lockstep_runner::output_file::{self, in_one_line};
 use lockstep_runner::progress::print_sound;
 
 use crate::call_files::CallFiles;
-use crate::commands::live::ProgramArguments;
+use crate::commands::program_arguments::ProgramArguments;
 use crate::reporter::{Reporter, StatusArgument};
 
 /// The state that all calls of one command share.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_call::SharedSessionMeter;
 use lockstep_configuration::{Observers, SimulateWords, Simulated};
+use lockstep_measure::SharedSessionMeter;
 use lockstep_runner::output_file;
 use lockstep_runner::session_log::SessionLog;
 use lockstep_runner::session_log::arguments::SessionArguments;

@@ -8,8 +8,9 @@ use clap::Args;
 
 use lockstep_configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use lockstep_control::Latency;
+use lockstep_emulator::Clock;
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Clock, Finished, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
+    CallHandle, CallKind, CallOptions, Finished, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
 };
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
 use lockstep_runner::interruption::Interruption;
@@ -19,10 +20,11 @@ use lockstep_vp8::Picture;
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live::{
-    HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, WayArguments, check,
-    connection_id, limit, menu_runner, sink_of_call, ticket_to_join,
+    HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, WayArguments, check, connection_id, limit,
+    menu_runner, sink_of_call, ticket_to_join,
 };
 use crate::commands::live_sound::{HearingArguments, LiveSound, MissingDevices, SpeakingArguments};
+use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
 use crate::decisions::DecisionsArgument;
 use crate::keys::{KEYS, Keyboard, command};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use lockstep_call::VideoDelayFloor;
 use lockstep_configuration::{Milliseconds, OptionValue, Seconds, TraceName, open_trace};
 use lockstep_link::{LinkConfig, Trace};
+use lockstep_measure::VideoDelayFloor;
 use lockstep_media::FrameRate;
 use lockstep_runner::output_file::{self, is_standard_output, write_text};
 use lockstep_units::{Bitrate, Timestamp};

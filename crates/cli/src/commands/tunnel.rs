@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 
 use lockstep_configuration::{CallOptions, LinkWords, Seconds, counters};
-use lockstep_link::LinkStatistics;
-use lockstep_live::{
+use lockstep_emulator::{
     EmulatorStatus, Go, Namespace, Start, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
     run_again_in_user_namespace,
 };
+use lockstep_link::LinkStatistics;
 use lockstep_runner::interruption::Interrupted;
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::ChangingLine;

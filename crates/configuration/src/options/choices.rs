@@ -7,7 +7,7 @@ use lockstep_control::{GracePeriod, Latency};
 use lockstep_link::QueueConfig;
 use lockstep_vp8::Preset;
 
-use super::values::OptionValue;
+use super::option_value::OptionValue;
 
 /// A type with a name for each of its values.
 macro_rules! choices {

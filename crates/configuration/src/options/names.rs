@@ -9,7 +9,7 @@ use serde_json::Value;
 use lockstep_link::Trace;
 use lockstep_sound::{Silence, SoundSource, Tone, WavError, WavSource};
 
-use super::values::OptionValue;
+use super::option_value::OptionValue;
 
 /// What opens the pictures of a call, see [`lockstep_media::open_source`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use lockstep_call::Tuning;
 use lockstep_units::tuning;
 
-use super::values::{Form, OptionValue};
+use super::option_value::{Form, OptionValue};
 
 /// Tuned constants that a call overrides, by name, such as `silence.margin=0.2`.
 #[derive(Debug, Clone, Default, PartialEq)]

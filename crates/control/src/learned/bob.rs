@@ -16,12 +16,13 @@
 
 use std::sync::Arc;
 
+use lockstep_nn::{Model, ModelError};
 use lockstep_transport::Arrival;
 use lockstep_units::{Bitrate, Timestamp};
 
+use super::Observation;
 use super::arrived::{Arrived, linear, scaled};
 use super::receiver::{Fit, Learned, Rule};
-use super::{Model, ModelError, Observation};
 use crate::{BobHeuristic, Estimator, RateBounds};
 
 /// Numbers that the model sees.

@@ -24,10 +24,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockstep_nn::{Model, ModelError};
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use super::{Model, ModelError, Observation};
+use super::Observation;
+use super::purpose::check_controller;
 use crate::base_delay::BaseDelay;
 use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
 
@@ -261,7 +263,7 @@ impl Concerto {
     /// and, among what it says of itself, `lockstep.ladder_bps` (whole numbers, rising, with commas between them) and
     /// `lockstep.interval_ms`; or if its `lockstep.decision` is none of `best` (as if it had none), `mean` and `between`.
     pub fn new(setting: &Setting, controller: &str, model: Arc<Model>) -> Result<Self, ModelError> {
-        model.check_controller(controller)?;
+        check_controller(&model, controller)?;
         let unfit = |text: String| ModelError::Unfit(text);
         let said = |key: &str| model.metadata(key).ok_or_else(|| unfit(format!("it does not say its {key}")));
         let ladder = said("lockstep.ladder_bps")?;

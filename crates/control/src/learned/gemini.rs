@@ -10,12 +10,13 @@
 
 use std::sync::Arc;
 
+use lockstep_nn::{Model, ModelError};
 use lockstep_transport::Arrival;
 use lockstep_units::{Bitrate, Timestamp};
 
+use super::Observation;
 use super::arrived::{Arrived, linear, scaled};
 use super::receiver::{Fit, Learned, Rule};
-use super::{Model, ModelError, Observation};
 use crate::{BobHeuristic, Estimator, RateBounds};
 
 /// Numbers that the model is given, and the two beside them: GCC's estimate, and 1 where the learned one is safe.

@@ -9,12 +9,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use lockstep_nn::{Model, ModelError};
 use lockstep_transport::Arrival;
 use lockstep_units::{Bitrate, Timestamp};
 
+use super::Observation;
 use super::arrived::Arrived;
 use super::receiver::{Fit, Learned, Rule};
-use super::{Model, ModelError, Observation};
 use crate::{BobHeuristic, Estimator, PathUse, RateBounds};
 
 const SIGNALS: usize = 6;

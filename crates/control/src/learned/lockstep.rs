@@ -29,11 +29,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libm::log;
+use lockstep_nn::{Model, ModelError};
 use lockstep_transport::wire::DATA_HEADER;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use super::{Model, ModelError};
+use super::purpose::check_controller;
 use crate::fragments::{DATAGRAM_CARRIAGE, PICTURE};
 use crate::sprout::frame_within;
 use crate::{Allowance, Controller, InFlight, Input, KnownPath, Latency, PathView, Setting, Sprout, Traits};
@@ -90,7 +91,7 @@ struct Net {
 
 impl Net {
     fn new(model: Arc<Model>) -> Result<Self, ModelError> {
-        model.check_controller("lockstep")?;
+        check_controller(&model, "lockstep")?;
         let unfit = |text| Err(ModelError::Unfit(text));
         let (takes, gives) = (OBSERVED + MODEL_STATE, FORECAST + MODEL_STATE);
         let (inputs, outputs) = (model.inputs(), model.outputs());

@@ -22,11 +22,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockstep_nn::{Model, ModelError};
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, Timestamp};
 
 use super::arrived::Rhythm;
-use super::{Model, ModelError};
+use super::purpose::check_controller;
 use crate::{Estimator, RateBounds};
 
 const FEATURES: usize = 15;
@@ -203,7 +204,7 @@ impl Estimator for Mmsys24 {
 /// If no input, or more than one, has 150 numbers; if there are more than two others; or if it does not say a rate and then
 /// a state of the same length for each of them.
 pub fn mmsys24(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
-    model.check_controller("mmsys24")?;
+    check_controller(&model, "mmsys24")?;
     let unfit = |text: String| {
         ModelError::Unfit(format!(
             "{text}; models of the MMSys'24 challenge take `obs` of {OBSERVED} numbers, `hidden_states` and `cell_states`"

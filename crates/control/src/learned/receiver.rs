@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use lockstep_nn::{Model, ModelError};
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, Timestamp};
 
+use super::Observation;
 use super::arrived::{INTERVAL, Rhythm};
-use super::{Model, ModelError, Observation};
+use super::purpose::check_controller;
 use crate::{Estimator, RateBounds};
 
 /// What an estimator sees, and what it makes of what its model says.
@@ -37,7 +39,7 @@ impl Fit {
     /// If `model` is none for this.
     pub(super) fn check(&self, model: &Model) -> Result<(), ModelError> {
         let Self { controller, input, output } = self;
-        model.check_controller(controller)?;
+        check_controller(&model, controller)?;
         let wanted = [&[1], *input].concat();
         match (model.inputs(), model.outputs()) {
             ([given], [said]) if given.shape == wanted && said.shape == [1, *output] => Ok(()),

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Model, ModelError};
+use lockstep_nn::{Model, ModelError};
 
 /// A controller that comes with a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

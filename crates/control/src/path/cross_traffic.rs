@@ -176,7 +176,7 @@ impl CrossTrafficDetector {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_units::{ByteCount, SlidingMinimum};
+    use lockstep_units::ByteCount;
 
     use super::super::queueing::Queueing;
     use super::*;

@@ -1,67 +1,16 @@
 //! A recording as lines of JSON: a header, then `[NUMBER, EVENT]` for each event, and `[NUMBER, "end"]` when it is
 //! whole. The numbers begin at 0 and leave none out, so that a reader knows when a full disk swallowed some.
 
-use std::io::{self, BufRead, Read};
+use std::io::{BufRead, Read};
 
-use super::rows::{HeaderRow, Row, VERSION, VersionRow};
-use super::{Event, Header, HeaderError};
-use crate::{AlgorithmError, UnknownLatency};
+use super::error::{LONGEST_LINE, RecordingError, VERSION};
+use super::rows::{HeaderRow, Row, VersionRow};
+use super::{Event, Header};
 
-/// The most bytes of a line: a feedback of some 50,000 fragments, where one of a call has hundreds.
-const LONGEST_LINE: usize = 4 << 20;
-/// The same of the first line.
+/// The most bytes of the first line.
 const LONGEST_HEADER: usize = 4 << 10;
 /// Of what the parser says of a line, characters that are told.
 const LONGEST_WORDS: usize = 160;
-
-/// Why a recording cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordingError {
-    /// The file cannot be read.
-    #[error("cannot be read: {0}")]
-    Input(#[from] io::Error),
-    /// Its first line is none.
-    #[error("is no recording of a controller's decisions: its first line says nothing of one")]
-    NoRecording,
-    /// It is of another version.
-    #[error("is of version {0} of the format; this Lockstep reads version {VERSION}")]
-    Version(u32),
-    /// Its first line is not as the format has it.
-    #[error("line 1: {0}")]
-    BadHeader(String),
-    /// Its controller is none that there is.
-    #[error("line 1: {0}")]
-    Controller(AlgorithmError),
-    /// Its latency is none that there is.
-    #[error("line 1: {0}")]
-    Latency(UnknownLatency),
-    /// No controller can be made of its first line.
-    #[error("line 1: {0}")]
-    Header(#[from] HeaderError),
-    /// A line is longer than any that is written.
-    #[error("line {0} has more than {LONGEST_LINE} bytes")]
-    LongLine(u64),
-    /// A line is not as the format has it.
-    #[error("line {line}: {problem}")]
-    BadLine {
-        /// Which, from 1.
-        line: u64,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A value is beyond what any call has.
-    #[error("line {line}: {value} is beyond what any call has")]
-    Beyond {
-        /// Which, from 1.
-        line: u64,
-        /// Which value.
-        value: &'static str,
-    },
-    /// There is more after the end.
-    #[error("line {0}: there is more after the end of the recording")]
-    AfterEnd(u64),
-}
 
 /// How a recording ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

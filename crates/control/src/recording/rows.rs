@@ -6,12 +6,10 @@ use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment}
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::error::{RecordingError, VERSION};
 use super::header::{MOST_BYTES, MOST_RATE};
-use super::{Answer, Event, Header, RecordedInput, RecordingError};
+use super::{Answer, Event, Header, RecordedInput};
 use crate::{Allowance, InFlight, RateBounds, Traits};
-
-/// The version of the format: of another one nothing is read.
-pub(super) const VERSION: u32 = 2;
 
 /// No clock of a call shows more, nanoseconds: 36 years.
 const LATEST: u64 = 1 << 60;

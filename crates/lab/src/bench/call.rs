@@ -8,9 +8,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{EncodeWork, Scores};
+use lockstep_call::EncodeWork;
 use lockstep_configuration::{CallOptions, CallSettings, simulate, simulate_coded_by};
 use lockstep_libvpx::{Effort, Library, LibvpxEncoder, LibvpxError};
+use lockstep_measure::Scores;
 use lockstep_runner::output_file::{self, write_json};
 
 use super::clip::all_named;

@@ -13,12 +13,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_call::{
-    EncodeJob, EncodeTime, EncodeWork, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, JobTimes, Machine,
-    Menu, MenuMode, SerialMenu, TimePoint, Tuning,
+    EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu, MenuMode, SerialMenu,
+    Tuning,
 };
+use lockstep_measure::Machine;
 use lockstep_media::{SourceOptions, open_source, parse_size};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::Progress;
+use lockstep_sim::{EncodeTime, JobTimes, TimePoint};
 use lockstep_transport::StateId;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Analysis, Parameters, Picture, Preset, State};

@@ -11,17 +11,17 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{
-    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd, Tuning,
-    Vp8, announced,
-};
+use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::Progress;
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
-use lockstep_sim::{Network, REVERSE_CAPACITY, SharedLink, Simulation, SimulationOptions};
+use lockstep_sim::{
+    ClipCurves, CodecModel, EncodeTime, ModelledClip, Network, REVERSE_CAPACITY, SharedLink, Simulation,
+    SimulationOptions,
+};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Preset};

@@ -122,7 +122,7 @@ mod tests {
 
     fn session(number: i64) -> Session {
         let description = Description { session: number, seen_from: "both", ..Description::default() };
-        Session { description, rows: vec![lockstep_call::SessionSecond::default(); 3], totals: Default::default() }
+        Session { description, rows: vec![lockstep_measure::SessionSecond::default(); 3], totals: Default::default() }
     }
 
     #[test]

@@ -7,12 +7,13 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::json;
 
-use lockstep_call::{CodecModel, SessionSecond, SessionTotals, SharedSessionMeter};
 use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_modelled_with};
-use lockstep_link::random::normal;
+use lockstep_measure::{SessionSecond, SessionTotals, SharedSessionMeter};
 use lockstep_runner::session_log::arguments::numbered;
 use lockstep_runner::session_log::rows::Description;
+use lockstep_sim::CodecModel;
 use lockstep_units::Timestamp;
+use lockstep_units::random::normal;
 
 use super::population::{Population, Spread};
 

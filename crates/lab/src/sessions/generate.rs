@@ -11,9 +11,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::CodecModel;
 use lockstep_runner::progress::Progress;
-use lockstep_sim::in_parallel;
+use lockstep_sim::{CodecModel, in_parallel};
 
 use super::batch::{Batch, Made};
 use super::draw::{Drawn, Session};

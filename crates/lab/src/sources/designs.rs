@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use lockstep_call::{Filling, Padding, TARGET_INTERVAL};
+use lockstep_call::TARGET_INTERVAL;
 use lockstep_configuration::GccCall;
 use lockstep_control::{GccSettings, Probing};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
+use lockstep_sim::{Filling, Padding};
 use lockstep_transport::Recovery;
 
 /// Beyond a frame interval, so much always waits for the pacer of the source that never pauses: more than coding takes.

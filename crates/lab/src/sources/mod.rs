@@ -60,11 +60,12 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use lockstep_call::{Scores, mean};
+use lockstep_call::mean;
 use lockstep_configuration::{
     CallOptions, CallSettings, CodecKind, NamedTrace, PROGRESS_INTERVAL, TraceName, simulate, simulate_gcc,
 };
 use lockstep_control::Algorithm;
+use lockstep_measure::Scores;
 use lockstep_runner::progress::figure;
 
 use super::study::{CommonArguments, DECIDED, each, refuse, write};

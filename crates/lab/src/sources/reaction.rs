@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use lockstep_call::{Series, mean};
+use lockstep_call::mean;
+use lockstep_measure::Series;
 
 /// A second whose capacity is at most this share of the second before it is a drop; the inverse is a rise.
 const CHANGE: f64 = 0.6;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use lockstep_call::Series;
 use lockstep_configuration::Seconds;
+use lockstep_measure::Series;
 
 /// The links: 40 s of a capacity, 20 s of a share of it, three minutes of it again.
 pub(super) const TRACES: [&str; 4] = [

@@ -12,11 +12,11 @@ use clap::Args;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::Scores;
 use lockstep_configuration::{
     CallOptions, CallSettings, CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled,
 };
 use lockstep_control::Algorithm;
+use lockstep_measure::Scores;
 use lockstep_runner::progress::figure;
 
 use super::{CommonArguments, write};

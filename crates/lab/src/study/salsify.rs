@@ -9,9 +9,9 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::Scores;
 use lockstep_configuration::{CallOptions, CallSettings, CodecKind, Seconds, simulate};
 use lockstep_control::{Algorithm, GracePeriod};
+use lockstep_measure::Scores;
 use lockstep_runner::progress::figure;
 
 use super::{Budget, CommonArguments, each, write};

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::Scores;
+use lockstep_measure::Scores;
 
 /// A call that is over, under the key of its job.
 #[derive(Debug)]

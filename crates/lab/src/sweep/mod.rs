@@ -15,8 +15,8 @@ use std::thread::available_parallelism;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_call::{Scores, SharedSessionMeter};
 use lockstep_configuration::{Observers, SimulateWords, simulate_modelled_with, simulate_with};
+use lockstep_measure::{Scores, SharedSessionMeter};
 use lockstep_runner::output_file::{self, is_standard_output};
 use lockstep_runner::progress::Progress;
 use lockstep_runner::session_log::arguments::SessionArguments;

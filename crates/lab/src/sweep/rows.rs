@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use lockstep_call::{DelayScores, Scores, mean};
+use lockstep_call::{DelayScores, mean};
+use lockstep_measure::Scores;
 use lockstep_runner::output_file;
 use lockstep_runner::parquet_table::{self, Values};
 

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Buf;
+use lockstep_emulator::Incoming;
 use lockstep_units::Timestamp;
 
 use super::{Connection, Link, Role};
 use crate::LiveError;
-use crate::datagrams::Incoming;
 use crate::rendezvous::{Came, MAGIC, Meeting, Need, RELAY, Side};
 use crate::ticket::Secret;
 

@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use lockstep_emulator::{Clock, Reader, Sockets};
+
 use crate::LiveError;
-use crate::clock::Clock;
-use crate::datagrams::Reader;
-use crate::sockets::Sockets;
 
 use super::server::{Limits, Rendezvous, RendezvousStatus};
 
@@ -42,7 +41,7 @@ impl RendezvousServer {
     /// # Errors
     /// If the sockets have no address.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, LiveError> {
-        self.sockets.addresses()
+        Ok(self.sockets.addresses()?)
     }
 
     /// Serves until `go_on`, which is asked several times a second, says no.
@@ -53,7 +52,7 @@ impl RendezvousServer {
         let clock = Clock::start();
         let mut server = Rendezvous::new(self.limits)?;
         let (events, incoming) = mpsc::sync_channel(QUEUE);
-        let mut readers = self.sockets.read(clock, &events, None, |incoming| incoming)?;
+        let mut readers = self.sockets.read(clock, &events, None::<&()>, |incoming| incoming)?;
         drop(events);
         let mut next_status = clock.now();
         loop {

@@ -9,7 +9,7 @@ use std::thread;
 use lockstep_units::MAXIMUM_FRAME_RATE;
 use lockstep_vp8::Picture;
 
-use super::{Source, SourceError, SourceOptions, standard_input};
+use super::{STANDARD_INPUT, Source, SourceError, SourceOptions};
 use crate::format::VideoFormat;
 use crate::y4m::{Y4mError, Y4mReader};
 
@@ -49,7 +49,7 @@ impl FfmpegSource {
     /// # Errors
     /// As [`FfmpegSource::open`].
     pub(super) fn open_pipe(pipe: Box<dyn Read + Send>, options: &SourceOptions) -> Result<Self, SourceError> {
-        Self::open_with("ffmpeg", standard_input::NAME, Some(pipe), options)
+        Self::open_with("ffmpeg", STANDARD_INPUT, Some(pipe), options)
     }
 
     fn open_with(
@@ -117,7 +117,7 @@ impl Process {
 
     /// The same in words about what is read: that its pictures come as y4m is not known to whoever named it.
     fn unsuited(&self, error: Y4mError) -> SourceError {
-        let input = if self.input == standard_input::NAME { PIPE.to_owned() } else { self.input.clone() };
+        let input = if self.input == STANDARD_INPUT { PIPE.to_owned() } else { self.input.clone() };
         match error {
             Y4mError::Interlaced => {
                 SourceError::Unsuited { input, problem: "is interlaced".to_owned(), filter: "yadif" }

@@ -5,11 +5,8 @@ use std::io::{self, BufRead, BufReader, Cursor, Read, stdin};
 use std::path::{Path, PathBuf};
 
 use super::ffmpeg::FfmpegSource;
-use super::{Source, SourceError, SourceOptions, Y4mSource};
+use super::{STANDARD_INPUT as NAME, Source, SourceError, SourceOptions, Y4mSource};
 use crate::y4m::{MAXIMUM_LINE, Y4mError, Y4mReader};
-
-/// Name of standard input in errors.
-pub(super) const NAME: &str = "standard input";
 
 /// Opens standard input.
 ///

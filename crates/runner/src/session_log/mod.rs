@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_call::{SessionMeter, SessionSecond, SessionTotals};
+use lockstep_measure::{SessionMeter, SessionSecond, SessionTotals};
 use lockstep_units::Timestamp;
 
 use crate::parquet_table;

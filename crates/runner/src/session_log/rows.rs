@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use lockstep_call::{SECOND_COLUMNS, SessionSecond, SessionTotals, TOTAL_COLUMNS};
 use lockstep_configuration::{CallSettings, CodecKind, ControlSettings};
+use lockstep_measure::{SECOND_COLUMNS, SessionSecond, SessionTotals, TOTAL_COLUMNS};
 use lockstep_media::{SourceOptions, VideoFormat, source_format};
 
 use crate::output_file;
@@ -138,7 +138,7 @@ pub fn second_columns(sessions: &[(i64, u64, &[SessionSecond])]) -> Vec<(&'stati
         ("session", Values::Names(named.collect())),
         ("second", Values::Small(numbered.map(|second| bounded(Some(second))).collect())),
     ];
-    let column = |of: lockstep_call::SecondColumn| Values::Small(rows().map(|row| bounded(of(row))).collect());
+    let column = |of: lockstep_measure::SecondColumn| Values::Small(rows().map(|row| bounded(of(row))).collect());
     columns.extend(SECOND_COLUMNS.iter().map(|&(name, of)| (name, column(of))));
     columns
 }

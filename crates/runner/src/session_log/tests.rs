@@ -4,7 +4,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
 
-use lockstep_call::{SentCounts, SessionMeter};
+use lockstep_measure::{SentCounts, SessionMeter};
 
 use super::rows::{VERSION, VERSION_KEY, second_columns, session_columns};
 use super::*;
@@ -73,7 +73,8 @@ fn totals_are_made_of_seconds_as_the_schema_says() {
         schema["sessions"].as_array().unwrap().iter().filter_map(|column| {
             Some((column["name"].as_str()?.to_owned(), column["of_seconds"].as_str()?.to_owned()))
         });
-    let made = lockstep_call::TOTAL_COLUMNS.map(|(name, total)| (name.to_owned(), format!("{total:?}").to_lowercase()));
+    let made =
+        lockstep_measure::TOTAL_COLUMNS.map(|(name, total)| (name.to_owned(), format!("{total:?}").to_lowercase()));
     assert_eq!(said.collect::<Vec<_>>(), made);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-use super::tcp::{CongestionWindow, INITIAL_WINDOW, LEAST_WINDOW};
+use super::congestion_window::{CongestionWindow, INITIAL_WINDOW, LEAST_WINDOW};
 
 /// RFC 9438, section 4.6: the window is multiplied by this on loss.
 const DECREASE: f64 = 0.7;

@@ -2,6 +2,7 @@
 //!
 //! Sizes on the links include IP headers: 1,500 bytes for a packet of full size, 40 for an acknowledgement of TCP.
 
+mod congestion_window;
 mod constant_bit_rate;
 mod cubic;
 mod new_reno;
@@ -15,11 +16,12 @@ use rand_pcg::Pcg64;
 
 use crate::flow::{Arrived, Direction, Flow};
 
+pub use congestion_window::CongestionWindow;
 pub use constant_bit_rate::ConstantBitRate;
 pub use cubic::Cubic;
 pub use new_reno::NewReno;
 pub use on_off::{OnOff, Period};
-pub use tcp::{CongestionWindow, Tcp, TcpStatistics, WindowAlgorithm};
+pub use tcp::{Tcp, TcpStatistics, WindowAlgorithm};
 pub use transfers::{FileTransfers, Workload};
 
 /// A packet of full size on the link: an Ethernet frame's payload.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-use super::tcp::{CongestionWindow, INITIAL_WINDOW, LEAST_WINDOW};
+use super::congestion_window::{CongestionWindow, INITIAL_WINDOW, LEAST_WINDOW};
 
 /// Grows by a packet a round trip and halves on loss.
 #[derive(Debug, Clone, PartialEq)]

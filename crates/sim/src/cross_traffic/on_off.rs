@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_link::random::exponential;
+use lockstep_units::random::exponential;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use rand_pcg::Pcg64;
 

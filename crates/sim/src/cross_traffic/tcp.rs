@@ -13,17 +13,13 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, Timestamp};
 use rand_pcg::Pcg64;
 
+use super::congestion_window::CongestionWindow;
 use super::cubic::Cubic;
 use super::new_reno::NewReno;
 use super::transfers::Workload;
 use super::{PACKET, TrafficPacket, generator};
 use crate::activity::Activity;
 use crate::flow::{Arrived, Direction, Flow};
-
-/// RFC 6928: packets that may be on the way at first.
-pub(super) const INITIAL_WINDOW: f64 = 10.0;
-/// RFC 5681, equation 4: no loss takes the window below two packets.
-pub(super) const LEAST_WINDOW: f64 = 2.0;
 
 /// An acknowledgement on the link: IPv4's and TCP's headers.
 const ACKNOWLEDGEMENT: ByteCount = ByteCount::new(40);
@@ -39,20 +35,6 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// RFC 6298, section 2.5.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How many packets may be on the way, by what became of those before.
-pub trait CongestionWindow {
-    /// Packets that may be on the way.
-    fn window(&self) -> f64;
-    /// So many packets arrived while the window was in use and no loss is being made up for.
-    fn on_acknowledged(&mut self, now: Timestamp, packets: u64, round_trip: Duration);
-    /// Packets were lost, the first since the window was last reduced.
-    fn on_loss(&mut self, now: Timestamp);
-    /// No acknowledgement came for too long.
-    fn on_timeout(&mut self, now: Timestamp);
-    /// Nothing was sent for longer than the timeout (RFC 5681, section 4.1).
-    fn on_idle(&mut self);
-}
 
 /// One of the windows.
 #[derive(Debug, Clone, PartialEq)]

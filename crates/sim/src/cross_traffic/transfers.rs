@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockstep_link::random::exponential;
 use lockstep_units::ByteCount;
+use lockstep_units::random::exponential;
 use rand::Rng;
 use rand_pcg::Pcg64;
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use lockstep_call::{ClipCurves, ModelledClip};
 use lockstep_control::learned::ObservationKind;
 use lockstep_control::{Controller, Estimator, RateBounds, ReceiverEstimate, Setting};
 use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, Trace};
@@ -21,6 +20,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
 use crate::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use crate::modelled_clip::{ClipCurves, ModelledClip};
 use crate::network::{Network, REVERSE_CAPACITY};
 use crate::step_statistics::StepStatistics;
 use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};

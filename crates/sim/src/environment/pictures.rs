@@ -8,19 +8,21 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use lockstep_call::ClipCurves;
-use lockstep_control::learned::{Lesson, Lockstep, Model, Rule};
+use lockstep_control::learned::{Lesson, Lockstep, Rule};
 use lockstep_control::{
-    Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Input, KnownPath, Latency, PathView, Setting, Traits,
+    Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Input, Latency, PathView, Setting, Traits,
     bitrate_ceiling,
 };
 use lockstep_link::{Jitter, JitterDistribution, Trace};
 use lockstep_media::FrameRate;
+use lockstep_nn::Model;
 use lockstep_units::Timestamp;
 
 use super::vector::side_by_side;
 use super::{Drawn, EnvironmentError, EnvironmentSetting, any_of};
+use crate::known_path::known_path;
 use crate::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
+use crate::modelled_clip::ClipCurves;
 
 /// The share of calls without random loss.
 const LOSSLESS: f64 = 0.6;
@@ -179,7 +181,7 @@ impl LessonSetting {
                 .with_rule(rule),
             None => Lockstep::without_model(&control),
         };
-        let controller = controller.with_lessons(KnownPath::over(&drawn.forward, Timestamp::ZERO));
+        let controller = controller.with_lessons(known_path(&drawn.forward, Timestamp::ZERO));
         let controller = Shared(Arc::new(Mutex::new(controller)));
         let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(environment.bounds);
         let mut network = drawn.network(&call, Box::new(controller.clone()), estimator)?;

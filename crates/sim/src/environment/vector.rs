@@ -250,12 +250,13 @@ impl VectorEnvironment {
 mod tests {
     use std::time::Duration;
 
-    use lockstep_call::{ClipCurves, CodecModel};
     use lockstep_control::learned::ObservationKind;
     use lockstep_link::Trace;
 
     use super::super::AgentPlace;
     use super::*;
+    use crate::codec_model::CodecModel;
+    use crate::modelled_clip::ClipCurves;
 
     fn setting() -> EnvironmentSetting {
         let model = CodecModel::built_in().unwrap();

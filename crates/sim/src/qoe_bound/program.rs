@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lockstep_call::{BestFrame, ClipCurves, DRAIN, ModelledPicture};
 use lockstep_link::LinkConfig;
+use lockstep_measure::DRAIN;
 use lockstep_units::{ByteCount, Timestamp};
 
 use super::{BACKLOG_CELLS, BoundedCall, CELL, EXACT_CELLS, PENDING};
+use crate::modelled_clip::{BestFrame, ClipCurves, ModelledPicture};
 
 /// Sizes are told apart by so many bits after the first one: by 1.6 %.
 const SIZE_BITS: u32 = 6;

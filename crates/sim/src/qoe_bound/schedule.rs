@@ -8,8 +8,9 @@
 
 use std::iter;
 
-use lockstep_call::{ClipCurves, DRAIN, ModelledPicture, mean, qoe_d};
+use lockstep_call::mean;
 use lockstep_link::{Delivered, Link, LinkConfig, LossConfig, QueueConfig};
+use lockstep_measure::{DRAIN, qoe_d};
 use lockstep_media::ssim_db;
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{ByteCount, Timestamp};
@@ -17,6 +18,7 @@ use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 use super::program::{Problem, Worths};
 use super::{BoundedCall, PENDING, ssim_of, stationary_price};
+use crate::modelled_clip::{ClipCurves, ModelledPicture};
 
 /// How often QoE_d is made linear around the schedule found last.
 const ROUNDS: usize = 5;

@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use lockstep_link::random::exponential;
 use lockstep_link::{LinkConfig, MediumConfig};
+use lockstep_units::random::exponential;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 

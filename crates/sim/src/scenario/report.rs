@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use lockstep_call::{Distribution, Scores};
+use lockstep_call::Distribution;
+use lockstep_measure::Scores;
 use lockstep_units::{Bitrate, Timestamp};
 use serde::{Deserialize, Serialize};
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lockstep_call::{FinishedCall, SharedSessionMeter};
 use lockstep_link::{Link, Medium};
+use lockstep_measure::{FinishedCall, SharedSessionMeter};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::fairness::jain;

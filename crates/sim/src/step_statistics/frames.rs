@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_call::{FrameRecord, FreezeDetector, Outcome};
+use lockstep_call::{FrameRecord, Outcome};
+use lockstep_measure::FreezeDetector;
 use lockstep_units::{ByteCount, Timestamp};
 
 /// Counts since the last [`StepStatistics::take`](super::StepStatistics::take).

@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use lockstep_call::{EncodeTime, EncodeWork, FrameRecord, JobTimes, KeptFrames};
-use lockstep_sim::{Simulation, SimulationResult};
+use lockstep_call::{EncodeWork, FrameRecord};
+use lockstep_measure::KeptFrames;
+use lockstep_sim::{EncodeTime, JobTimes, Simulation, SimulationResult};
 use lockstep_vp8::Preset;
 
 /// What jobs take where a menu of two candidates takes `menu`.

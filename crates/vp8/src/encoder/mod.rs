@@ -10,7 +10,7 @@
 //! coding costs at one quantizer, only read while a macroblock is decided (`costs`); a macroblock coded one way
 //! (`trial`); the frame in the making, which alone is written (`canvas`); the decisions, which read both and give what
 //! they chose; one frame (`frame_encoder`); a frame that fits a budget (`fit`). No file imports one above it
-//! (`tests/layers.rs`).
+//! (`crates/units/tests/layers.rs`).
 
 mod activity;
 mod analysis;

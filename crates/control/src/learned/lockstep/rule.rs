@@ -6,7 +6,7 @@ use std::fmt;
 use lockstep_units::tuning::{Constant, Tunable, Tuned};
 
 use crate::Latency;
-use crate::learned::model::excerpt;
+use crate::learned::purpose::printable;
 use crate::learned::shipped::Shipped;
 
 /// How many numbers a rule has.
@@ -119,15 +119,15 @@ impl Rule {
         let mut rule = Self::of(latency);
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
             let (name, text) =
-                part.split_once('=').ok_or_else(|| format!("`{}` of a rule has no `=`", excerpt(part)))?;
+                part.split_once('=').ok_or_else(|| format!("`{}` of a rule has no `=`", printable(part)))?;
             let place = FIELDS.iter().position(|known| known.name == name.trim());
-            let place = place.ok_or_else(|| format!("a rule has no `{}`", excerpt(name)))?;
+            let place = place.ok_or_else(|| format!("a rule has no `{}`", printable(name)))?;
             let Constant { name, least, most, .. } = FIELDS[place];
             let text = text.trim();
-            let number: f64 = text.parse().map_err(|_| format!("`{}` of a rule is no number", excerpt(text)))?;
+            let number: f64 = text.parse().map_err(|_| format!("`{}` of a rule is no number", printable(text)))?;
             if !(least..=most).contains(&number) {
                 // As it stands there: written out, a number such as 1e300 has 300 digits.
-                return Err(format!("{name}={} of a rule is not within {least} and {most}", excerpt(text)));
+                return Err(format!("{name}={} of a rule is not within {least} and {most}", printable(text)));
             }
             *rule.field(place) = number;
         }

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use lockstep_link::{LinkConfig, Trace};
+use lockstep_link::Trace;
 
 use super::*;
-use crate::closed_loop::{Plan, run, setting};
+use crate::closed_loop::{Plan, known_path, run, setting};
 use crate::learned::shipped::Shipped;
 
 fn shipped() -> Lockstep {
@@ -24,8 +24,7 @@ fn lessons_say_what_the_path_took() {
     // The loop's link carries nothing around datagrams, with which lessons reckon (56 bytes around most of 1,264): a path a
     // little faster is the same.
     let known = Trace::constant(lockstep_units::Bitrate::from_kbps(1_060));
-    let link = LinkConfig { delay: plan.delay, ..LinkConfig::new(known) };
-    let mut controller = Lockstep::without_model(&setting()).with_lessons(KnownPath::over(&link, Timestamp::ZERO));
+    let mut controller = Lockstep::without_model(&setting()).with_lessons(known_path(&known));
     run(&plan, &mut controller, None);
     let lessons = controller.take_lessons();
     assert!((590..=600).contains(&lessons.len()), "a lesson a picture: {}", lessons.len());
@@ -41,8 +40,7 @@ fn lessons_say_what_the_path_took() {
 fn an_outage_is_in_the_lessons_before_it_is_seen() {
     let trace = Trace::from_opportunities((0..2_000).chain(4_000..6_000).collect(), 6_000).unwrap();
     let plan = Plan::new(trace);
-    let link = LinkConfig { delay: plan.delay, ..LinkConfig::new(plan.trace.clone()) };
-    let mut controller = Lockstep::without_model(&setting()).with_lessons(KnownPath::over(&link, Timestamp::ZERO));
+    let mut controller = Lockstep::without_model(&setting()).with_lessons(known_path(&plan.trace));
     run(&plan, &mut controller, None);
     let lessons = controller.take_lessons();
     let (before, at) = (&lessons[40], &lessons[59]);

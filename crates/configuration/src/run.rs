@@ -1,0 +1,252 @@
+//! A call in virtual time: how it runs, and what it leaves.
+
+use anyhow::Result;
+use std::collections::BTreeMap;
+
+use lockstep_alphartc::EstimatorHost;
+use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8};
+use lockstep_control::recording::Recorder;
+use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
+use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
+use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
+use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions, StopReason, known_path};
+use lockstep_sound::{SoundDecoder, SoundSink};
+use lockstep_transport::{FeedbackInterval, ReceiverConfig};
+use lockstep_units::{Bitrate, Timestamp};
+use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
+
+use crate::estimator::CallEstimator;
+use crate::{CallSettings, counters};
+
+/// How a simulation goes.
+#[derive(Debug, Clone, Copy)]
+pub struct SimulationStatus {
+    /// The virtual time.
+    pub now: Timestamp,
+    /// The controller's target.
+    pub target: Bitrate,
+    /// Quantizer index of the newest frame.
+    pub quantizer: Option<u8>,
+}
+
+/// A finished simulation.
+#[derive(Debug)]
+pub struct Simulated {
+    /// Scores, counters and series.
+    pub report: CallReport<CallSettings>,
+}
+
+/// Who hears of a call while it runs.
+#[derive(Default)]
+pub struct Observers {
+    /// Of its frames.
+    pub frames: Option<Box<dyn CallObserver>>,
+    /// What is heard of its sound; of a modelled call, nothing.
+    pub sound: Option<Box<dyn SoundSink>>,
+    /// Of what a session log says of it, from [`Timestamp::ZERO`] on; of a call in both directions, of the first.
+    pub session: Option<SharedSessionMeter>,
+    /// The same of the call in the opposite direction, of a call in both.
+    pub opposite_session: Option<SharedSessionMeter>,
+    /// Of what the controller is told and answers; of a call in both directions, that of the first.
+    pub decisions: Option<Box<dyn Recorder>>,
+}
+
+impl Observers {
+    /// Somebody who hears of the frames.
+    #[must_use]
+    pub fn of_frames(observer: Box<dyn CallObserver>) -> Self {
+        Self { frames: Some(observer), ..Self::default() }
+    }
+}
+
+/// Where calls differ whose pictures are coded otherwise.
+pub(crate) struct Coding<C: Codec> {
+    /// The pictures.
+    pub source: Box<dyn Source<C::Picture>>,
+    /// What codes them.
+    pub encoder: Box<dyn FrameEncoder<C>>,
+    /// What that does until there is something to send.
+    pub first_work: EncodeWork,
+    /// Makes another controller than the one that the settings name.
+    pub controller: Option<Box<MakeController>>,
+    /// How often the receiver acknowledges.
+    pub feedback: FeedbackInterval,
+    /// The sound, if there is any.
+    pub sound: Option<CallSound<C::Payload>>,
+}
+
+type MakeController = dyn FnOnce(&Setting) -> Box<dyn Controller>;
+
+impl CallSettings {
+    /// What else a source is told than its name.
+    pub(crate) fn source_options(&self) -> SourceOptions {
+        SourceOptions { seed: self.link.seed, ..SourceOptions::default() }
+    }
+
+    /// How often the receiver acknowledges.
+    pub(crate) fn feedback(&self) -> FeedbackInterval {
+        FeedbackInterval::aggregated(self.feedback.get())
+    }
+
+    /// Whether pictures and sound wait for each other: not where delay counts more.
+    pub(crate) fn lip_sync(&self) -> bool {
+        self.control.controller.latency() != Some(Latency::Low)
+    }
+
+    /// Sound that is heard by `sink`, if these settings have any.
+    pub(crate) fn sound(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Option<CallSound<Vec<u8>>>> {
+        let Some(name) = &self.audio else { return Ok(None) };
+        let playback = Box::new(Playing::new(SoundDecoder::new()?, sink));
+        let lip_sync = self.lip_sync();
+        Ok(Some(CallSound { voice: Box::new(Voice::new(name.open()?)?), playback, lip_sync }))
+    }
+
+    /// Pictures with pixels, coded by the codec itself; the sound is heard by `sink`.
+    pub(crate) fn coding(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Coding<Vp8>> {
+        let source = open_source(self.clip.as_str(), &self.source_options())?;
+        let encoder = self.control.encoder(source.format().frame_interval());
+        let feedback = self.feedback();
+        let first_work = self.control.first_work();
+        Ok(Coding { source, encoder, first_work, controller: None, feedback, sound: self.sound(sink)? })
+    }
+}
+
+/// The ends of the call in the opposite direction, its pictures and its sound.
+struct Opposite<C: Codec> {
+    sender: SendingEnd<C>,
+    receiver: ReceivingEnd<C>,
+    source: Box<dyn Source<C::Picture>>,
+    sound: Option<CallSound<C::Payload>>,
+}
+
+impl CallSettings {
+    /// What makes the controller of a call: `other`, or that which these settings name, recorded by `recorder`.
+    fn controller(
+        &self,
+        other: Option<Box<MakeController>>,
+        recorder: Option<Box<dyn Recorder>>,
+    ) -> impl FnOnce(&Setting) -> Result<Box<dyn Controller>> {
+        move |setting| match other {
+            Some(make) => Ok(make(setting)),
+            None => self.control.controller(setting, recorder),
+        }
+    }
+
+    /// Both ends of a call over `path`.
+    fn ends<C: Codec>(
+        &self,
+        encoder: Box<dyn FrameEncoder<C>>,
+        controller: impl FnOnce(&Setting) -> Result<Box<dyn Controller>>,
+        format: &VideoFormat,
+        path: KnownPath,
+        estimator: Box<dyn Estimator>,
+        feedback: FeedbackInterval,
+    ) -> Result<(SendingEnd<C>, ReceivingEnd<C>)> {
+        let control = &self.control;
+        let setting = control.setting_for(format, Some(path), RateBounds::default());
+        let sender = control.sending_end_with(encoder, controller(&setting)?, format, self.link.seed as u32, feedback);
+        // Both ends are ours: whatever the clip's size, it is decoded.
+        let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
+        let receiver = ReceivingEnd::new(ReceiverConfig { feedback, ..ReceiverConfig::default() }, estimator);
+        Ok((sender, receiver.with_pixel_limit(limit)))
+    }
+
+    /// A call of these settings with another seed, whose pictures go over `reverse`.
+    fn opposite<C: Codec>(
+        &self,
+        coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
+        reverse: &SharedLink<CallPacket<C::Packet>>,
+    ) -> Result<Opposite<C>> {
+        let (mut settings, CallEstimator { estimator, .. }) = self.with_estimator(None)?;
+        settings.link.seed = settings.link.seed.wrapping_add(1);
+        let Coding { source, encoder, controller, feedback, sound, .. } = coding(&settings)?;
+        let path = known_path(reverse.config(), Timestamp::ZERO);
+        let controller = settings.controller(controller, None);
+        let (sender, receiver) = settings.ends(encoder, controller, &source.format(), path, estimator, feedback)?;
+        Ok(Opposite { sender, receiver, source, sound })
+    }
+}
+
+/// Every call in virtual time: one whose pictures `coding` codes.
+pub(crate) fn run<C: Codec>(
+    settings: &CallSettings,
+    mut coding: impl FnMut(&CallSettings) -> Result<Coding<C>>,
+    host: Option<Box<dyn EstimatorHost>>,
+    observers: Observers,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
+    let seed = settings.link.seed;
+    let Coding { source, encoder, first_work, controller, feedback, sound } = coding(&settings)?;
+    let (forward, reverse) = settings.link.links()?;
+    let format = source.format();
+    let (job_times, coding_times) = settings.job_times(format.width * format.height);
+    let options =
+        SimulationOptions { length: settings.length.get(), job_times, decode_time: settings.decode_time.get() };
+    let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
+        .with_coding(job_times.of(first_work), options.decode_time);
+    let path = known_path(forward.config(), Timestamp::ZERO);
+    let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse)).transpose()?;
+    let Observers { frames, session, opposite_session, decisions, .. } = observers;
+    let controller = settings.controller(controller, decisions);
+    let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
+    let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
+    let observers: Vec<Box<dyn CallObserver>> =
+        frames.into_iter().chain(session.clone().map(|meter| Box::new(meter) as Box<dyn CallObserver>)).collect();
+    if !observers.is_empty() {
+        simulation = simulation.observed_by(Box::new(observers));
+    }
+    if let Some(meter) = &session {
+        simulation = simulation.metered_by(meter.clone());
+    }
+    if let Some(sound) = sound {
+        simulation = simulation.with_sound(sound);
+    }
+    if let Some(Opposite { sender, receiver, source, sound }) = opposite {
+        simulation = simulation.with_opposite(sender, receiver, source, sound);
+        if let Some(meter) = opposite_session {
+            simulation = simulation.metered_backwards_by(meter);
+        }
+    }
+    if settings.vmaf && C::HAS_PIXELS {
+        simulation = simulation.measuring_vmaf(VmafMeter::start(format));
+    }
+    let result = simulation.run(|now, sender| {
+        failure.check()?;
+        let status = sender.status(now);
+        progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
+    })?;
+    if let Some(meter) = &session {
+        meter.lock().carried(&result.series);
+    }
+    let scores = if settings.vmaf && !C::HAS_PIXELS {
+        result.scores.with_vmaf(Err("a modelled call has no pictures".to_owned()))
+    } else {
+        result.scores
+    };
+    let links = [("link", counters(&result.forward)), ("reverse_link", counters(&result.reverse))];
+    let ends = C::HAS_PIXELS.then(|| {
+        [
+            ("sender", counters(&result.sender.statistics())),
+            ("receiver", counters(&result.receiver.statistics())),
+            ("decoder", counters(&result.receiver.counts())),
+        ]
+    });
+    let decisions: BTreeMap<String, u64> =
+        result.sender.controller_counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    let decisions = (!decisions.is_empty()).then_some(("controller", decisions));
+    let counted = links.into_iter().chain(ends.into_iter().flatten()).chain(decisions);
+    let report = CallReport {
+        coding_times: Some(coding_times),
+        lockstep: env!("CARGO_PKG_VERSION").to_owned(),
+        kind: if C::HAS_PIXELS { "simulate" } else { "modelled" }.to_owned(),
+        seed,
+        config: settings,
+        scores,
+        sound: result.sound,
+        opposite: result.opposite,
+        counters: counted.map(|(name, counts)| (name.to_owned(), counts)).collect(),
+        series: result.series,
+    };
+    Ok(Simulated { report })
+}

@@ -1,0 +1,198 @@
+//! What controllers and estimators do with models that are not for them.
+
+use std::sync::Arc;
+
+use lockstep_nn::build::{integers, node, port, weights};
+use lockstep_nn::onnx::{self, Entry, Graph, Opset, ValueInfo};
+use lockstep_nn::{Model, ModelError};
+use lockstep_units::{ByteCount, Timestamp};
+use prost::Message;
+
+use crate::closed_loop::setting;
+use crate::learned::Concerto;
+use crate::learned::shipped::Shipped;
+use crate::{Algorithm, EstimatorKind, Latency, RateBounds, Setting};
+
+fn read(model: &onnx::Model) -> Result<Model, ModelError> {
+    Model::from_bytes(&model.encode_to_vec())
+}
+
+#[test]
+fn a_controller_refuses_a_model_for_something_else() {
+    let relu =
+        |shape: &[i64]| lockstep_nn::build::model(shape, vec![node("Relu", &["x"], "y", Vec::new())], Vec::new());
+    let told = |mut proto: onnx::Model, said: &[(&str, &str)]| {
+        let entry = |&(key, value): &(&str, &str)| Entry { key: key.into(), value: value.into() };
+        proto.metadata_props = said.iter().map(entry).collect();
+        let model = Arc::new(read(&proto).unwrap());
+        Concerto::new(&setting(), "concerto", model).expect_err("a refusal").to_string()
+    };
+    let ladder = ("lockstep.ladder_bps", "100000,200000,400000");
+    let interval = ("lockstep.interval_ms", "200");
+    assert!(told(relu(&[1, 3]), &[]).contains("does not say its lockstep.ladder_bps"));
+    assert!(told(relu(&[1, 3]), &[ladder]).contains("does not say its lockstep.interval_ms"));
+    assert!(told(relu(&[1, 3]), &[ladder, interval]).contains("not [1, 4, seconds, 15, 4]"));
+    for (key, value) in [("lockstep.ladder_bps", "2,1"), ("lockstep.ladder_bps", "fast"), ("lockstep.interval_ms", "0")]
+    {
+        let others = if key == interval.0 { ladder } else { interval };
+        assert!(told(relu(&[1, 3]), &[(key, value), others]).contains(key));
+    }
+    assert!(told(relu(&[1, 4, 3, 15, 4]), &[ladder, interval]).contains("not [1, 3], a number for each rate"));
+}
+
+/// The model that comes with `shipped`, saying what `change` has it say of itself.
+fn saying(shipped: Shipped, change: impl Fn(&mut Vec<Entry>)) -> Arc<Model> {
+    let mut proto = onnx::Model::decode(shipped.bytes().expect("it is embedded")).unwrap();
+    change(&mut proto.metadata_props);
+    Arc::new(read(&proto).unwrap())
+}
+
+#[test]
+fn a_model_that_says_it_is_for_something_else_is_refused_by_all_and_one_that_says_nothing_by_none() {
+    let cases = [
+        (Shipped::Concerto, Algorithm::Concerto),
+        (Shipped::Rlv, Algorithm::Rlv),
+        (Shipped::Lockstep, Algorithm::Lockstep),
+        (Shipped::Bob, Algorithm::Bob),
+        (Shipped::Hrcc, Algorithm::Hrcc),
+        (Shipped::Gemini, Algorithm::Gemini),
+    ];
+    let long = format!("\n{}", "x".repeat(1_000));
+    for (shipped, algorithm) in cases {
+        let told = |model| algorithm.controller(&Setting { model: Some(model), ..setting() });
+        let says = |entry: &Entry| entry.key == "lockstep.controller";
+        assert!(told(saying(shipped, |_| {})).is_ok(), "{algorithm}");
+        assert!(told(saying(shipped, |said| said.retain(|entry| !says(entry)))).is_ok(), "{algorithm}");
+        let another = if shipped == Shipped::Concerto { "rlv" } else { "concerto" };
+        for (name, shown) in
+            [(another, another), ("", ""), ("mmsys24", "mmsys24"), (&long, &format!("\\n{}...", "x".repeat(39)))]
+        {
+            let renamed =
+                saying(shipped, |said| said.iter_mut().find(|entry| says(entry)).unwrap().value = name.to_owned());
+            let error = told(renamed).err().unwrap().to_string();
+            assert!(error.ends_with(&format!("it is one for `{shown}`, not for `{algorithm}`")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_model_for_none_of_the_estimators_is_told_from_one_of_the_challenge() {
+    let named = |name: &str| {
+        let entry = Entry { key: "lockstep.controller".into(), value: name.into() };
+        EstimatorKind::of_model(&saying(Shipped::Bob, |said| *said = vec![entry.clone()]))
+    };
+    assert_eq!(named("bob"), Ok(EstimatorKind::Bob));
+    assert_eq!(EstimatorKind::of_model(&saying(Shipped::Bob, Vec::clear)), Ok(EstimatorKind::Mmsys24));
+    for name in ["lockstep", "nobody", ""] {
+        let error = named(name).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("it is one for `{name}`, not for an estimator at the receiver")), "{error}");
+    }
+}
+
+#[test]
+fn a_rule_that_makes_no_sense_is_refused_whichever_latency_is_asked_for() {
+    for latency in Latency::ALL {
+        let key = format!("lockstep.rule.{latency}");
+        let rule = |text: &str| {
+            let model = saying(Shipped::Lockstep, |said| {
+                said.retain(|entry| entry.key != key);
+                said.push(Entry { key: key.clone(), value: text.into() });
+            });
+            Algorithm::Lockstep
+                .controller(&Setting { model: Some(model), ..setting() })
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(rule("deadline=0.01"), None);
+        let wanted = format!("its {key}: deadline=1e300 of a rule is not within 0 and 0.5");
+        assert!(rule("deadline=1e300").unwrap().ends_with(&wanted));
+        assert!(rule("garbage").unwrap().ends_with(&format!("its {key}: `garbage` of a rule has no `=`")));
+    }
+}
+
+/// A model of the MMSys'24 challenge with a state of one number, which counts its decisions: it says the newest receiving
+/// rate and 1 kb/s for each decision before.
+fn challenge_model() -> onnx::Model {
+    let node_of = |kind: &str, inputs: &[&str], output: &str| node(kind, inputs, output, Vec::new());
+    let graph = Graph {
+        node: vec![
+            node_of("Slice", &["obs", "from", "to", "axis"], "newest"),
+            node_of("Mul", &["hidden_states", "step"], "counted"),
+            node_of("Add", &["newest", "counted"], "output"),
+            node_of("Add", &["hidden_states", "one"], "state_out"),
+            node_of("Identity", &["cell_states"], "cell_out"),
+        ],
+        initializer: vec![
+            integers("from", &[0]),
+            integers("to", &[1]),
+            integers("axis", &[2]),
+            weights("step", &[1], &[1_000.0]),
+            weights("one", &[1], &[1.0]),
+        ],
+        input: vec![port("obs", &[1, 1, 150]), port("hidden_states", &[1, 1]), port("cell_states", &[1, 1])],
+        output: ["output", "state_out", "cell_out"]
+            .map(|name| ValueInfo { name: name.into(), ..Default::default() })
+            .into(),
+        ..Default::default()
+    };
+    let opset_import = vec![Opset { version: 11, ..Default::default() }];
+    onnx::Model { opset_import, graph: Some(graph), ..Default::default() }
+}
+
+#[test]
+fn a_model_of_the_mmsys24_challenge_estimates_and_remembers() {
+    let model = Arc::new(read(&challenge_model()).unwrap());
+    let mut estimator = crate::EstimatorKind::Mmsys24.with_model(RateBounds::default(), Some(model)).unwrap();
+    let arrival = |number: u64| lockstep_transport::Arrival {
+        arrived_at: Timestamp::from_millis(1_020 + 10 * number),
+        sent_at: Timestamp::from_millis(1_000 + 10 * number),
+        size: ByteCount::new(1_000),
+        sequence: number,
+        frame: 0,
+        fragment: 0,
+        grace: std::time::Duration::ZERO,
+        congestion_experienced: false,
+    };
+    for number in 0..50 {
+        estimator.on_arrival(&arrival(number));
+    }
+    // The first decision is 60 ms after the first packet, at 1,080 ms; that at 1,500 ms is the eighth. It saw six packets
+    // of 8,000 bits in 60 ms, after seven decisions.
+    let capacity = estimator.estimate(Timestamp::from_millis(1_515)).capacity.unwrap();
+    assert_eq!(capacity.as_bps(), 807_000);
+}
+
+#[test]
+fn a_model_that_is_another_estimators_is_refused_with_what_it_is() {
+    use crate::{AlgorithmError, EstimatorKind};
+
+    let challenge = Arc::new(read(&challenge_model()).unwrap());
+    let concerto = Shipped::Concerto.model().unwrap();
+    for kind in [EstimatorKind::Bob, EstimatorKind::Hrcc, EstimatorKind::Gemini, EstimatorKind::Mmsys24] {
+        let error = kind.with_model(RateBounds::default(), Some(Arc::clone(&concerto))).err().unwrap();
+        assert!(matches!(error, AlgorithmError::Model(ModelError::Unfit(_))), "{error}");
+    }
+    let error = EstimatorKind::Bob.with_model(RateBounds::default(), Some(challenge)).err().unwrap().to_string();
+    assert!(error.contains("3 inputs"), "{error}");
+    let mut short = challenge_model();
+    short.graph.as_mut().unwrap().input[0] = port("obs", &[1, 1, 149]);
+    let short = Arc::new(read(&short).unwrap());
+    let error = EstimatorKind::Mmsys24.with_model(RateBounds::default(), Some(short)).err().unwrap().to_string();
+    assert!(error.contains("150 numbers"), "{error}");
+}
+
+#[test]
+fn outputs_beyond_forecast_and_memory_are_refused() {
+    use crate::learned::{HORIZONS, LEVELS, Lockstep, MODEL_STATE, OBSERVED};
+
+    let (inputs, outputs) = (OBSERVED + MODEL_STATE, HORIZONS.len() * LEVELS.len() + MODEL_STATE);
+    let with_outputs = |outputs: usize| {
+        let initializer = vec![weights("w", &[inputs as i64, outputs as i64], &vec![0.0; inputs * outputs])];
+        let gemm = node("Gemm", &["x", "w"], "y", Vec::new());
+        let model = Arc::new(read(&lockstep_nn::build::model(&[1, inputs as i64], vec![gemm], initializer)).unwrap());
+        Lockstep::with_model(&setting(), model).map(|_| ())
+    };
+    assert!(with_outputs(outputs).is_ok());
+    let error = with_outputs(outputs + 2).unwrap_err().to_string();
+    assert!(error.contains(&format!("it makes [1, {}]", outputs + 2)), "{error}");
+}

@@ -1,0 +1,31 @@
+//! Measures of a call: the log of its frames, scores, rates over time, freezes and session statistics.
+//!
+//! A driver puts the records of the sending end and what was shown into a [`CallLog`], and packets into a
+//! [`SeriesRecorder`]; both give the [`Scores`] and the [`Series`] of the call. A [`SessionMeter`] makes a row of each
+//! second. Nothing here grows with the length of a call beyond a bound, or reads a clock.
+#![forbid(unsafe_code)]
+
+mod call_log;
+mod frame_columns;
+mod frame_log;
+mod freezes;
+mod packets;
+mod report;
+mod scores;
+mod series;
+mod session;
+
+pub use call_log::{CallLog, FinishedCall};
+pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
+pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES};
+pub use freezes::{FrameDuration, FreezeDetector};
+pub use report::{CallReport, CodingTimes, DRAIN, DisplayRecord, Machine, OppositeResult};
+pub use scores::{
+    FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores, TotalScores,
+    VMAF_NOT_ASKED_FOR, VideoDelayFloor, qoe_d, video_delays,
+};
+pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
+pub use session::{
+    ReceivedCounts, SECOND_COLUMNS, SecondColumn, SentCounts, SessionMeter, SessionSecond, SessionTotals,
+    SharedSessionMeter, TOTAL_COLUMNS, Total,
+};

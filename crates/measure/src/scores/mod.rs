@@ -1,0 +1,514 @@
+//! The scores of a call, computed from its per-frame log and from what went through its link.
+//!
+//! Video delay is counted in both ways that there are figures of. `video_delay_ms` is the text of Salsify's paper (NSDI
+//! 2018, section 5.1): for every captured frame the time until it or a later one is on the screen, so that a frame that
+//! was skipped or lost counts with the wait for the next. `displayed_delay_ms` is what its published analysis files,
+//! and so its figures, are made of: the same of the frames that were shown themselves. It is the shorter one, and knows
+//! little of outages.
+//!
+//! A stall is the time of freezes, and a freeze is what getStats of WebRTC counts as one, see [`FreezeDetector`](crate::FreezeDetector).
+//!
+//! SSIM in dB is -10 log10(1 - SSIM) of the pictures that were shown. QoE is Concerto's (MobiCom 2019,
+//! Table 2): a linear function of the mean delay and of the mean quality.
+//!
+//! Everything is counted frame by frame and packet by packet ([`FrameScores`], [`PacketLog`](crate::packets::PacketLog)), in memory that does not
+//! grow with the call. Counts, sums and means are exact; quantiles are those of a [`Distribution`].
+
+mod floor;
+mod network;
+mod smoothness;
+mod target;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{DelayScores, Distribution, FrameRecord, Outcome};
+use lockstep_control::LimitedBy;
+use lockstep_media::ssim_db;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::series::{Series, SeriesRecorder};
+
+use floor::FloorScores;
+pub use floor::{NEAR_FLOOR, SMALL_PACKET, VideoDelayFloor};
+pub use network::{NetworkScores, TotalScores};
+pub use smoothness::FreezeScores;
+use smoothness::{Smoothness, SmoothnessScores};
+use target::{TargetScores, TargetSteps};
+
+/// Linear QoE model of Concerto, Table 2: `delay * milliseconds + quality * SSIM dB + constant`.
+struct QualityOfExperience {
+    delay: f64,
+    quality: f64,
+    constant: f64,
+}
+
+/// Concerto's model for applications that weigh quality, QoE_p.
+const QOE_P: QualityOfExperience = QualityOfExperience { delay: -6.39e-4, quality: 6.22e-2, constant: 3.30 };
+/// Concerto's model for applications that weigh delay, QoE_d.
+const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1e-3 * 1.92, quality: 1.01e-1, constant: 2.67 };
+
+impl QualityOfExperience {
+    fn score(&self, delay_ms: f64, ssim_db: f64) -> f64 {
+        self.delay * delay_ms + self.quality * ssim_db + self.constant
+    }
+}
+
+/// QoE_d (Concerto, MobiCom 2019, Table 2) of a mean video delay in milliseconds and a mean SSIM in dB.
+#[must_use]
+pub fn qoe_d(delay_ms: f64, ssim_db: f64) -> f64 {
+    QOE_D.score(delay_ms, ssim_db)
+}
+
+/// SSIM of the displayed frames, dB.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SsimScores {
+    /// First quartile.
+    pub p25: f64,
+    /// dB of the mean SSIM.
+    pub mean: f64,
+}
+
+/// PSNR of the displayed frames, dB.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PsnrScores {
+    /// Mean of the frames' PSNR.
+    pub mean: f64,
+}
+
+/// Frames by what became of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameCounts {
+    /// Pictures that the source gave.
+    pub captured: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Pictures for which nothing was sent.
+    pub skipped: u64,
+    /// Frames shown at the receiver.
+    pub displayed: u64,
+    /// Frames sent as key frames.
+    pub key: u64,
+    /// Frames encoded from an acknowledged state after a loss.
+    pub recovery: u64,
+}
+
+/// The scores of one call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scores {
+    /// Length of the scored time, seconds: what was asked for, or less where the source ended before.
+    #[serde(default)]
+    pub scored_seconds: f64,
+    /// Of every captured frame, capture to display of this or a later frame; none where nothing was shown.
+    pub video_delay_ms: Option<DelayScores>,
+    /// Of the frames that were shown, capture to display: what Salsify's published figures count. None where nothing
+    /// was shown.
+    pub displayed_delay_ms: Option<DelayScores>,
+    /// The video delay that frames of one small packet would have had, see [`VideoDelayFloor`]; none where the path is
+    /// not known. In a live call coding counts as taking no time.
+    pub video_delay_floor_ms: Option<DelayScores>,
+    /// Share (0-1) of the captured frames whose video delay is at most [`NEAR_FLOOR`] times their own floor; none where
+    /// nothing was shown or the path is not known.
+    pub near_floor: Option<f64>,
+    /// Quality of what was shown.
+    pub ssim_db: Option<SsimScores>,
+    /// Quality of what was shown.
+    pub psnr_db: Option<PsnrScores>,
+    /// Datagram bytes that reached the receiver, over the scored time.
+    pub throughput_bps: u64,
+    /// Those bytes over the bytes that the link could have carried.
+    pub link_utilisation: f64,
+    /// Frames by what became of them.
+    pub frames: FrameCounts,
+    /// What held frames back: the share (0-1) of each of [`LimitedBy`] in the captured frames for which it is known.
+    #[serde(default)]
+    pub limited_by: BTreeMap<LimitedBy, f64>,
+    /// Mean of size over budget of the frames sent within their budget.
+    pub fill: Option<f64>,
+    /// Share of the frames sent that were larger than their budget.
+    pub overshoot_ratio: Option<f64>,
+    /// Frames shown a second (getStats' `framesPerSecond`, over the scored time instead of the last second).
+    #[serde(default)]
+    pub frames_per_second: f64,
+    /// Sum of the durations for which pictures were on the screen over the sum of their squares, frames a second (W3C
+    /// webrtc-stats, `totalInterFrameDelay` over `totalSquaredInterFrameDelay`; libwebrtc calls it so). The frame rate
+    /// of the picture that is on the screen at a moment drawn at random: equal to the other where pictures come evenly,
+    /// and far less where they do not. None where nothing was shown, or one picture and it was no freeze.
+    #[serde(default)]
+    pub harmonic_frame_rate: Option<f64>,
+    /// The freezes.
+    #[serde(default)]
+    pub freezes: FreezeScores,
+    /// Stalls: the time of the freezes ([`FreezeScores::total_seconds`]), in minutes in an hour of call.
+    pub stall_minutes_per_hour: f64,
+    /// Concerto's QoE_p.
+    pub qoe_p: Option<f64>,
+    /// Concerto's QoE_d.
+    pub qoe_d: Option<f64>,
+    /// Upper bound on QoE_d that no controller exceeds in this call, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qoe_d_bound: Option<f64>,
+    /// QoE_d of a schedule of frames that this call's link carries, found with the whole call known: the best possible lies
+    /// between it and the bound. None without a bound, or where packets are lost or delayed at random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qoe_d_schedule: Option<f64>,
+    /// Time of the packets that arrived from entering the link to coming out of it.
+    pub one_way_delay_ms: Option<DelayScores>,
+    /// The part of it that they waited in queues.
+    pub queueing_delay_ms: Option<DelayScores>,
+    /// Share of packets lost, 0-1: of those sent in the scored time, the ones that did not arrive until the call was
+    /// over, [`DRAIN`](crate::DRAIN) later.
+    pub packet_loss: Option<f64>,
+    /// Mean step of the target from one tenth of a second to the next, bit/s (eta = mean |a(n+1) - a(n)|).
+    pub target_smoothness_bps: Option<f64>,
+    /// Symmetric mean absolute percentage error of the estimate against the capacity over the points of the series:
+    /// the mean of 100 |e - c| / ((e + c) / 2), 0-200.
+    pub estimate_smape_percent: Option<f64>,
+    /// BoB's prediction accuracy (IEEE TMM 2022): 1 - sMAPE / 2, with the sMAPE of 0 to 2; 0-1.
+    pub estimate_accuracy: Option<f64>,
+    /// The MMSys'21 challenge's network score.
+    pub network: Option<NetworkScores>,
+    /// VMAF of what was shown against what was captured, 0-100, where something measured it.
+    pub vmaf: Option<f64>,
+    /// Why there is no VMAF.
+    pub vmaf_missing: Option<String>,
+    /// Network and video together; none without a VMAF.
+    pub total: Option<TotalScores>,
+}
+
+/// Why there is no VMAF where nobody asked for it.
+pub const VMAF_NOT_ASKED_FOR: &str = "not asked for";
+
+impl Scores {
+    /// The same with the VMAF that was measured, 0-100, or why none was; nothing else ever takes its place.
+    #[must_use]
+    pub fn with_vmaf(mut self, vmaf: Result<f64, String>) -> Self {
+        match vmaf {
+            Ok(vmaf) => {
+                self.total = self.network.map(|network| network.with_video(vmaf));
+                (self.vmaf, self.vmaf_missing) = (Some(vmaf), None);
+            }
+            Err(reason) => (self.vmaf, self.vmaf_missing, self.total) = (None, Some(reason), None),
+        }
+        self
+    }
+}
+
+/// For each record the time from its capture until it or a later frame is shown, seconds. A frame that nothing ever
+/// followed on the screen counts until `end`.
+#[must_use]
+pub fn video_delays(records: &[FrameRecord], end: Timestamp) -> Vec<f64> {
+    let mut delays = vec![0.0; records.len()];
+    let mut first_display = end;
+    for (record, delay) in records.iter().zip(&mut delays).rev() {
+        if let Some(displayed) = record.displayed_at {
+            first_display = first_display.min(displayed);
+        }
+        *delay = first_display.saturating_since(record.captured_at).as_secs_f64();
+    }
+    delays
+}
+
+/// What a call is scored by of its frames, counted as they become final, in the order of capture.
+#[derive(Debug, Clone)]
+pub(crate) struct FrameScores {
+    start: Timestamp,
+    end: Timestamp,
+    counts: FrameCounts,
+    delays_ms: Distribution,
+    displayed_delays_ms: Distribution,
+    floor: Option<FloorScores>,
+    ssim: Sum,
+    ssim_db: Distribution,
+    psnr_db: Sum,
+    limited_by: BTreeMap<LimitedBy, u64>,
+    fill: Sum,
+    over: u64,
+    smoothness: Smoothness,
+    steps: TargetSteps,
+    shown: ByteCount,
+}
+
+/// What a mean is made of.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    sum: f64,
+    count: u64,
+}
+
+impl Sum {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
+impl FrameScores {
+    /// Of a call that begins at `start` and is scored for `length`.
+    pub(crate) fn new(start: Timestamp, length: Duration, frame_interval: Duration) -> Self {
+        Self {
+            start,
+            end: start + length,
+            counts: FrameCounts::default(),
+            delays_ms: Distribution::of_milliseconds(),
+            displayed_delays_ms: Distribution::of_milliseconds(),
+            floor: None,
+            ssim: Sum::default(),
+            ssim_db: Distribution::new(1e-6),
+            psnr_db: Sum::default(),
+            limited_by: BTreeMap::new(),
+            fill: Sum::default(),
+            over: 0,
+            smoothness: Smoothness::new(start, frame_interval),
+            steps: TargetSteps::new(start),
+            shown: ByteCount::ZERO,
+        }
+    }
+
+    /// Has every frame that is not counted yet compared with `floor`.
+    pub(crate) fn compare_with(&mut self, floor: VideoDelayFloor) {
+        self.floor = Some(FloorScores::new(floor));
+    }
+
+    /// The call is shorter than was thought; nothing captured from `end` on has been counted.
+    pub(crate) fn end_at(&mut self, end: Timestamp) {
+        self.end = self.end.min(end);
+    }
+
+    /// The end of the scored time.
+    pub(crate) fn end(&self) -> Timestamp {
+        self.end
+    }
+
+    /// The scored time.
+    pub(crate) fn length(&self) -> Duration {
+        self.end.saturating_since(self.start)
+    }
+
+    /// A frame is final; it, or a later one, was shown `video_delay` after its capture.
+    pub(crate) fn frame(&mut self, record: &FrameRecord, video_delay: Duration) {
+        if record.displayed_at.is_some() {
+            self.shown += record.size.unwrap_or_default();
+        }
+        // They go on after the scored time, so that the last scored frames have later ones to be followed by.
+        if record.captured_at >= self.end {
+            return;
+        }
+        self.counts.captured += 1;
+        self.delays_ms.add(video_delay.as_secs_f64() * 1e3);
+        if let Some(floor) = &mut self.floor {
+            floor.frame(record.captured_at, video_delay);
+        }
+        if let Some(target) = record.target {
+            self.steps.target(record.captured_at, target);
+        }
+        if let Some(limit) = record.limited_by {
+            *self.limited_by.entry(limit).or_default() += 1;
+        }
+        if record.outcome == Outcome::Sent {
+            self.counts.sent += 1;
+            self.counts.key += u64::from(record.key_frame);
+            self.counts.recovery += u64::from(record.recovery);
+            self.over += u64::from(record.size > record.budget);
+            if let Some(fill) = record.fill().filter(|&fill| fill <= 1.0) {
+                self.fill.add(fill);
+            }
+        }
+        let Some(displayed_at) = record.displayed_at else { return };
+        self.counts.displayed += 1;
+        self.displayed_delays_ms.add(displayed_at.saturating_since(record.captured_at).as_secs_f64() * 1e3);
+        if displayed_at < self.end {
+            self.smoothness.shown(displayed_at);
+        }
+        if let Some(ssim) = record.ssim {
+            self.ssim.add(ssim);
+            self.ssim_db.add(ssim_db(ssim));
+        }
+        if let Some(psnr_db) = record.psnr_db {
+            self.psnr_db.add(psnr_db);
+        }
+    }
+
+    /// Bytes of all frames that were shown, scored or not.
+    pub(crate) fn shown(&self) -> ByteCount {
+        self.shown
+    }
+
+    /// The scores of the call, with those of its packets in `recorder` and those over the points of `series`, over a
+    /// link that could have carried `capacity` in the scored time.
+    pub(crate) fn scores(mut self, recorder: &mut SeriesRecorder, capacity: ByteCount, series: &Series) -> Scores {
+        let length = self.length();
+        let delivered = recorder.received_within(length);
+        let target = TargetScores::of(series);
+        let frames = FrameCounts { skipped: self.counts.captured - self.counts.sent, ..self.counts };
+        // Where nothing is ever shown, the time until the end of the call is no delay of anything.
+        let delays = (frames.displayed > 0).then_some(&mut self.delays_ms);
+        let video_delay_ms = delays.and_then(DelayScores::of);
+        let near_floor = self.floor.as_ref().and_then(FloorScores::near).filter(|_| frames.displayed > 0);
+        let ssim_scores = self
+            .ssim_db
+            .quantile(0.25)
+            .zip(self.ssim.mean())
+            .map(|(p25, mean_ssim)| SsimScores { p25, mean: ssim_db(mean_ssim) });
+        let qoe = |model: QualityOfExperience| Some(model.score(video_delay_ms?.mean, ssim_scores?.mean));
+        let SmoothnessScores { frames_per_second, harmonic_frame_rate, freezes } = self.smoothness.scores(self.end);
+        let packets = recorder.packets();
+        Scores {
+            scored_seconds: length.as_secs_f64(),
+            video_delay_ms,
+            displayed_delay_ms: DelayScores::of(&mut self.displayed_delays_ms),
+            video_delay_floor_ms: self.floor.as_mut().and_then(FloorScores::floor_ms),
+            near_floor,
+            ssim_db: ssim_scores,
+            psnr_db: self.psnr_db.mean().map(|mean| PsnrScores { mean }),
+            throughput_bps: Bitrate::mean(delivered, length).as_bps(),
+            link_utilisation: if capacity == ByteCount::ZERO { 0.0 } else { delivered.as_f64() / capacity.as_f64() },
+            frames,
+            limited_by: shares(&self.limited_by),
+            fill: self.fill.mean(),
+            overshoot_ratio: (frames.sent > 0).then(|| self.over as f64 / frames.sent as f64),
+            frames_per_second,
+            harmonic_frame_rate,
+            freezes,
+            stall_minutes_per_hour: 60.0 * freezes.total_seconds / length.as_secs_f64().max(1e-9),
+            qoe_p: qoe(QOE_P),
+            qoe_d: qoe(QOE_D),
+            qoe_d_bound: None,
+            qoe_d_schedule: None,
+            one_way_delay_ms: packets.one_way_delay_ms(),
+            queueing_delay_ms: packets.queueing_delay_ms(),
+            packet_loss: packets.loss(),
+            target_smoothness_bps: self.steps.mean(length),
+            estimate_smape_percent: target.smape_percent,
+            estimate_accuracy: target.accuracy,
+            network: NetworkScores::of(packets, length, capacity),
+            vmaf: None,
+            vmaf_missing: Some(VMAF_NOT_ASKED_FOR.to_owned()),
+            total: None,
+        }
+    }
+}
+
+/// Counts as shares of their sum.
+fn shares(counts: &BTreeMap<LimitedBy, u64>) -> BTreeMap<LimitedBy, f64> {
+    let all: u64 = counts.values().sum();
+    counts.iter().map(|(&limit, &count)| (limit, count as f64 / all.max(1) as f64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call_log::CallLog;
+
+    fn record(capture: u64, displayed_ms: Option<u64>) -> FrameRecord {
+        let mut record = FrameRecord::captured(capture, Timestamp::from_millis(capture * 100));
+        record.displayed_at = displayed_ms.map(Timestamp::from_millis);
+        record.outcome = if displayed_ms.is_some() { Outcome::Sent } else { Outcome::SkippedOverBudget };
+        record
+    }
+
+    #[test]
+    fn a_frame_never_shown_waits_for_the_next_one_that_is() {
+        let records = [record(0, Some(50)), record(1, None), record(2, Some(260))];
+        let delays = video_delays(&records, Timestamp::from_millis(1_000));
+        assert_eq!(delays, [0.05, 0.16, 0.06]);
+    }
+
+    #[test]
+    fn frames_after_the_last_display_wait_until_the_end() {
+        let delays = video_delays(&[record(0, Some(50)), record(1, None)], Timestamp::from_millis(500));
+        assert_eq!(delays, [0.05, 0.4]);
+    }
+
+    #[test]
+    fn displayed_delay_is_of_the_frames_shown_and_video_delay_of_every_frame_captured() {
+        // Captured at 0, 100, 200, 300 ms; the first is shown after 50 ms, the last after 60 ms, the others never.
+        let records = [record(0, Some(50)), record(1, None), record(2, None), record(3, Some(360))];
+        let mut scores = FrameScores::new(Timestamp::ZERO, Duration::from_secs(1), Duration::from_millis(100));
+        let end = Timestamp::from_millis(1_000);
+        for (record, delay) in records.iter().zip(video_delays(&records, end)) {
+            scores.frame(record, Duration::from_secs_f64(delay));
+        }
+        let scores = scores.scores(&mut recorder(), ByteCount::ZERO, &Series::default());
+        let (all, displayed) = (scores.video_delay_ms.unwrap(), scores.displayed_delay_ms.unwrap());
+        assert!((all.mean - (50.0 + 260.0 + 160.0 + 60.0) / 4.0).abs() < 1e-6, "{all:?}");
+        assert!((displayed.mean - 55.0).abs() < 1e-6 && (displayed.p50 - 55.0).abs() < 1e-6, "{displayed:?}");
+    }
+
+    #[test]
+    fn stalls_are_the_time_of_the_freezes() {
+        let records = [record(0, Some(20)), record(1, Some(120)), record(9, Some(920)), record(10, Some(1_020))];
+        let mut scores = FrameScores::new(Timestamp::ZERO, Duration::from_millis(1_100), Duration::from_millis(100));
+        records.iter().for_each(|record| scores.frame(record, Duration::from_millis(20)));
+        let scores = scores.scores(&mut recorder(), ByteCount::ZERO, &Series::default());
+        assert_eq!(scores.freezes, FreezeScores { count: 1, total_seconds: 0.8, longest_seconds: 0.8 });
+        assert!((scores.stall_minutes_per_hour - 60.0 * 0.8 / 1.1).abs() < 1e-9);
+        assert!((scores.frames_per_second - 4.0 / 1.1).abs() < 1e-9);
+        assert!((scores.harmonic_frame_rate.unwrap() - 1.0 / (0.01 + 0.64 + 0.01)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_quality_of_experience_is_concertos_table_two() {
+        assert!((QOE_P.score(200.0, 16.0) - (3.30 - 0.1278 + 0.9952)).abs() < 1e-9);
+        assert!((QOE_D.score(200.0, 16.0) - (2.67 - 0.384 + 1.616)).abs() < 1e-9);
+    }
+
+    fn recorder() -> SeriesRecorder {
+        SeriesRecorder::new(Timestamp::ZERO, Duration::MAX)
+    }
+
+    fn score_of(records: &[FrameRecord], recorder: SeriesRecorder, length: Duration) -> (Scores, Series) {
+        let mut log = CallLog::new(Timestamp::ZERO, length, Duration::from_millis(33));
+        records.iter().for_each(|record| log.decided(record.clone()));
+        let finished = log.finish(recorder, |from, to| Bitrate::from_kbps(800).bytes_in(to.saturating_since(from)));
+        (finished.scores, finished.series)
+    }
+
+    #[test]
+    fn a_call_of_nothing_scores_without_dividing_by_zero() {
+        let (scores, _) = score_of(&[], recorder(), Duration::ZERO);
+        assert_eq!((scores.video_delay_ms, scores.network, scores.packet_loss), (None, None, None));
+        assert_eq!(scores.frames, FrameCounts::default());
+    }
+
+    #[test]
+    fn a_call_that_showed_nothing_has_no_video_delay() {
+        let (scores, _) = score_of(&[record(0, None), record(1, None)], recorder(), Duration::from_secs(7));
+        assert_eq!((scores.frames.captured, scores.frames.displayed), (2, 0));
+        assert_eq!((scores.video_delay_ms, scores.displayed_delay_ms, scores.qoe_d), (None, None, None));
+        assert_eq!((scores.frames_per_second, scores.harmonic_frame_rate, scores.freezes.count), (0.0, None, 1));
+        assert!((scores.stall_minutes_per_hour - 60.0).abs() < 1e-9);
+        assert!((scores.scored_seconds - 7.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn targets_of_frames_become_a_series_that_holds_the_last_one() {
+        let mut records = [record(0, None), record(3, None)];
+        for (record, kbps) in records.iter_mut().zip([400, 800]) {
+            record.target = Some(Bitrate::from_kbps(kbps));
+            record.estimate = Some(Bitrate::from_kbps(800));
+        }
+        let (scores, series) = score_of(&records, recorder(), Duration::from_millis(500));
+        assert_eq!(series.target_bps, [400_000, 400_000, 400_000, 800_000, 800_000].map(Some));
+        assert_eq!((scores.target_smoothness_bps, scores.estimate_accuracy), (Some(100_000.0), Some(1.0)));
+    }
+
+    #[test]
+    fn a_missing_vmaf_is_said_to_be_missing_and_leaves_no_total() {
+        let mut recorder = recorder();
+        recorder.sent(Timestamp::ZERO, ByteCount::new(100));
+        recorder.received(Timestamp::from_millis(9), Timestamp::ZERO, ByteCount::new(100), Duration::ZERO);
+        let (scores, _) = score_of(&[], recorder, Duration::from_secs(1));
+        let with = scores.clone().with_vmaf(Ok(90.0));
+        assert!((with.total.unwrap().bob - with.network.unwrap().bob - 27.0).abs() < 1e-9);
+        let without = with.with_vmaf(Err("no ffmpeg".to_owned()));
+        assert_eq!((without.vmaf, without.total), (None, None));
+        assert_eq!(without.vmaf_missing.as_deref(), Some("no ffmpeg"));
+    }
+}

@@ -1,0 +1,178 @@
+//! A codec without pixels and bytes: sizes and qualities as real encodes have them, names of states that depend on all
+//! that real ones depend on, frames that are nothing but a length. See [`CodecModel`](crate::CodecModel).
+
+use std::sync::Arc;
+
+use lockstep_call::{Candidate, Codec, FunctionalCodec};
+use lockstep_transport::{CodecId, Datagram, Length, StateId, WireError};
+use lockstep_units::ByteCount;
+use lockstep_units::random::mix;
+
+use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledReference};
+
+/// The model in the codec's place.
+#[derive(Debug, Clone, Copy)]
+pub enum Modelled {}
+
+/// What a decoder of the model holds: the name of what a real one would hold; and, at the encoder, what the next frame
+/// owes to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ModelledState {
+    name: StateId,
+    reference: Option<ModelledReference>,
+}
+
+/// A picture about to be coded by the model.
+#[derive(Debug, Clone)]
+pub struct ModelledAnalysis {
+    curves: Arc<ClipCurves>,
+    picture: ModelledPicture,
+    source: StateId,
+}
+
+/// A picture that the model makes fit, pass by pass.
+#[derive(Debug)]
+pub struct ModelledFitting {
+    analysis: ModelledAnalysis,
+    first: u8,
+    /// Quantizers and sizes so far.
+    coded: Vec<(u8, ByteCount)>,
+}
+
+/// The name of the state that a frame leads to: it depends on all that a real one depends on, and is never that of the
+/// empty state.
+fn state_after(source: u64, picture: &ModelledPicture, quantizer: u8, size: ByteCount) -> ModelledState {
+    let name = [picture.number(), u64::from(quantizer), size.get()].into_iter().fold(source, mix);
+    ModelledState { name: StateId(name.max(1)), reference: None }
+}
+
+/// A frame of `size` that shows nothing and decodes from nothing.
+pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Candidate<Modelled> {
+    let state = state_after(0, picture, 0, size);
+    Candidate { frame: Length::from(size), quantizer: 0, key_frame: true, state, ssim: None }
+}
+
+impl ModelledAnalysis {
+    fn is_key_frame(&self) -> bool {
+        self.source == StateId::EMPTY || self.picture.begins_anew()
+    }
+
+    /// The candidate that is as the model has it.
+    fn candidate(&self, frame: ModelledFrame) -> Candidate<Modelled> {
+        let ModelledFrame { size, quantizer, ssim, reference } = frame;
+        let key_frame = self.is_key_frame();
+        let source = if key_frame { 0 } else { self.source.0 };
+        let state = state_after(source, &self.picture, quantizer, size);
+        let state = ModelledState { reference: Some(reference), ..state };
+        Candidate { frame: Length::from(size), quantizer, key_frame, state, ssim: Some(ssim) }
+    }
+}
+
+impl Codec for Modelled {
+    type Picture = ModelledPicture;
+    type Decoded = ();
+    type State = ModelledState;
+    type Arena = ();
+    type Payload = Length;
+    type Packet = Datagram<Length>;
+    type Analysis = ModelledAnalysis;
+    type Fitting = ModelledFitting;
+
+    const HAS_PIXELS: bool = false;
+    const SHARES_STATES: bool = false;
+
+    fn pixels(_picture: &ModelledPicture) -> Option<&lockstep_vp8::Picture> {
+        None
+    }
+
+    fn shown_pixels(_shown: &()) -> Option<&lockstep_vp8::Picture> {
+        None
+    }
+
+    fn encode(analysis: &ModelledAnalysis, quantizer: u8) -> Candidate<Self> {
+        analysis.candidate(analysis.curves.encode(&analysis.picture, quantizer, analysis.is_key_frame()))
+    }
+
+    fn name(state: &ModelledState) -> StateId {
+        state.name
+    }
+
+    fn last_shown(_state: &ModelledState) -> Option<()> {
+        Some(())
+    }
+
+    fn decode(
+        _arena: &(),
+        _source: &ModelledState,
+        _frame: &Length,
+        target: StateId,
+        _limit: usize,
+    ) -> Option<(ModelledState, ())> {
+        Some((ModelledState { name: target, reference: None }, ()))
+    }
+
+    fn decodes(_arena: &()) -> Option<CodecId> {
+        Some(Self::ID)
+    }
+
+    fn pack(datagram: Datagram<Length>) -> Datagram<Length> {
+        datagram
+    }
+
+    fn unpack(packet: Datagram<Length>) -> Result<Datagram<Length>, WireError> {
+        Ok(packet)
+    }
+}
+
+impl FunctionalCodec for Modelled {
+    type Parameters = Arc<ClipCurves>;
+
+    const ID: CodecId = CodecId::VP8;
+
+    fn luma_samples(curves: &Arc<ClipCurves>, _picture: &ModelledPicture) -> usize {
+        let (width, height) = curves.picture_size();
+        width * height
+    }
+
+    fn analyse(
+        _arena: &(),
+        state: &ModelledState,
+        picture: &ModelledPicture,
+        curves: &Arc<ClipCurves>,
+    ) -> ModelledAnalysis {
+        let picture = picture.coded_from(state.reference);
+        ModelledAnalysis { curves: Arc::clone(curves), picture, source: state.name }
+    }
+
+    fn is_key_frame(analysis: &ModelledAnalysis) -> bool {
+        analysis.is_key_frame()
+    }
+
+    fn estimate_size(_analysis: &ModelledAnalysis, _quantizer: u8) -> Option<ByteCount> {
+        // The models were measured without.
+        None
+    }
+
+    fn fitting(analysis: ModelledAnalysis, first: u8) -> ModelledFitting {
+        ModelledFitting { analysis, first, coded: Vec::new() }
+    }
+
+    fn pass(fitting: &mut ModelledFitting, budget: ByteCount) -> Candidate<Self> {
+        let ModelledFitting { analysis, first, coded } = fitting;
+        let candidate = if coded.is_empty() {
+            Self::encode(analysis, *first)
+        } else {
+            let key_frame = analysis.is_key_frame();
+            analysis.candidate(analysis.curves.encode_to_fit(&analysis.picture, budget, key_frame, coded.len()))
+        };
+        coded.push((candidate.quantizer, candidate.size()));
+        candidate
+    }
+
+    fn is_filled(fitting: &ModelledFitting, budget: ByteCount) -> bool {
+        // As `lockstep_vp8::Fitting` has it.
+        const FILLED: f64 = 0.92;
+        let filled = |size: ByteCount| size.as_f64() >= FILLED * budget.as_f64();
+        fitting.coded.iter().any(|&(quantizer, size)| size <= budget && (quantizer == 0 || filled(size)))
+    }
+}

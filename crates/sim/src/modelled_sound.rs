@@ -1,0 +1,88 @@
+//! Sound without sound, for modelled calls.
+
+use lockstep_call::{SoundAllowance, Speaking};
+use lockstep_sound::{CodingError, Decode, FRAME_DURATION, FRAME_SAMPLES, Frame};
+use lockstep_transport::{Length, SoundPacket};
+use lockstep_units::{Bitrate, Timestamp};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg32;
+
+/// Somebody talks for so long and is silent for so long in the mean, both exponentially distributed (ITU-T P.59).
+const TALK_SECONDS: f64 = 1.004;
+const SILENCE_SECONDS: f64 = 1.587;
+/// In silence, every so many frames a packet without bytes says so, as
+/// [`SoundSender`](lockstep_sound::SoundSender)'s do.
+const FRAMES_BETWEEN_SILENT_PACKETS: u32 = 20;
+
+/// Packets of the sizes of somebody's voice, who talks and is silent by turns.
+#[derive(Debug)]
+pub struct ModelledVoice {
+    random: Pcg32,
+    next: u32,
+    talks: bool,
+    frames_left: u32,
+    silent: u32,
+}
+
+impl ModelledVoice {
+    /// The voice of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { random: Pcg32::seed_from_u64(seed), next: 0, talks: false, frames_left: 0, silent: 0 }
+    }
+
+    fn turn(&mut self) {
+        self.talks = !self.talks;
+        let mean = if self.talks { TALK_SECONDS } else { SILENCE_SECONDS };
+        let seconds = -mean * libm::log(1.0 - self.random.random::<f64>());
+        self.frames_left = (seconds / FRAME_DURATION.as_secs_f64()).ceil() as u32;
+    }
+}
+
+impl Speaking<Length> for ModelledVoice {
+    fn speak(
+        &mut self,
+        now: Timestamp,
+        allowance: &SoundAllowance,
+    ) -> Result<Option<SoundPacket<Length>>, CodingError> {
+        while self.frames_left == 0 {
+            self.turn();
+        }
+        self.frames_left -= 1;
+        let frame = self.next;
+        self.next = frame.wrapping_add(1);
+        self.silent = if self.talks { 0 } else { self.silent + 1 };
+        if !self.talks && self.silent % FRAMES_BETWEEN_SILENT_PACKETS != 1 {
+            return Ok(None);
+        }
+        let bitrate = if self.talks { allowance.bitrate } else { Bitrate::ZERO };
+        let captured = Timestamp::from_nanos(now.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64));
+        Ok(Some(SoundPacket { frame, captured, payload: bitrate.bytes_in(FRAME_DURATION).into() }))
+    }
+}
+
+/// Hears nothing, at the right time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ModelledListener;
+
+const NOTHING: Frame = [0; FRAME_SAMPLES];
+
+impl Decode for ModelledListener {
+    type Payload = Length;
+
+    fn is_silence(payload: &Length) -> bool {
+        payload.0 == 0
+    }
+
+    fn decode(&mut self, _: &Length) -> Option<Frame> {
+        Some(NOTHING)
+    }
+
+    fn recover(&mut self, next: &Length) -> Option<Frame> {
+        (next.0 > 0).then_some(NOTHING)
+    }
+
+    fn conceal(&mut self) -> Frame {
+        NOTHING
+    }
+}

@@ -1,0 +1,459 @@
+//! Crates and files lie in layers. A crate depends only on crates before it in [`CRATES`]; no file imports another that
+//! imports it back, however long the way.
+//!
+//! Every file below a `src` is parsed. An import counts for the file that defines the name, whichever modules hand the name
+//! on; so does a path in the code itself (`crate::tables::ZIGZAG`), and so does handing a name on. What is compiled for
+//! tests only does not count; what is compiled for one kind of processor does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::punctuated::Punctuated;
+use syn::visit::{self, Visit};
+
+/// Which files each file imports.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+/// A module: a file, or a part of one.
+#[derive(Default)]
+struct Module {
+    file: String,
+    children: BTreeSet<String>,
+    /// Names of what it defines.
+    items: BTreeSet<String>,
+    /// Names that it imports, and from where.
+    names: Vec<(String, Vec<String>)>,
+    /// Modules of which it imports every name.
+    globs: Vec<Vec<String>>,
+    /// Paths in its code.
+    paths: Vec<Vec<String>>,
+}
+
+/// The modules of a crate by their paths; the root's path is empty.
+#[derive(Default)]
+struct Modules(BTreeMap<Vec<String>, Module>);
+
+impl Modules {
+    /// Reads `file` as the module `path`, and the files of its children. `source` gives a file's text, if there is one.
+    fn read(&mut self, path: &[String], file: &str, source: &dyn Fn(&str) -> Option<String>) {
+        let text = source(file).unwrap_or_else(|| panic!("{file} is missing"));
+        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let base = Path::new(file);
+        let folder = match base.file_stem().and_then(|stem| stem.to_str()) {
+            Some("lib" | "main" | "mod") => base.parent().map_or_else(PathBuf::new, Path::to_path_buf),
+            _ => base.with_extension(""),
+        };
+        self.add(path, file, &folder, &parsed.items, source);
+    }
+
+    fn add(
+        &mut self,
+        path: &[String],
+        file: &str,
+        folder: &Path,
+        items: &[syn::Item],
+        source: &dyn Fn(&str) -> Option<String>,
+    ) {
+        let mut module = Module { file: file.to_owned(), ..Module::default() };
+        for item in items.iter().filter(|item| !is_for_tests(attributes(item))) {
+            if let Some(name) = name_of(item) {
+                module.items.insert(name);
+            }
+            match item {
+                syn::Item::Use(import) => module.import(&mut Vec::new(), &import.tree),
+                syn::Item::Mod(child) => {
+                    let name = child.ident.to_string();
+                    module.children.insert(name.clone());
+                    let path = [path, std::slice::from_ref(&name)].concat();
+                    if let Some((_, items)) = &child.content {
+                        self.add(&path, file, &folder.join(&name), items, source);
+                        continue;
+                    }
+                    let candidates = [folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")];
+                    let found = candidates.iter().filter_map(|file| file.to_str()).find(|file| source(file).is_some());
+                    self.read(&path, found.unwrap_or_else(|| panic!("{file}: no file for mod {name}")), source);
+                }
+                other => module.visit_item(other),
+            }
+        }
+        self.0.insert(path.to_vec(), module);
+    }
+
+    /// The file that defines what `path` names in the module `from`, or several where it depends on the processor; none
+    /// where that is another crate's, or local.
+    fn resolve(&self, from: &[String], path: &[String], depth: usize) -> BTreeSet<&str> {
+        assert!(depth < 32, "{path:?} in {from:?} leads nowhere");
+        let module = &self.0[from];
+        let Some((first, rest)) = path.split_first() else { return BTreeSet::new() };
+        match first.as_str() {
+            "crate" => self.descend(&[], rest, depth),
+            "self" => self.descend(from, rest, depth),
+            "super" => {
+                let parent = &from[..from.len() - 1];
+                if rest.first().is_some_and(|next| next == "super") {
+                    return self.resolve(parent, rest, depth + 1);
+                }
+                self.descend(parent, rest, depth)
+            }
+            name if module.children.contains(name) || module.imports_of(name).next().is_some() => {
+                self.descend(from, path, depth)
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+
+    fn descend(&self, from: &[String], path: &[String], depth: usize) -> BTreeSet<&str> {
+        let module = &self.0[from];
+        let here = BTreeSet::from([&*module.file]);
+        let Some((first, rest)) = path.split_first() else { return here };
+        if module.children.contains(first) {
+            return self.descend(&[from, std::slice::from_ref(first)].concat(), rest, depth);
+        }
+        if module.items.contains(first) {
+            return here;
+        }
+        let mut targets = module.imports_of(first).peekable();
+        if targets.peek().is_some() {
+            return targets.flat_map(|target| self.resolve(from, &[target, rest].concat(), depth + 1)).collect();
+        }
+        let through = |glob: &Vec<String>| self.resolve(from, &[glob, path].concat(), depth + 1);
+        module.globs.iter().map(through).find(|files| !files.is_empty()).unwrap_or(here)
+    }
+
+    /// Which files import which.
+    fn imports(&self) -> Imports {
+        let mut imports = Imports::new();
+        for (at, module) in &self.0 {
+            let of_file = imports.entry(module.file.clone()).or_default();
+            let named = module.names.iter().map(|(_, target)| target);
+            for path in named.chain(&module.globs).chain(&module.paths) {
+                let files = self.resolve(at, path, 0);
+                of_file.extend(files.into_iter().filter(|file| *file != module.file).map(str::to_owned));
+            }
+        }
+        imports
+    }
+}
+
+impl Module {
+    /// What a name stands for; several where it depends on the processor.
+    fn imports_of(&self, name: &str) -> impl Iterator<Item = &[String]> {
+        self.names.iter().filter(move |(known, _)| known == name).map(|(_, target)| &target[..])
+    }
+
+    fn import(&mut self, before: &mut Vec<String>, tree: &syn::UseTree) {
+        match tree {
+            syn::UseTree::Path(path) => {
+                before.push(path.ident.to_string());
+                self.import(before, &path.tree);
+                before.pop();
+            }
+            syn::UseTree::Name(name) => self.import_name(before, &name.ident.to_string(), None),
+            syn::UseTree::Rename(rename) => {
+                self.import_name(before, &rename.ident.to_string(), Some(rename.rename.to_string()));
+            }
+            syn::UseTree::Glob(_) => self.globs.push(before.clone()),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(before, tree)),
+        }
+    }
+
+    fn import_name(&mut self, before: &[String], name: &str, rename: Option<String>) {
+        let mut target = before.to_vec();
+        if name != "self" {
+            target.push(name.to_owned());
+        }
+        let known = rename.or_else(|| target.last().cloned()).unwrap_or_default();
+        // `use anyhow::{self, Context}` names another crate, which leads to no file here.
+        if target.first() != Some(&known) {
+            self.names.push((known, target));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Module {
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        // A word alone is a local name, or one that is imported.
+        if path.segments.len() > 1 {
+            self.paths.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {
+        // `pub(crate)` imports nothing.
+    }
+
+    fn visit_item_use(&mut self, import: &'ast syn::ItemUse) {
+        self.import(&mut Vec::new(), &import.tree);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        // Most macros take expressions; what others take holds no paths here.
+        if let Ok(arguments) = call.parse_body_with(Punctuated::<syn::Expr, syn::Token![,]>::parse_terminated) {
+            arguments.iter().for_each(|argument| {
+                let mut inner = Module::default();
+                inner.visit_expr(argument);
+                self.paths.append(&mut inner.paths);
+            });
+        }
+    }
+}
+
+fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Const(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    let test = |attribute: &syn::Attribute| {
+        attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+    };
+    attributes.iter().any(test)
+}
+
+fn name_of(item: &syn::Item) -> Option<String> {
+    let name = match item {
+        syn::Item::Const(item) => &item.ident,
+        syn::Item::Enum(item) => &item.ident,
+        syn::Item::Fn(item) => &item.sig.ident,
+        syn::Item::Static(item) => &item.ident,
+        syn::Item::Struct(item) => &item.ident,
+        syn::Item::Trait(item) => &item.ident,
+        syn::Item::Type(item) => &item.ident,
+        _ => return None,
+    };
+    Some(name.to_string())
+}
+
+/// A circle of files, each of which imports the next and the last the first; the shortest from the first file in a circle.
+fn circle(imports: &Imports) -> Option<Vec<String>> {
+    imports.keys().find_map(|start| {
+        let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
+        let mut reached = vec![start];
+        let mut next = 0;
+        while let Some(&file) = reached.get(next) {
+            next += 1;
+            for imported in imports.get(file).into_iter().flatten() {
+                if imported == start {
+                    let mut back = vec![file.clone()];
+                    while let Some(&before) = came_from.get(back.last()?) {
+                        back.push(before.clone());
+                    }
+                    back.reverse();
+                    return Some(back);
+                }
+                if !came_from.contains_key(imported) {
+                    came_from.insert(imported, file);
+                    reached.push(imported);
+                }
+            }
+        }
+        None
+    })
+}
+
+/// Every crate of the workspace, each before those that may depend on it.
+const CRATES: [&str; 24] = [
+    "units",
+    "vp8",
+    "media",
+    "link",
+    "transport",
+    "sound",
+    "nn",
+    "control",
+    "call",
+    "libvpx",
+    "alphartc",
+    "measure",
+    "sim",
+    "emulator",
+    "live",
+    "web",
+    "lockstep",
+    "capi",
+    "configuration",
+    "features",
+    "runner",
+    "lab",
+    "cli",
+    "python",
+];
+
+/// Crates whose files import nothing from the modules around them. In others a module and those inside it are one layer.
+const STRICT: [&str; 7] = ["alphartc", "configuration", "emulator", "measure", "nn", "python", "vp8"];
+
+/// Crates that have circles still.
+const UNFINISHED: [&str; 2] = ["control", "live"];
+
+fn folder_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+fn crates() -> Vec<String> {
+    let entries = fs::read_dir(folder_of("")).expect("the folder of crates");
+    let folders = entries.map(|entry| entry.expect("an entry").path());
+    let mut names: Vec<String> = folders
+        .filter(|folder| folder.join("Cargo.toml").exists())
+        .filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned()))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn imports_of(root: &str, source: &dyn Fn(&str) -> Option<String>) -> Imports {
+    let mut modules = Modules::default();
+    modules.read(&[], root, source);
+    modules.imports()
+}
+
+/// The path of the module in `file`, as a prefix of those inside it.
+fn module_path(file: &str) -> String {
+    let path = file.trim_end_matches(".rs");
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    if matches!(path, "lib" | "main") { String::new() } else { format!("{path}/") }
+}
+
+/// The same without those between a module and another around it.
+fn between_layers(imports: Imports) -> Imports {
+    let is_nested = |one: &str, other: &str| {
+        let (one, other) = (module_path(one), module_path(other));
+        one.starts_with(&other) || other.starts_with(&one)
+    };
+    let mut imports = imports;
+    imports.iter_mut().for_each(|(file, imported)| imported.retain(|other| !is_nested(file, other)));
+    imports
+}
+
+/// The imports among the files of the crate `name`.
+fn imports_in(name: &str) -> Imports {
+    let sources = folder_of(name).join("src");
+    let root = if sources.join("lib.rs").exists() { "lib.rs" } else { "main.rs" };
+    let imports = imports_of(root, &|file| fs::read_to_string(sources.join(file)).ok());
+    if STRICT.contains(&name) { imports } else { between_layers(imports) }
+}
+
+/// The imports of a crate of these files.
+fn imports_among(files: &[(&str, &str)]) -> Imports {
+    imports_of("lib.rs", &|file| files.iter().find(|(name, _)| *name == file).map(|(_, text)| (*text).to_owned()))
+}
+
+#[test]
+fn no_two_files_of_a_crate_import_each_other_in_a_circle() {
+    let mut circles = Vec::new();
+    let mut counted = 0;
+    for name in crates() {
+        let imports = imports_in(&name);
+        counted += imports.values().map(BTreeSet::len).sum::<usize>();
+        match (circle(&imports), UNFINISHED.contains(&name.as_str())) {
+            (Some(circle), false) => {
+                circles.push(format!("crates/{name}/src: {} -> {}", circle.join(" -> "), circle[0]))
+            }
+            (None, true) => {
+                circles.push(format!("crates/{name}/src: none; take it from the list of unfinished crates"))
+            }
+            _ => {}
+        }
+    }
+    assert!(counted > 1_000, "{counted} imports among the files of all crates");
+    assert!(circles.is_empty(), "files import each other in a circle:\n{}", circles.join("\n"));
+}
+
+#[test]
+fn crates_depend_only_on_crates_before_them() {
+    for name in crates() {
+        let at = CRATES.iter().position(|&known| known == name);
+        let at = at.unwrap_or_else(|| panic!("the crate {name} has no place in the list of this test"));
+        let manifest = fs::read_to_string(folder_of(&name).join("Cargo.toml")).expect("a manifest");
+        let dependencies = manifest.lines().skip_while(|line| *line != "[dependencies]");
+        let dependencies = dependencies.take_while(|line| *line != "[dev-dependencies]");
+        for other in dependencies.filter_map(|line| line.strip_prefix("lockstep-")?.split(['.', ' ']).next()) {
+            assert!(CRATES[..at].contains(&other), "the crate {name} depends on {other}, which is above it");
+        }
+    }
+}
+
+#[test]
+fn no_file_of_the_codec_but_tables_is_longer_than_600_lines() {
+    fn visit(folder: &Path) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                visit(&path);
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && !path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("tables"))
+            {
+                let lines = fs::read_to_string(&path).unwrap().lines().count();
+                assert!(lines <= 600, "{} has {lines} lines", path.display());
+            }
+        }
+    }
+    visit(&folder_of("vp8").join("src"));
+}
+
+#[test]
+fn an_import_counts_for_the_file_that_defines_the_name() {
+    let imports = imports_among(&[
+        ("lib.rs", "mod a; mod b; pub use a::Thing;"),
+        ("a/mod.rs", "mod inner; pub(crate) use inner::{Thing, other as renamed};"),
+        ("a/inner.rs", "pub struct Thing; pub fn other() {}"),
+        ("b.rs", "use crate::{Thing, a::renamed}; fn f() -> Thing { renamed() }"),
+    ]);
+    assert_eq!(imports["b.rs"], BTreeSet::from(["a/inner.rs".to_owned()]));
+    assert_eq!(imports["lib.rs"], BTreeSet::from(["a/inner.rs".to_owned()]));
+    assert_eq!(circle(&imports), None);
+}
+
+#[test]
+fn a_circle_is_named_however_its_files_import_each_other() {
+    let circles: [&[(&str, &str)]; 4] = [
+        &[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B; struct A;"), ("b.rs", "use super::a::A; struct B;")],
+        &[
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "fn f() { assert!(crate::b::g()); }"),
+            ("b.rs", "use crate::a; fn g() {}"),
+        ],
+        &[("lib.rs", "mod a;"), ("a.rs", "mod b; use b::B; struct A;"), ("a/b.rs", "impl super::A {} struct B;")],
+        &[
+            ("lib.rs", "mod a;"),
+            ("a.rs", "mod b; fn f() { b::g() } struct A;"),
+            ("a/b.rs", "use super::*; fn g(_: A) {}"),
+        ],
+    ];
+    for files in circles {
+        let found = circle(&imports_among(files)).unwrap_or_else(|| panic!("no circle in {files:?}"));
+        assert_eq!(found, files[1..].iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_module_and_those_inside_it_are_one_layer() {
+    let files = [
+        ("lib.rs", "mod a; mod c; pub use a::A;"),
+        ("a.rs", "mod b; use b::B; pub struct A;"),
+        ("a/b.rs", "use super::A; use crate::c::C; pub struct B;"),
+        ("c.rs", "use crate::A; pub struct C;"),
+    ];
+    let imports = between_layers(imports_among(&files));
+    assert_eq!(circle(&imports), None);
+    let files = [files[0], files[1], files[2], ("c.rs", "use crate::a::b::B; pub struct C;")];
+    let found = circle(&between_layers(imports_among(&files))).expect("a circle");
+    assert_eq!(found, ["a/b.rs", "c.rs"]);
+}
+
+#[test]
+fn what_is_for_tests_only_closes_no_circle() {
+    let imports = imports_among(&[
+        ("lib.rs", "mod a; mod b;"),
+        ("a.rs", "pub struct A; #[cfg(test)] mod tests { use crate::b::B; }"),
+        ("b.rs", "use crate::a::A; struct B;"),
+    ]);
+    assert_eq!(circle(&imports), None);
+}
