@@ -13,7 +13,8 @@ use lockstep_call::{
 };
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_live::{
-    CallEvent, CallKind, CallOptions, Clock, Ended, Finished, LiveError, OpenSink, Peer, Receiving, Sending, Witness,
+    CallEvent, CallKind, CallOptions, Clock, Ended, Finished, LiveError, OpenSink, OtherEnd, Receiving, Sending,
+    Witness,
 };
 use lockstep_transport::{CodecId, ReceiverConfig, Recovery, SenderConfig, StateId};
 use lockstep_units::ByteCount;
@@ -74,7 +75,7 @@ fn sending() -> Sending<External> {
 }
 
 fn options<C: PictureCodec>(
-    peer: Peer,
+    peer: OtherEnd,
     sending: Option<Sending<C>>,
     receiving: Option<Receiving<C>>,
 ) -> CallOptions<C> {
@@ -120,9 +121,9 @@ fn a_live_call_carries_an_applications_own_codec() {
             Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
         });
         let receiving = Receiving { end: end.decoding_with(CODEC, Coarse), open_sink, loudspeaker: None };
-        run(options(Peer::At(listener), None, Some(receiving))).0
+        run(options(OtherEnd::At(listener), None, Some(receiving))).0
     });
-    let (sender, records) = run(options(Peer::Of(ticket), Some(sending()), None));
+    let (sender, records) = run(options(OtherEnd::Of(ticket), Some(sending()), None));
     let receiver = receiver.join().expect("it does not panic");
     assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
     let counts = receiver.receiving.expect("it received").counts();
@@ -135,7 +136,7 @@ fn a_live_call_carries_an_applications_own_codec() {
 #[test]
 fn a_receiver_without_the_codec_refuses_the_call() {
     let listener = listening_with(receiving_end, sink(calls::discard));
-    let (sender, _) = run(options(Peer::Of(listener.ticket()), Some(sending()), None));
+    let (sender, _) = run(options(OtherEnd::Of(listener.ticket()), Some(sending()), None));
     assert!(matches!(sender.result, Err(LiveError::Refused)), "{:?}", sender.result);
     let error = listener.join().0.result.expect_err("it has no such decoder");
     assert!(matches!(error, LiveError::UnknownCodec { number: 201 }), "{error}");
