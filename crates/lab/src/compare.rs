@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use lockstep_call::{CallObserver, CodingTimes, Distribution, EncodeWork, LoggedFrame, Scores};
 use lockstep_configuration::{
-    CallOptions, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, Observers,
+    CallArguments, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, Observers,
     OptionValue, Seconds,
 };
 use lockstep_media::{SourceOptions, source_format};
@@ -180,7 +180,7 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
 
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
-    let given = CallOptions {
+    let given = CallArguments {
         clip: Some(arguments.clip.clone()),
         seconds: Some(arguments.seconds),
         ..arguments.link.said().clone().or(arguments.control.said().clone())

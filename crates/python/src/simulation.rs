@@ -11,7 +11,7 @@ use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
 use lockstep_call::{KeptFrames, SharedSessionMeter};
-use lockstep_configuration::{CallOptions, Observers, Simulated, SimulationStatus, document, simulate_with};
+use lockstep_configuration::{CallArguments, Observers, Simulated, SimulationStatus, document, simulate_with};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::table::Table;
@@ -128,8 +128,8 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
 }
 
 /// The options of a call that `given` are, by name; nothing is said of those that are None.
-fn options(given: &Bound<'_, PyDict>) -> PyResult<CallOptions> {
-    let mut options = CallOptions::default();
+fn options(given: &Bound<'_, PyDict>) -> PyResult<CallArguments> {
+    let mut options = CallArguments::default();
     for (name, given) in given {
         let name: String = name.extract()?;
         let value =
@@ -191,5 +191,5 @@ pub fn simulate(
 /// The names of the options of a call, as [`simulate`] takes them.
 #[pyfunction]
 pub fn simulate_options() -> Vec<&'static str> {
-    CallOptions::TABLE.iter().map(|option| option.name).collect()
+    CallArguments::TABLE.iter().map(|option| option.name).collect()
 }
