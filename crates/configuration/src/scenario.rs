@@ -13,7 +13,7 @@ use lockstep_link::QueueConfig;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_format};
 use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
-use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
+use lockstep_sim::{Activity, AnyFlow, CallFlow, CallFlowOptions};
 use lockstep_transport::ReceiverConfig;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -213,7 +213,7 @@ fn real_call(
     let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let length = activity.end().saturating_since(activity.start());
     let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
-    let setting = CallSetting { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
+    let setting = CallFlowOptions { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), control.estimator(bounds)?);
     let call = CallFlow::new(sender, receiver, source, setting);
     Ok(AnyFlow::Call(Box::new(call)))

@@ -18,7 +18,7 @@ use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
-use crate::call_flow::{CallFlow, CallSetting};
+use crate::call_flow::{CallFlow, CallFlowOptions};
 
 /// Both ends of a modelled call.
 pub type ModelledCall = CallFlow<Modelled>;
@@ -139,7 +139,7 @@ impl ModelledSetting {
         let payload = usize::try_from(self.payload.get()).unwrap_or(usize::MAX);
         let transport = SenderConfig { payload, feedback: self.feedback, ..SenderConfig::new(1, announced(&format)) };
         let receiver = ReceiverConfig { feedback: self.feedback, ..ReceiverConfig::default() };
-        let setting = CallSetting {
+        let setting = CallFlowOptions {
             activity: self.activity.clone(),
             length: self.length.min(self.activity.end().saturating_since(self.activity.start())),
             ends_with_source: false,
