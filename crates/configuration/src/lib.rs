@@ -8,15 +8,19 @@ mod content_hash;
 mod counters;
 mod document;
 mod ends;
+#[cfg(feature = "simulation")]
 mod estimator;
 mod family_file;
 mod max_bitrate;
 mod model_file;
+#[cfg(feature = "simulation")]
 mod modelled;
 mod options;
 mod regular_file;
+#[cfg(feature = "simulation")]
 mod scenario;
 mod settings;
+#[cfg(feature = "simulation")]
 mod simulate;
 mod words;
 
@@ -27,15 +31,18 @@ pub use document::document;
 pub use family_file::read_families;
 pub use max_bitrate::MaxBitrate;
 pub use model_file::{ModelFile, sender_model_hash};
+#[cfg(feature = "simulation")]
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
     CallArguments, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
     OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
+#[cfg(feature = "simulation")]
 pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario};
 pub use settings::{
     CallSettings, ControlSettings, ControllerChoice, EstimatorFile, LinkSettings, NamedTrace, QueueMemory, open_trace,
 };
+#[cfg(feature = "simulation")]
 pub use simulate::{Observers, Simulated, SimulationStatus, simulate, simulate_coded_by, simulate_with};
 pub use words::{ControlWords, LinkWords, SimulateWords, value_of};

@@ -47,7 +47,7 @@ pub use alphartc::{AlphaRtcTraces, parse_alphartc};
 pub use columns::{ColumnUnits, RateUnit, TimeUnit};
 pub use config::{
     ConfigError, GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, LossPlace,
-    OnOffLoss, Reordering,
+    OnOffLoss, REVERSE_CAPACITY, Reordering,
 };
 pub use error::{Problem, TraceError, excerpt};
 pub use fitted::{Families, Family, FitError, LEVELS, MAXIMUM_FAMILIES, QUANTILES};

@@ -25,7 +25,7 @@ pub use call_flow::{CallFlow, CallFlowOptions, CallResult, SimulationError, Stop
 pub use call_pair::CallPacket;
 pub use flow::{Arrived, Direction, Flow};
 pub use meter::{FlowMeter, METER_INTERVAL};
-pub use network::{Network, REVERSE_CAPACITY, Route, SharedLink, TopologyError, Transit};
+pub use network::{Network, Route, SharedLink, TopologyError, Transit};
 pub use parallel::in_parallel;
 pub use qoe_bound::{BACKLOG_CELLS, BoundedCall, CELL, EXACT_CELLS, PENDING, QoeBound};
 pub use simulation::{Simulation, SimulationOptions, SimulationResult};

@@ -10,6 +10,7 @@ pub mod live_sound;
 pub mod output;
 pub mod rendezvous;
 pub mod serving;
+#[cfg(feature = "lab")]
 pub mod simulate;
 pub mod talk;
 pub mod trace;
@@ -86,6 +87,7 @@ impl Files {
 #[derive(Subcommand)]
 pub enum Simulation {
     /// Run a call in virtual time, with the real codec, over an emulated link.
+    #[cfg(feature = "lab")]
     Simulate(simulate::SimulateCommand),
     /// List the controllers, or the tuned constants of the default one.
     Controllers(controllers::ControllersArguments),
@@ -98,6 +100,7 @@ impl Simulation {
     /// If the command fails.
     pub fn run(&self) -> Result<()> {
         match self {
+            #[cfg(feature = "lab")]
             Self::Simulate(arguments) => simulate::run(arguments),
             Self::Controllers(arguments) => controllers::run(arguments),
         }
