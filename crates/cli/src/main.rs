@@ -8,6 +8,8 @@ extern crate lockstep_runner;
 
 mod call_files;
 mod commands;
+// `simulate` alone uses parts of it, here and below.
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod decisions;
 mod destination;
 mod frame_log;
@@ -18,6 +20,7 @@ mod no_laboratory;
 mod observation;
 mod packet_csv;
 mod reporter;
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod sound_file;
 
 use std::process::ExitCode;
@@ -37,12 +40,14 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Real-time video in which codec and transport are one control loop, and its laboratory.
 #[derive(Parser)]
-#[command(name = "lockstep", version, about, max_term_width = 100)]
+#[command(name = "lockstep", version, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
+// There is one value of it.
+#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Command {
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub mod step_statistics;
 
 pub use activity::Activity;
 pub use any_flow::{AnyFlow, AnyPacket};
-pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
+pub use call_flow::{CallFlow, CallFlowOptions, CallResult, SimulationError, StopReason};
 pub use call_pair::CallPacket;
 pub use codec_model::{
     ClipModel, CodecModel, CodecModelError, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS,
@@ -46,7 +46,7 @@ pub use meter::{FlowMeter, METER_INTERVAL};
 pub use modelled_clip::{BestFrame, ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
 pub use modelled_codec::{Modelled, ModelledState};
 pub use modelled_sound::{ModelledListener, ModelledVoice};
-pub use network::{Network, REVERSE_CAPACITY, Route, SharedLink, TopologyError, Transit};
+pub use network::{Network, Route, SharedLink, TopologyError, Transit};
 pub use padded::{Padded, Padding};
 pub use parallel::in_parallel;
 pub use qoe_bound::{BACKLOG_CELLS, BoundedCall, CELL, EXACT_CELLS, PENDING, QoeBound};

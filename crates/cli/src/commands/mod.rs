@@ -11,6 +11,7 @@ pub mod output;
 pub mod program_arguments;
 pub mod rendezvous;
 pub mod serving;
+#[cfg(feature = "lab")]
 pub mod simulate;
 pub mod talk;
 pub mod trace;
@@ -32,7 +33,7 @@ pub enum Calls {
     /// Run a call in real time on this machine, over an emulated link.
     ///
     /// Sender and receiver are two processes; this process emulates the link between them.
-    Call(call::CallArguments),
+    Call(call::CallCommand),
     /// Host a rendezvous for peers behind routers.
     ///
     /// Peers find each other there. It relays for peers that have no direct path.
@@ -87,6 +88,7 @@ impl Files {
 #[derive(Subcommand)]
 pub enum Simulation {
     /// Run a call in virtual time, with the real codec, over an emulated link.
+    #[cfg(feature = "lab")]
     Simulate(simulate::SimulateCommand),
     /// List the controllers, or the tuned constants of the default one.
     Controllers(controllers::ControllersArguments),
@@ -99,6 +101,7 @@ impl Simulation {
     /// If the command fails.
     pub fn run(&self) -> Result<()> {
         match self {
+            #[cfg(feature = "lab")]
             Self::Simulate(arguments) => simulate::run(arguments),
             Self::Controllers(arguments) => controllers::run(arguments),
         }
