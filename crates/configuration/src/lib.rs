@@ -1,4 +1,4 @@
-//! What a call is told: the link, the codec and the control; and the ends and links made of that. [`CallOptions`] is the
+//! What a call is told: the link, the codec and the control; and the ends and links made of that. [`CallArguments`] is the
 //! table of all there is to say, which the command line and Python share, and [`CallSettings`] the typed and checked whole
 //! that they make of it, so that they run the same calls.
 #![forbid(unsafe_code)]
@@ -31,7 +31,7 @@ pub use max_bitrate::MaxBitrate;
 pub use model_file::{ModelFile, sender_model_hash};
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
-    CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
+    CallArguments, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
     OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};

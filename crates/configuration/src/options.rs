@@ -193,13 +193,13 @@ const fn first(names: &'static [&'static str]) -> Option<&'static str> {
 macro_rules! options {
     ($($(#[doc = $help:literal])+ $group:ident $name:ident $(($value_name:literal))? : $type:ty $(= $default:expr)?;)*) => {
         /// What somebody said of a call, option by option; nothing of those left out.
-        /// [`settings`](CallOptions::settings) makes sense of it.
+        /// [`settings`](CallArguments::settings) makes sense of it.
         #[derive(Debug, Clone, Default, PartialEq)]
-        pub struct CallOptions {
+        pub struct CallArguments {
             $($(#[doc = $help])+ pub $name: Option<$type>,)*
         }
 
-        impl CallOptions {
+        impl CallArguments {
             /// Every option there is.
             pub const TABLE: &'static [OptionDescription] = &[$(OptionDescription {
                 name: stringify!($name),
@@ -256,7 +256,7 @@ macro_rules! options {
                 Ok(())
             }
 
-            /// Every option with its value as [`CallOptions::set_value`] takes it, null where nothing is said of it.
+            /// Every option with its value as [`CallArguments::set_value`] takes it, null where nothing is said of it.
             #[must_use]
             pub fn values(&self) -> Vec<(&'static OptionDescription, Value)> {
                 let values = [$(self.$name.as_ref().map_or(Value::Null, OptionValue::to_value)),*];
@@ -392,9 +392,9 @@ options! {
 /// Options of which reports say nothing: what they change is how long a call takes, not what comes of it.
 const UNRECORDED: [&str; 2] = ["python", "estimator_limit"];
 
-impl CallOptions {
+impl CallArguments {
     /// Every option that bears on what comes of a call, as far as it is of `groups`, with its value: what reports and rows
-    /// of a sweep say of it. [`CallOptions::set_value`] takes each as it is here.
+    /// of a sweep say of it. [`CallArguments::set_value`] takes each as it is here.
     #[must_use]
     pub fn record(&self, groups: &[OptionGroup]) -> CallRecord {
         let values = self.values().into_iter();
@@ -441,19 +441,19 @@ impl Serialize for CallRecord {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for CallOptions {
-    /// Reads what [`CallOptions::record`] writes.
+impl<'de> serde::Deserialize<'de> for CallArguments {
+    /// Reads what [`CallArguments::record`] writes.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = CallOptions;
+            type Value = CallArguments;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("the options of a call by name")
             }
 
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<CallOptions, A::Error> {
-                let mut options = CallOptions::default();
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<CallArguments, A::Error> {
+                let mut options = CallArguments::default();
                 while let Some((name, value)) = map.next_entry::<String, Value>()? {
                     options.set_value(&name, &value).map_err(serde::de::Error::custom)?;
                 }

@@ -1,4 +1,4 @@
-//! What a call is told, typed and checked: made of [`CallOptions`] by whoever reads words or keyword arguments, and turned
+//! What a call is told, typed and checked: made of [`CallArguments`] by whoever reads words or keyword arguments, and turned
 //! back into them for reports. No option can be left out of either way: the compiler counts them.
 
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::coding_time::EncodeTimeSettings;
 use crate::family_file::open_families;
 use crate::model_file::ModelFile;
 use crate::options::{
-    CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Overrides, Passes,
-    QueueKind, Seconds, Share, SoundName, TraceName,
+    CallArguments, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Overrides,
+    Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 
 /// The controllers that answer to marks (ECN).
@@ -248,12 +248,12 @@ pub struct EstimatorFile {
     pub limit: Seconds,
 }
 
-/// An option that [`CallOptions::usual`] has, and so one that is there.
+/// An option that [`CallArguments::usual`] has, and so one that is there.
 fn there<T>(value: Option<T>) -> Result<T> {
     value.context("an option without a default was not given")
 }
 
-impl CallOptions {
+impl CallArguments {
     /// The call that these say, with the defaults for what they leave out.
     ///
     /// # Errors
@@ -350,7 +350,7 @@ impl CallOptions {
 impl CallSettings {
     /// The options that say this call. Those that mean nothing in it are left out.
     #[must_use]
-    pub fn options(&self) -> CallOptions {
+    pub fn options(&self) -> CallArguments {
         let Self {
             clip,
             length,
@@ -396,7 +396,7 @@ impl CallSettings {
         };
         // Whatever an algorithm is called says its grace period, too.
         let grace_period = controller.grace_period();
-        CallOptions {
+        CallArguments {
             clip: Some(clip),
             seconds: Some(length),
             trace: Some(trace.name),
@@ -439,7 +439,7 @@ impl CallSettings {
     }
 
     /// The name and the value of every setting that bears on what comes of a call, in the order of
-    /// [`CallOptions::TABLE`]; null where one is not given or means nothing in this call. It is what reports have.
+    /// [`CallArguments::TABLE`]; null where one is not given or means nothing in this call. It is what reports have.
     #[must_use]
     pub fn record(&self) -> CallRecord {
         self.options().record(&OptionGroup::ALL)
@@ -466,7 +466,7 @@ impl Serialize for CallSettings {
 
 impl<'de> Deserialize<'de> for CallSettings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let options = CallOptions::deserialize(deserializer)?;
+        let options = CallArguments::deserialize(deserializer)?;
         options.settings().map_err(|error| serde::de::Error::custom(format!("{error:#}")))
     }
 }

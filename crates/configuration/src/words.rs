@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
 use serde::{Serialize, Serializer};
 
-use crate::options::{CallOptions, Form, OptionDescription, OptionGroup, OptionValue};
+use crate::options::{CallArguments, Form, OptionDescription, OptionGroup, OptionValue};
 use crate::settings::{CallSettings, ControlSettings, LinkSettings};
 
 /// How the command line has `option`.
@@ -49,14 +49,14 @@ pub fn value_of<T: OptionValue + Clone + Send + Sync + 'static>() -> ValueParser
 
 /// Adds the options of `groups` to `command`.
 fn add(command: Command, groups: &[OptionGroup]) -> Command {
-    command.args(CallOptions::TABLE.iter().filter(|option| groups.contains(&option.group)).map(argument))
+    command.args(CallArguments::TABLE.iter().filter(|option| groups.contains(&option.group)).map(argument))
 }
 
 /// The options of `groups` that were given.
-fn read(matches: &ArgMatches, groups: &[OptionGroup]) -> Result<CallOptions, Error> {
-    let mut options = CallOptions::default();
+fn read(matches: &ArgMatches, groups: &[OptionGroup]) -> Result<CallArguments, Error> {
+    let mut options = CallArguments::default();
     let wrong = |kind, error: &crate::OptionError| Error::raw(kind, format!("{}\n", error.in_words()));
-    for option in CallOptions::TABLE.iter().filter(|option| groups.contains(&option.group)) {
+    for option in CallArguments::TABLE.iter().filter(|option| groups.contains(&option.group)) {
         if matches.value_source(option.name) != Some(ValueSource::CommandLine) {
             continue;
         }
@@ -75,7 +75,7 @@ macro_rules! words {
     ($($(#[doc = $help:literal])+ $name:ident: $groups:expr;)*) => {$(
         $(#[doc = $help])+
         #[derive(Debug, Clone)]
-        pub struct $name(Box<CallOptions>);
+        pub struct $name(Box<CallArguments>);
 
         impl $name {
             /// The groups of the options that it reads.
@@ -83,7 +83,7 @@ macro_rules! words {
 
             /// What was given.
             #[must_use]
-            pub fn said(&self) -> &CallOptions {
+            pub fn said(&self) -> &CallArguments {
                 &self.0
             }
         }
@@ -124,7 +124,7 @@ impl SimulateWords {
     /// The call that they say.
     ///
     /// # Errors
-    /// As [`CallOptions::settings`].
+    /// As [`CallArguments::settings`].
     pub fn settings(&self) -> anyhow::Result<CallSettings> {
         self.0.settings()
     }
@@ -134,7 +134,7 @@ impl LinkWords {
     /// The link that they say.
     ///
     /// # Errors
-    /// As [`CallOptions::link_settings`].
+    /// As [`CallArguments::link_settings`].
     pub fn settings(&self) -> anyhow::Result<LinkSettings> {
         self.0.link_settings()
     }
@@ -144,7 +144,7 @@ impl ControlWords {
     /// The codec and the control that they say.
     ///
     /// # Errors
-    /// As [`CallOptions::control_settings`].
+    /// As [`CallArguments::control_settings`].
     pub fn settings(&self) -> anyhow::Result<ControlSettings> {
         self.0.control_settings()
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lockstep_configuration::{CallOptions, ControlSettings, ModelFile};
+use lockstep_configuration::{CallArguments, ControlSettings, ModelFile};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_transport::wire::Data;
 use lockstep_transport::{Datagram, Estimate, StateId};
@@ -12,7 +12,7 @@ use lockstep_units::Timestamp;
 fn estimate(controller: &str) -> Estimate {
     let controller = Some(controller.parse().expect("there is such a controller"));
     let control =
-        CallOptions { controller, ..CallOptions::default() }.control_settings().expect("nothing contradicts it");
+        CallArguments { controller, ..CallArguments::default() }.control_settings().expect("nothing contradicts it");
     let format = source_format("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
     let mut sender = control.sending_end(&format, 7, None).expect("it needs no path");
     let mut receiver = ControlSettings::receiving_end();
@@ -62,7 +62,7 @@ fn a_plain_receiver_runs_the_learned_estimators_with_the_models_that_come_with_t
 fn is_taken(controller: &str, model: Option<&ModelFile>) -> bool {
     let controller = Some(controller.parse().expect("there is such a controller"));
     let control =
-        CallOptions { controller, ..CallOptions::default() }.control_settings().expect("nothing contradicts it");
+        CallArguments { controller, ..CallArguments::default() }.control_settings().expect("nothing contradicts it");
     let format = source_format("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
     let mut sender = control.sending_end(&format, 7, None).expect("the model is the receiver's");
     let mut receiver = ControlSettings::receiving_end_with(model);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockstep_call::EncodeWork;
-use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_with};
+use lockstep_configuration::{CallArguments, CallSettings, Observers, simulate_with};
 use lockstep_measure::{KeptFrames, LoggedFrame, Scores, VideoDelayFloor};
 use lockstep_sim::{EncodeTime, JobTimes, TimePoint};
 use lockstep_units::Timestamp;
@@ -18,7 +18,7 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
         ("trace", "poisson:500kbps,seed=2"),
         ("controller", "salsify"),
     ];
-    let mut all = CallOptions::default();
+    let mut all = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
         all.set_words(name, &[(*word).to_owned()]).unwrap();
     }
@@ -139,7 +139,7 @@ fn encode_times_of_another_machine_are_read_from_a_file_and_reported() {
     let told = report.coding_times.unwrap();
     assert_eq!((told.machine.processor.as_str(), told.first_job_ms), ("an abacus", 25.0));
     std::fs::write(file.path(), "{}").unwrap();
-    let mut wrong = CallOptions::default();
+    let mut wrong = CallArguments::default();
     wrong.set_words("encode_time", &[name.to_owned()]).unwrap();
     let error = format!("{:#}", wrong.settings().unwrap_err());
     assert!(error.contains(name), "{error}");

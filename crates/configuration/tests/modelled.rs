@@ -1,7 +1,7 @@
 //! Modelled calls: what they heed of the options of the codec.
 
 use lockstep_call::Outcome;
-use lockstep_configuration::{CallOptions, Observers, simulate_with};
+use lockstep_configuration::{CallArguments, Observers, simulate_with};
 use lockstep_measure::{KeptFrames, Scores};
 use lockstep_units::Timestamp;
 
@@ -22,7 +22,7 @@ fn modelled(options: &[(&str, &str)]) -> Modelled {
         ("controller", "salsify"),
         ("seconds", "10"),
     ];
-    let mut all = CallOptions::default();
+    let mut all = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
         all.set_words(name, &[(*word).to_owned()]).unwrap();
     }

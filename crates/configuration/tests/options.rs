@@ -1,14 +1,14 @@
 //! The table of options, and the settings made of it.
 
 use lockstep_call::{FIT_PASSES, MenuMode};
-use lockstep_configuration::{CallOptions, CallSettings, ControllerSettings, Form, OptionError, OptionGroup};
+use lockstep_configuration::{CallArguments, CallSettings, ControllerSettings, Form, OptionError, OptionGroup};
 use lockstep_control::{Algorithm, GracePeriod, Latency};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// Options that are said in words.
-fn said(words: &[(&str, &str)]) -> Result<CallOptions, OptionError> {
-    let mut options = CallOptions::default();
+fn said(words: &[(&str, &str)]) -> Result<CallArguments, OptionError> {
+    let mut options = CallArguments::default();
     for (name, word) in words {
         options.set_words(name, &[(*word).to_owned()])?;
     }
@@ -74,7 +74,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
 
 #[test]
 fn every_option_reaches_the_settings_and_is_written_as_it_was_read() {
-    for option in CallOptions::TABLE {
+    for option in CallArguments::TABLE {
         let (name, word, needed) = OTHERS
             .iter()
             .find(|(name, ..)| *name == option.name)
@@ -88,7 +88,7 @@ fn every_option_reaches_the_settings_and_is_written_as_it_was_read() {
             let words = other.words(group);
             assert_eq!(words.iter().any(|said| said.starts_with(&option.flag())), group == option.group, "{words:?}");
         }
-        let mut again = CallOptions::default();
+        let mut again = CallArguments::default();
         for (option, value) in other.values() {
             again.set_value(option.name, &value).unwrap();
         }
@@ -106,7 +106,7 @@ fn a_call_is_read_as_a_report_has_it() {
     }
     let record = serde_json::to_value(settings(&[])).unwrap();
     let recorded = record.as_object().unwrap();
-    for option in CallOptions::TABLE {
+    for option in CallArguments::TABLE {
         let of_this_machine = ["python", "estimator_limit"].contains(&option.name);
         assert_eq!(recorded.contains_key(option.name), !of_this_machine, "{}", option.name);
     }
@@ -124,7 +124,7 @@ fn a_call_is_read_as_a_report_has_it() {
 
 #[test]
 fn the_defaults_of_the_table_are_values_and_those_of_the_library() {
-    for option in CallOptions::TABLE {
+    for option in CallArguments::TABLE {
         for word in option.default_words() {
             assert_eq!(option.check(&word), Ok(()), "{}", option.name);
         }
@@ -192,15 +192,15 @@ fn what_is_for_an_estimator_is_refused_without_one() {
 #[test]
 fn a_length_that_rounds_to_nothing_is_refused() {
     for nothing in [json!(0), json!(1e-10), json!(-1), json!(86_401)] {
-        let error = CallOptions::default().set_value("seconds", &nothing).unwrap_err();
+        let error = CallArguments::default().set_value("seconds", &nothing).unwrap_err();
         assert!(error.to_string().contains("not a time of more than 0"), "{nothing}: {error}");
     }
-    CallOptions::default().set_value("seconds", &json!(1e-9)).unwrap();
+    CallArguments::default().set_value("seconds", &json!(1e-9)).unwrap();
 }
 
 #[test]
 fn a_link_that_cannot_be_is_refused_before_a_call_is_made_of_it() {
-    let mut options = CallOptions::default();
+    let mut options = CallArguments::default();
     options.set_words("loss_at", &["2s+1s".to_owned(), "1s+1s".to_owned()]).unwrap();
     let error = format!("{:#}", options.settings().unwrap_err());
     assert!(error.contains("the link: interval 2 of the scheduled loss"), "{error}");
@@ -222,18 +222,18 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_value_makes_an_option_panic_and_what_is_taken_is_written_and_read_again(
-        index in 0..CallOptions::TABLE.len(),
+        index in 0..CallArguments::TABLE.len(),
         value in any_value(),
     ) {
-        let option = &CallOptions::TABLE[index];
-        let mut options = CallOptions::default();
+        let option = &CallArguments::TABLE[index];
+        let mut options = CallArguments::default();
         if options.set_value(option.name, &value).is_ok() {
-            let mut again = CallOptions::default();
+            let mut again = CallArguments::default();
             for (option, value) in options.values() {
                 again.set_value(option.name, &value).unwrap();
             }
             prop_assert_eq!(&again, &options);
-            let mut in_words = CallOptions::default();
+            let mut in_words = CallArguments::default();
             let prefix = format!("{}=", option.flag());
             let said = options.words(option.group);
             let words: Vec<String> = match option.form {
@@ -248,7 +248,7 @@ proptest! {
     }
 
     #[test]
-    fn no_word_makes_an_option_panic(index in 0..CallOptions::TABLE.len(), word in "\\PC{0,20}") {
-        let _ = CallOptions::TABLE[index].check(&word);
+    fn no_word_makes_an_option_panic(index in 0..CallArguments::TABLE.len(), word in "\\PC{0,20}") {
+        let _ = CallArguments::TABLE[index].check(&word);
     }
 }

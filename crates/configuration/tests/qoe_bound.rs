@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
-use lockstep_configuration::{CallOptions, CallSettings, simulate, simulate_modelled};
+use lockstep_configuration::{CallArguments, CallSettings, simulate, simulate_modelled};
 use lockstep_control::Algorithm;
 use lockstep_sim::{CodecModel, QoeBound, in_parallel};
 
@@ -43,7 +43,7 @@ struct Case {
 }
 
 fn settings(words: &[(&str, &str)]) -> CallSettings {
-    let mut options = CallOptions::default();
+    let mut options = CallArguments::default();
     for &(name, word) in words.iter().chain(&[("modelled", "true")]) {
         options.set_words(name, &[word.to_owned()]).unwrap();
     }

@@ -1,13 +1,13 @@
 //! What is recorded of a controller in virtual time is what a live end records, and replays to the same decisions.
 
-use lockstep_configuration::{CallOptions, CallSettings, ModelFile, Observers, content_hash, simulate_with};
+use lockstep_configuration::{CallArguments, CallSettings, ModelFile, Observers, content_hash, simulate_with};
 use lockstep_control::learned::shipped::Shipped;
 use lockstep_control::recording::{Answer, Event, Kept, KeptEvents, RecordedInput, RecordingReader};
 use lockstep_control::{Algorithm, PathObserver};
 use lockstep_media::{SourceOptions, source_format};
 
 fn settings(controller: Algorithm) -> CallSettings {
-    let mut options = CallOptions::default();
+    let mut options = CallArguments::default();
     for (name, word) in [
         ("modelled", "true"),
         ("clip", "generated:320x240@30"),

@@ -1,11 +1,11 @@
 //! A receiver that takes longer for a frame than there is time.
 
-use lockstep_configuration::{CallOptions, simulate_modelled};
+use lockstep_configuration::{CallArguments, simulate_modelled};
 use lockstep_sim::CodecModel;
 
 /// The 95th percentile of the video delay, milliseconds, and how many pictures of how many were sent.
 fn call(codec: &str, decode_ms: &str, loss: &str) -> (f64, u64, u64) {
-    let mut options = CallOptions::default();
+    let mut options = CallArguments::default();
     let words =
         [("clip", "generated:640x360@30"), ("trace", "constant:20mbps"), ("seconds", "30"), ("modelled", "true")];
     for (name, word) in words.into_iter().chain([("codec", codec), ("decode_ms", decode_ms), ("loss", loss)]) {

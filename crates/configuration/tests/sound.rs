@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use lockstep_call::SoundScores;
-use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_with};
+use lockstep_configuration::{CallArguments, CallSettings, Observers, simulate_with};
 use lockstep_measure::CallReport;
 use lockstep_sound::{Frame, SoundFailure, SoundSink};
 
 fn settings(options: &[(&str, &str)]) -> CallSettings {
     let usual = [("clip", "generated:160x120@15"), ("seconds", "8"), ("trace", "constant:500kbps"), ("audio", "tone")];
-    let mut call = CallOptions::default();
+    let mut call = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
         call.set_words(name, &[(*word).to_owned()]).unwrap();
     }

@@ -1,14 +1,14 @@
 //! Tuned constants that a call overrides.
 
 use lockstep_call::Tuning;
-use lockstep_configuration::{CallOptions, Observers, Overrides, simulate_with};
+use lockstep_configuration::{CallArguments, Observers, Overrides, simulate_with};
 use lockstep_measure::Scores;
 use lockstep_units::tuning::constants;
 
 /// A link with an outage, loss, a short queue and little capacity; then the options of a test.
 fn call(options: &[(&str, &str)], overridden: Option<(&str, f64)>) -> Scores {
     let usual = [("modelled", "true"), ("clip", "generated:640x360@30"), ("seconds", "8"), ("audio", "tone")];
-    let mut all = CallOptions::default();
+    let mut all = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
         all.set_words(name, &[(*word).to_owned()]).unwrap();
     }

@@ -1,7 +1,7 @@
 //! The words of a call, and what is said of wrong ones.
 
 use clap::Parser;
-use lockstep_configuration::{CallOptions, SimulateWords};
+use lockstep_configuration::{CallArguments, SimulateWords};
 use lockstep_control::Algorithm;
 
 /// A command line of nothing but these words.
@@ -11,7 +11,7 @@ struct CommandLine {
     words: SimulateWords,
 }
 
-fn read(words: &[&str]) -> Result<CallOptions, clap::Error> {
+fn read(words: &[&str]) -> Result<CallArguments, clap::Error> {
     let words = std::iter::once("simulate").chain(words.iter().copied());
     CommandLine::try_parse_from(words).map(|line| line.words.said().clone())
 }
@@ -34,11 +34,11 @@ fn a_wrong_word_is_answered_with_the_choices_that_there_are() {
 
 #[test]
 fn only_what_was_given_is_said() {
-    assert_eq!(read(&[]).unwrap(), CallOptions::default());
+    assert_eq!(read(&[]).unwrap(), CallArguments::default());
     let given = read(&["--controller=gcc", "--loss-at=1s+1s", "--loss-at", "5s+100ms", "--vmaf"]).unwrap();
     assert_eq!(given.controller, Some(Algorithm::Gcc));
     assert_eq!(given.loss_at.as_ref().map(Vec::len), Some(2));
-    assert_eq!(CallOptions { controller: None, loss_at: None, vmaf: None, ..given }, CallOptions::default());
+    assert_eq!(CallArguments { controller: None, loss_at: None, vmaf: None, ..given }, CallArguments::default());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use lockstep_call::{Distribution, EncodeWork};
 use lockstep_configuration::{
-    CallOptions, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, Observers,
+    CallArguments, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, Observers,
     OptionValue, Seconds,
 };
 use lockstep_measure::{CallObserver, CodingTimes, LoggedFrame, Scores};
@@ -181,7 +181,7 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
 
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
-    let given = CallOptions {
+    let given = CallArguments {
         clip: Some(arguments.clip.clone()),
         seconds: Some(arguments.seconds),
         ..arguments.link.said().clone().or(arguments.control.said().clone())

@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyDict, PyMapping, PyString};
 use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
-use lockstep_configuration::{CallOptions, Observers, Simulated, SimulationStatus, document, simulate_with};
+use lockstep_configuration::{CallArguments, Observers, Simulated, SimulationStatus, document, simulate_with};
 use lockstep_measure::{KeptFrames, SharedSessionMeter};
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -128,8 +128,8 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
 }
 
 /// The options of a call that `given` are, by name; nothing is said of those that are None.
-fn options(given: &Bound<'_, PyDict>) -> PyResult<CallOptions> {
-    let mut options = CallOptions::default();
+fn options(given: &Bound<'_, PyDict>) -> PyResult<CallArguments> {
+    let mut options = CallArguments::default();
     for (name, given) in given {
         let name: String = name.extract()?;
         let value =
@@ -191,5 +191,5 @@ pub fn simulate(
 /// The names of the options of a call, as [`simulate`] takes them.
 #[pyfunction]
 pub fn simulate_options() -> Vec<&'static str> {
-    CallOptions::TABLE.iter().map(|option| option.name).collect()
+    CallArguments::TABLE.iter().map(|option| option.name).collect()
 }

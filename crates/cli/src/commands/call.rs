@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_configuration::{
-    CallOptions, CallSettings, ClipName, ControlWords, LinkWords, OptionValue, Seconds, SoundName,
+    CallArguments, CallSettings, ClipName, ControlWords, LinkWords, OptionValue, Seconds, SoundName,
 };
 use lockstep_media::sink_path;
 use lockstep_runner::call::{CallResult, LiveCall, Observed, call};
@@ -21,7 +21,7 @@ use crate::observation::{Observation, ObservationArguments};
 
 /// What `lockstep call` is told.
 #[derive(Debug, Clone, Args)]
-pub struct CallArguments {
+pub struct CallCommand {
     /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera`, or anything else that ffmpeg reads.
     #[arg(long, default_value = "generated", value_parser = ClipName::from_word)]
     clip: ClipName,
@@ -53,7 +53,7 @@ pub struct CallArguments {
 }
 
 /// `lockstep call`.
-pub fn run(arguments: &CallArguments) -> Result<()> {
+pub fn run(arguments: &CallCommand) -> Result<()> {
     let sink = sink_path(&arguments.sink)?;
     if sink.is_some_and(is_standard_output) {
         bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
@@ -62,7 +62,7 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     if decisions.1.is_some_and(is_standard_output) {
         bail!("--decisions -: the sender is a process of its own; name a file");
     }
-    let given = CallOptions {
+    let given = CallArguments {
         clip: Some(arguments.clip.clone()),
         seconds: Some(arguments.seconds),
         ..arguments.link.said().clone().or(arguments.control.said().clone())

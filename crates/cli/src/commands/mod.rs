@@ -32,7 +32,7 @@ pub enum Calls {
     /// Run a call in real time on this machine, over an emulated link.
     ///
     /// Sender and receiver are two processes; this process emulates the link between them.
-    Call(call::CallArguments),
+    Call(call::CallCommand),
     /// Host a rendezvous for peers behind routers.
     ///
     /// Peers find each other there. It relays for peers that have no direct path.

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 
-use lockstep_configuration::{CallOptions, LinkWords, Seconds, counters};
+use lockstep_configuration::{CallArguments, LinkWords, Seconds, counters};
 use lockstep_emulator::{
     EmulatorStatus, Go, Namespace, Start, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
     run_again_in_user_namespace,
@@ -258,7 +258,7 @@ fn run_link(
         return Err(EndsWith { status: NO_PROGRAM, message }.into());
     }
     // As reports of calls have them: with the defaults for what was not given.
-    let mut recorded = CallOptions { ecn: None, ..link.said().clone() }.settings()?.options();
+    let mut recorded = CallArguments { ecn: None, ..link.said().clone() }.settings()?.options();
     // A call has controllers that heed no marks; here nobody asks what runs over the link.
     recorded.ecn = Some(settings.ecn);
     let options_of_link = json!(recorded.record(LinkWords::GROUPS));

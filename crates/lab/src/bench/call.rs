@@ -9,7 +9,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::EncodeWork;
-use lockstep_configuration::{CallOptions, CallSettings, simulate, simulate_coded_by};
+use lockstep_configuration::{CallArguments, CallSettings, simulate, simulate_coded_by};
 use lockstep_libvpx::{Effort, Library, LibvpxEncoder, LibvpxError};
 use lockstep_measure::Scores;
 use lockstep_runner::output_file::{self, write_json};
@@ -21,7 +21,7 @@ use crate::sweep::Contents;
 
 /// What `lockstep bench call` is told.
 #[derive(Args)]
-pub(super) struct CallArguments {
+pub(super) struct CallCommand {
     /// A clip, with a name if you like: `generated`, a y4m file, or anything else that ffmpeg reads; `bunny=FILE`. May be
     /// given more than once.
     #[arg(long = "clip", value_name = "[NAME=]CLIP", default_value = "generated:640x360@30")]
@@ -84,8 +84,8 @@ struct CallBench {
 }
 
 /// The settings of one call.
-fn settings(arguments: &CallArguments, clip: &str, trace: &str, controller: &str) -> Result<CallSettings> {
-    let mut options = CallOptions::usual();
+fn settings(arguments: &CallCommand, clip: &str, trace: &str, controller: &str) -> Result<CallSettings> {
+    let mut options = CallArguments::usual();
     let seconds = arguments.seconds.to_string();
     let words = [
         ("clip", clip),
@@ -101,11 +101,7 @@ fn settings(arguments: &CallArguments, clip: &str, trace: &str, controller: &str
 }
 
 /// All calls, both codecs of a pair one after the other.
-fn jobs(
-    arguments: &CallArguments,
-    clips: &[(String, String)],
-    library: Option<&Library>,
-) -> Result<Vec<(String, Job)>> {
+fn jobs(arguments: &CallCommand, clips: &[(String, String)], library: Option<&Library>) -> Result<Vec<(String, Job)>> {
     let mut contents = Contents::default();
     let program = contents.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)?;
     let mut jobs = Vec::new();
@@ -155,7 +151,7 @@ fn call(job: &Job, library: Option<&Library>) -> Result<Scores> {
 }
 
 /// `lockstep bench call`.
-pub(super) fn run(arguments: &CallArguments) -> Result<()> {
+pub(super) fn run(arguments: &CallCommand) -> Result<()> {
     let clips = all_named(&arguments.clips)?;
     let inputs = clips.iter().map(|(_, clip)| clip).chain(&arguments.traces);
     let inputs: Vec<&Path> = inputs.map(Path::new).collect();

@@ -23,7 +23,7 @@ pub struct BenchArguments {
 #[derive(Subcommand)]
 enum Bench {
     /// Video delay and quality of calls over the same links with this codec and with libvpx as a conventional codec.
-    Call(call::CallArguments),
+    Call(call::CallCommand),
     /// Size at equal quality and speed of the codec over a set of clips, beside libvpx.
     Codec(codec::CodecArguments),
     /// How long this machine takes to code pictures, by their size, preset and what is done with them: a file for

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::json;
 
-use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_modelled_with};
+use lockstep_configuration::{CallArguments, CallSettings, Observers, simulate_modelled_with};
 use lockstep_measure::{SessionSecond, SessionTotals, SharedSessionMeter};
 use lockstep_runner::session_log::arguments::numbered;
 use lockstep_runner::session_log::rows::Description;
@@ -104,7 +104,7 @@ impl Drawn {
             ("loss", json!(if is_lossy { (1e5 * loss).round() / 1e5 } else { 0.0 })),
             ("queue_packets", json!(queue_packets)),
         ];
-        let mut options = CallOptions::default();
+        let mut options = CallArguments::default();
         for (name, value) in &values {
             options.set_value(name, value)?;
         }

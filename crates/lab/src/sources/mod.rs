@@ -62,7 +62,7 @@ use serde::Serialize;
 
 use lockstep_call::mean;
 use lockstep_configuration::{
-    CallOptions, CallSettings, CodecKind, NamedTrace, PROGRESS_INTERVAL, TraceName, simulate, simulate_gcc,
+    CallArguments, CallSettings, CodecKind, NamedTrace, PROGRESS_INTERVAL, TraceName, simulate, simulate_gcc,
 };
 use lockstep_control::Algorithm;
 use lockstep_measure::Scores;
@@ -286,7 +286,7 @@ pub fn run(arguments: &SourcesArguments, told: &dyn Fn(&str) -> bool) -> Result<
     if !takes(Links::Varying) && (arguments.coded || !arguments.traces.is_empty()) {
         bail!("--traces and --coded are of links that vary, which --links leaves out");
     }
-    let given = arguments.common.settings(CallOptions::default(), &arguments.traces)?;
+    let given = arguments.common.settings(CallArguments::default(), &arguments.traces)?;
     let traces: Vec<TraceName> = match &arguments.traces[..] {
         [] => TRACES.map(TraceName::from).to_vec(),
         given => given.iter().map(|name| TraceName::from(name.as_str())).collect(),

@@ -1,12 +1,12 @@
 //! What `lockstep sources` finds, as directions: on links and seeds that are none of its own.
 
-use lockstep_configuration::{CallOptions, Seconds};
+use lockstep_configuration::{CallArguments, Seconds};
 
 use super::designs::{FRAMES, THEN, VIDEO, WITHOUT_BURSTS};
 use super::*;
 
 fn given() -> CallSettings {
-    let mut given = CallOptions::default().settings().expect("the usual settings are good");
+    let mut given = CallArguments::default().settings().expect("the usual settings are good");
     given.length = Seconds::whole(60);
     given
 }

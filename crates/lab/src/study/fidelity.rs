@@ -13,7 +13,7 @@ use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
 use lockstep_configuration::{
-    CallOptions, CallSettings, CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled,
+    CallArguments, CallSettings, CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled,
 };
 use lockstep_control::Algorithm;
 use lockstep_measure::Scores;
@@ -286,7 +286,7 @@ impl Keys {
 
 /// `one_codec` says that the table is of the codec of the options only.
 pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> {
-    let given = arguments.common.settings(CallOptions::default(), &arguments.traces)?;
+    let given = arguments.common.settings(CallArguments::default(), &arguments.traces)?;
     let names: Vec<TraceName> = match &arguments.traces[..] {
         [] => TRACES.into_iter().map(TraceName::from).collect(),
         traces => traces.iter().map(|trace| TraceName::from(trace.as_str())).collect(),

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use lockstep_configuration::{CallOptions, CallSettings, SimulateWords};
+use lockstep_configuration::{CallArguments, CallSettings, SimulateWords};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::Progress;
 use lockstep_sim::in_parallel;
@@ -92,7 +92,7 @@ pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()>
 impl CommonArguments {
     /// What its calls have in common; options that were not given are those of `usual`. Finds out whether the numbers can be
     /// written, before calls run that read `traces`, too.
-    pub(super) fn settings(&self, usual: CallOptions, traces: &[String]) -> Result<CallSettings> {
+    pub(super) fn settings(&self, usual: CallArguments, traces: &[String]) -> Result<CallSettings> {
         let settings = self.simulation.said().clone().or(usual).settings()?;
         let mut inputs = settings.inputs();
         inputs.extend(traces.iter().map(Path::new));

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_configuration::{CallOptions, CallSettings, CodecKind, Seconds, simulate};
+use lockstep_configuration::{CallArguments, CallSettings, CodecKind, Seconds, simulate};
 use lockstep_control::{Algorithm, GracePeriod};
 use lockstep_measure::Scores;
 use lockstep_runner::progress::figure;
@@ -60,12 +60,12 @@ fn worse(whole: &Scores, other: &Scores) -> [bool; 3] {
 
 impl Budget {
     /// The calls of this study.
-    fn calls(self) -> CallOptions {
+    fn calls(self) -> CallArguments {
         let (clip, seconds) = match self {
             Self::Small => ("generated:640x360@30", 30),
             Self::Full => ("generated:1280x720@60", 600),
         };
-        CallOptions { clip: Some(clip.into()), seconds: Some(Seconds::whole(seconds)), ..CallOptions::default() }
+        CallArguments { clip: Some(clip.into()), seconds: Some(Seconds::whole(seconds)), ..CallArguments::default() }
     }
 }
 

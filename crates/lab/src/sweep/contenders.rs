@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use lockstep_configuration::CallOptions;
+use lockstep_configuration::CallArguments;
 use lockstep_control::Algorithm;
 
 /// A controller of a sweep.
@@ -27,7 +27,7 @@ const ESTIMATOR: &str = "estimator:";
 impl Contender {
     /// What `word` of `--controllers` names: `gcc`, `concerto:run.onnx` or `estimator:mine.py`, each with `NAME=` before it if
     /// it has a name of its own. `given` has the model of those that name none.
-    fn parse(word: &str, given: &CallOptions) -> Result<(Option<String>, Self)> {
+    fn parse(word: &str, given: &CallArguments) -> Result<(Option<String>, Self)> {
         let (name, word) = match word.split_once('=') {
             // Paths may have an equals sign.
             Some((name, rest)) if !name.contains([':', '/']) => (Some(name.trim().to_owned()), rest),
@@ -73,10 +73,10 @@ fn file_name(path: &Path) -> String {
 ///
 /// # Errors
 /// If a word names no controller, or if different contenders were given the same name.
-pub fn all(words: &[String], given: &CallOptions) -> Result<Vec<Contender>> {
+pub fn all(words: &[String], given: &CallArguments) -> Result<Vec<Contender>> {
     let mut parsed = match words {
         [] => {
-            let CallOptions { controller, model, estimator, .. } = given.clone();
+            let CallArguments { controller, model, estimator, .. } = given.clone();
             vec![(None, Contender::new(controller, model, estimator))]
         }
         words => words.iter().map(|word| Contender::parse(word, given)).collect::<Result<_>>()?,
@@ -116,7 +116,7 @@ mod tests {
 
     fn named(words: &[&str]) -> Result<Vec<Contender>> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        all(&words, &CallOptions::default())
+        all(&words, &CallArguments::default())
     }
 
     fn names(words: &[&str]) -> Vec<String> {
@@ -138,7 +138,7 @@ mod tests {
         let [ours, mine] = &named(&["mine=estimator:mine.py", "concerto:run.onnx"]).unwrap()[..] else { panic!("two") };
         assert_eq!((ours.controller, ours.model.as_deref()), (Some(Algorithm::Concerto), Some(Path::new("run.onnx"))));
         assert_eq!((mine.controller, mine.estimator.as_deref()), (None, Some(Path::new("mine.py"))));
-        let given = CallOptions { model: Some("other.onnx".into()), ..CallOptions::default() };
+        let given = CallArguments { model: Some("other.onnx".into()), ..CallArguments::default() };
         let words = ["rlv".to_owned(), "concerto:run.onnx".to_owned()];
         let models: Vec<_> = all(&words, &given).unwrap().into_iter().map(|contender| contender.model).collect();
         assert_eq!(models, [Some("run.onnx".into()), Some("other.onnx".into())]);

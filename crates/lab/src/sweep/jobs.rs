@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
-use lockstep_configuration::{CallOptions, CallRecord, CallSettings, CodecKind, NamedTrace, TraceName};
+use lockstep_configuration::{CallArguments, CallRecord, CallSettings, CodecKind, NamedTrace, TraceName};
 
 use super::SweepArguments;
 use super::contenders::{self, Contender};
@@ -207,8 +207,8 @@ fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
 /// Every call that `arguments` ask for, in the order of the rows: by the controller's name, codec, trace and seed.
 pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     // What codes is said by the codecs.
-    let given = CallOptions { modelled: None, ..arguments.simulation.said().clone() };
-    let usual = CallOptions::usual();
+    let given = CallArguments { modelled: None, ..arguments.simulation.said().clone() };
+    let usual = CallArguments::usual();
     let one_trace = given.trace.as_ref().or(usual.trace.as_ref()).map(ToString::to_string);
     let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };
     let traces = traces(&named)?;
@@ -232,7 +232,7 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
         let estimator_hash = estimator.as_deref().map(contents::of_estimator).transpose()?;
         let model_hash = model.as_deref().map(|path| contents.of_file(path)).transpose()?;
         let trace = first_trace.clone();
-        let settings = CallOptions { controller, model, estimator, trace, ..given.clone() }.settings()?;
+        let settings = CallArguments { controller, model, estimator, trace, ..given.clone() }.settings()?;
         let seeds = arguments.seeds.as_ref().map_or_else(|| vec![settings.link.seed], |seeds| seeds.0.clone());
         for &codec in &codecs {
             for trace in &traces {
@@ -287,8 +287,8 @@ mod tests {
 
     use super::*;
 
-    fn job(codec: SweepCodec, change: impl FnOnce(&mut CallOptions)) -> Job {
-        let mut options = CallOptions { trace: Some(TraceName::from("constant:1mbps")), ..CallOptions::default() };
+    fn job(codec: SweepCodec, change: impl FnOnce(&mut CallArguments)) -> Job {
+        let mut options = CallArguments { trace: Some(TraceName::from("constant:1mbps")), ..CallArguments::default() };
         change(&mut options);
         let mut call = options.settings().unwrap();
         (call.control.codec, call.modelled) = (codec.kind(), codec.is_modelled());
@@ -300,7 +300,7 @@ mod tests {
         let usual = job(SweepCodec::Functional, |_| ()).settings();
         // No call can have all of them at once.
         let set = |settings: &'static [(&str, &str)]| {
-            move |options: &mut CallOptions| {
+            move |options: &mut CallArguments| {
                 for (name, word) in settings {
                     options.set_words(name, &[(*word).to_owned()]).unwrap();
                 }
@@ -354,7 +354,7 @@ mod tests {
             job(SweepCodec::Functional, set(&[("menu", "serial"), ("estimator", "mine.py"), ("python", "python3.9")])),
         ];
         let said = examples.map(|example| example.settings());
-        for option in CallOptions::TABLE {
+        for option in CallArguments::TABLE {
             let name = option.name;
             let differs =
                 |settings: &Map<String, Value>| settings[name] != Value::Null && settings[name] != usual[name];

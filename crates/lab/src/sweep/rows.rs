@@ -201,7 +201,7 @@ mod tests {
 
     use super::super::jobs::SweepCodec;
     use super::*;
-    use lockstep_configuration::CallOptions;
+    use lockstep_configuration::CallArguments;
     use lockstep_runner::parquet_table::Kind;
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn no_column_is_there_twice() {
-        let call = CallOptions::default().settings().unwrap();
+        let call = CallArguments::default().settings().unwrap();
         let job = Job::nameless(SweepCodec::Functional, call);
         let columns = settings([&job].into_iter());
         let mut names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
