@@ -15,7 +15,7 @@ use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_
 use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{
-    Activity, AnyFlow, CallFlow, CallSetting, ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip,
+    Activity, AnyFlow, CallFlow, CallFlowOptions, ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip,
 };
 use lockstep_transport::ReceiverConfig;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
@@ -216,7 +216,7 @@ fn real_call(
     let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let length = activity.end().saturating_since(activity.start());
     let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
-    let setting = CallSetting { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
+    let setting = CallFlowOptions { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), control.estimator(bounds)?);
     let call = CallFlow::new(sender, receiver, source, setting);
     Ok(AnyFlow::Call(Box::new(call)))

@@ -66,7 +66,7 @@ const DECODED_ONCE_IN: u64 = 32;
 
 /// What a call is told beside its ends.
 #[derive(Debug, Clone)]
-pub struct CallSetting {
+pub struct CallFlowOptions {
     /// When pictures are captured.
     pub activity: Activity,
     /// How much of it is scored, from its start on.
@@ -96,7 +96,7 @@ pub struct CallFlow<C: Codec = Vp8> {
     sender: SendingEnd<C>,
     receiver: ReceivingEnd<C>,
     source: Box<dyn Source<C::Picture>>,
-    setting: CallSetting,
+    setting: CallFlowOptions,
     /// Its first moment, and the last at which something can still arrive.
     start: Timestamp,
     over_at: Timestamp,
@@ -128,7 +128,7 @@ impl<C: Codec> CallFlow<C> {
         sender: SendingEnd<C>,
         receiver: ReceivingEnd<C>,
         source: Box<dyn Source<C::Picture>>,
-        setting: CallSetting,
+        setting: CallFlowOptions,
     ) -> Self {
         let start = setting.activity.start();
         let log = CallLog::new(start, setting.length, source.format().frame_interval());

@@ -31,7 +31,7 @@ pub mod step_statistics;
 
 pub use activity::Activity;
 pub use any_flow::{AnyFlow, AnyPacket};
-pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
+pub use call_flow::{CallFlow, CallFlowOptions, CallResult, SimulationError, StopReason};
 pub use call_pair::CallPacket;
 pub use codec_model::{
     ClipModel, CodecModel, CodecModelError, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS,

@@ -17,7 +17,7 @@ use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
-use crate::call_flow::{CallFlow, CallSetting};
+use crate::call_flow::{CallFlow, CallFlowOptions};
 use crate::encode_time::JobTimes;
 use crate::full_throttle::{Filling, FullThrottle};
 use crate::modelled_clip::{ClipCurves, ModelledClip, ModelledPicture};
@@ -143,7 +143,7 @@ impl ModelledSetting {
         let payload = usize::try_from(self.payload.get()).unwrap_or(usize::MAX);
         let transport = SenderConfig { payload, feedback: self.feedback, ..SenderConfig::new(1, announced(&format)) };
         let receiver = ReceiverConfig { feedback: self.feedback, ..ReceiverConfig::default() };
-        let setting = CallSetting {
+        let setting = CallFlowOptions {
             activity: self.activity.clone(),
             length: self.length.min(self.activity.end().saturating_since(self.activity.start())),
             ends_with_source: false,

@@ -11,7 +11,7 @@ use lockstep_media::{Source, VmafError, VmafMeter};
 use lockstep_units::Timestamp;
 
 use crate::activity::Activity;
-use crate::call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
+use crate::call_flow::{CallFlow, CallFlowOptions, CallResult, SimulationError, StopReason};
 use crate::call_pair::{CallPacket, CallPair};
 use crate::encode_time::JobTimes;
 use crate::network::{Network, SharedLink};
@@ -66,7 +66,7 @@ pub struct Simulation<C: Codec = Vp8> {
     calls: Vec<CallFlow<C>>,
     forward: SharedLink<CallPacket<C::Packet>>,
     reverse: SharedLink<CallPacket<C::Packet>>,
-    setting: CallSetting,
+    setting: CallFlowOptions,
     length: Duration,
     frame_interval: Duration,
     /// Of the call, and of that in the opposite direction.
@@ -88,7 +88,7 @@ impl<C: Codec> Simulation<C> {
         options: &SimulationOptions,
     ) -> Self {
         let frame_interval = source.format().frame_interval();
-        let setting = CallSetting {
+        let setting = CallFlowOptions {
             // A little longer than what is scored, so that the last scored frames have later ones to be followed by.
             activity: Activity::between(Timestamp::ZERO, Timestamp::ZERO + options.length + DRAIN),
             length: options.length,
