@@ -38,7 +38,7 @@ pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
 pub use run::{Observers, Simulated, SimulationStatus};
 pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario};
 pub use settings::{
-    CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory, open_trace,
+    CallSettings, ControlSettings, ControllerChoice, EstimatorFile, LinkSettings, NamedTrace, QueueMemory, open_trace,
 };
 pub use simulate::{simulate, simulate_coded_by, simulate_with};
 pub use words::{ControlWords, LinkWords, SimulateWords, value_of};

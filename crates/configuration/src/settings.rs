@@ -162,7 +162,7 @@ pub struct ControlSettings {
     /// How hard the encoder works.
     pub preset: Preset,
     /// Who decides how much is sent.
-    pub controller: ControllerSettings,
+    pub controller: ControllerChoice,
     /// Its model, where that is not the one that comes with it.
     pub model: Option<ModelFile>,
     /// The most that is sent in the long run.
@@ -173,12 +173,12 @@ pub struct ControlSettings {
 
 /// A controller, with what only it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ControllerSettings {
+pub struct ControllerChoice {
     algorithm: Algorithm,
     latency: Option<Latency>,
 }
 
-impl ControllerSettings {
+impl ControllerChoice {
     /// `algorithm` with the latency and the grace period that were given, if any were.
     ///
     /// # Errors
@@ -223,14 +223,14 @@ impl ControllerSettings {
     }
 }
 
-impl From<Algorithm> for ControllerSettings {
+impl From<Algorithm> for ControllerChoice {
     /// `algorithm` as it is by itself.
     fn from(algorithm: Algorithm) -> Self {
         Self { algorithm, latency: None }
     }
 }
 
-impl fmt::Display for ControllerSettings {
+impl fmt::Display for ControllerChoice {
     /// Its name, as on the command line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.algorithm.fmt(formatter)
@@ -339,7 +339,7 @@ impl CallArguments {
             codec: there(self.codec.or(usual.codec))?,
             menu,
             preset: there(self.preset.or(usual.preset))?,
-            controller: ControllerSettings::new(algorithm, self.latency, self.grace_period)?,
+            controller: ControllerChoice::new(algorithm, self.latency, self.grace_period)?,
             model: self.model.as_deref().map(ModelFile::open).transpose()?,
             max_bitrate: there(self.max_bitrate.or(usual.max_bitrate))?,
             tuning: self.tuning.clone().unwrap_or_default(),

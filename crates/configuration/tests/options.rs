@@ -1,7 +1,7 @@
 //! The table of options, and the settings made of it.
 
 use lockstep_call::{FIT_PASSES, MenuMode};
-use lockstep_configuration::{CallArguments, CallSettings, ControllerSettings, Form, OptionError, OptionGroup};
+use lockstep_configuration::{CallArguments, CallSettings, ControllerChoice, Form, OptionError, OptionGroup};
 use lockstep_control::{Algorithm, GracePeriod, Latency};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ fn the_defaults_of_the_table_are_values_and_those_of_the_library() {
     let usual = settings(&[]);
     assert_eq!(usual.control.menu, MenuMode::default());
     assert_eq!(usual.control.menu, MenuMode::Fit { passes: usize::from(FIT_PASSES) });
-    assert_eq!(usual.control.controller, ControllerSettings::from(Algorithm::default()));
+    assert_eq!(usual.control.controller, ControllerChoice::from(Algorithm::default()));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_controller_that_there_is_not_is_refused_and_becomes_no_other() {
 
 #[test]
 fn a_controller_is_told_only_what_it_takes() {
-    let new = ControllerSettings::new;
+    let new = ControllerChoice::new;
     assert_eq!(new(Algorithm::Sprout, Some(Latency::Low), None).unwrap().latency(), Some(Latency::Low));
     let without = new(Algorithm::Salsify(GracePeriod::LinkIdle), None, Some(GracePeriod::None)).unwrap();
     assert_eq!(without.algorithm(), Algorithm::Salsify(GracePeriod::None));
