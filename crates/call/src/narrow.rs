@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockstep_control::{Budget, InFlight, Limit, LimitedBy, NarrowPath, PathView};
 use lockstep_sound::SoundPlan;
 use lockstep_transport::wire::CARRIAGE;
-use lockstep_transport::{Feedback, InFlight as OnTheWay};
+use lockstep_transport::{Feedback, FragmentsInFlight};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::tuning::Tuning;
@@ -21,7 +21,7 @@ pub use config::NarrowWayConfig;
 const CLOGGED: u32 = 4;
 
 /// What is on the way, with all that a link carries with it.
-fn carried(in_flight: OnTheWay) -> ByteCount {
+fn carried(in_flight: FragmentsInFlight) -> ByteCount {
     in_flight.bytes + ByteCount::new(CARRIAGE * in_flight.fragments as u64)
 }
 
@@ -116,7 +116,7 @@ impl NarrowWay {
     }
 
     /// Whether sound is to wait, with so much on the way: what is left out at this end is heard sooner than what queues.
-    pub(crate) fn must_hold(&self, now: Timestamp, in_flight: OnTheWay) -> bool {
+    pub(crate) fn must_hold(&self, now: Timestamp, in_flight: FragmentsInFlight) -> bool {
         let enough = match self.path.capacity() {
             Some(capacity) => self.config.most_in_flight(capacity),
             None if self.is_suspected(now) && self.path.is_unproven() => self.config.harmless,
@@ -147,7 +147,7 @@ impl NarrowWay {
 
     /// For how long after a fragment of a picture, `payload` bytes long at most, the next is to wait, with so much on the way:
     /// what else goes over the path, words and acknowledgements, would wait behind all that left at once.
-    pub(crate) fn least_pause(&self, payload: ByteCount, talks: bool, in_flight: OnTheWay) -> Duration {
+    pub(crate) fn least_pause(&self, payload: ByteCount, talks: bool, in_flight: FragmentsInFlight) -> Duration {
         let Some(capacity) = self.path.capacity() else { return Duration::ZERO };
         let (picture, longest_pause) = (self.config.picture, self.longest_pause);
         let fragment = payload + ByteCount::new(CARRIAGE);
@@ -244,11 +244,11 @@ mod tests {
             let payload = way.most_payload().expect("it is narrow");
             let fragment = rate.time_for(payload + ByteCount::new(CARRIAGE));
             assert!(fragment < 200 * MILLISECOND, "{kbps} kb/s: a fragment takes {fragment:?}");
-            let empty = OnTheWay { fragments: 0, bytes: ByteCount::ZERO };
+            let empty = FragmentsInFlight { fragments: 0, bytes: ByteCount::ZERO };
             let (talk, silence) = (way.least_pause(payload, true, empty), way.least_pause(payload, false, empty));
             // In silence a picture has the way, beside somebody who talks what words leave of it.
             assert!(silence >= fragment.mul_f64(0.8) && talk > silence, "{kbps} kb/s: {silence:?}, {talk:?}, {plan:?}");
-            let queue = OnTheWay { fragments: 4, bytes: rate.bytes_in(300 * MILLISECOND) };
+            let queue = FragmentsInFlight { fragments: 4, bytes: rate.bytes_in(300 * MILLISECOND) };
             assert_eq!(way.least_pause(payload, true, queue), Duration::from_secs(1), "{kbps} kb/s");
         }
     }
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn over_any_other_way_pictures_are_neither_cut_smaller_nor_held_back() {
         let (mut way, now) = after_a_second_of_words(1_000_000);
-        let queue = OnTheWay { fragments: 40, bytes: ByteCount::new(48_000) };
+        let queue = FragmentsInFlight { fragments: 40, bytes: ByteCount::new(48_000) };
         assert_eq!((way.most_payload(), way.least_pause(ByteCount::new(1_200), true, queue)), (None, Duration::ZERO));
         assert!(!way.thins_feedback(now));
         assert_eq!(way.plan(now, Bitrate::from_kbps(500)).frames, 1);

@@ -248,7 +248,7 @@ pub enum SenderEvent {
 
 /// What is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct InFlight {
+pub struct FragmentsInFlight {
     /// Fragments transmitted, neither acknowledged nor lost.
     pub fragments: usize,
     /// Their datagrams' sizes.

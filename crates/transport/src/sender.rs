@@ -25,8 +25,8 @@ use crate::sound::{SOUND, WaitingSound};
 use crate::states::SentStates;
 use crate::wire::{Acknowledgement, Data, Datagram, Hello, MAX_PAYLOAD, PARITY_FIELDS, WireError, expand};
 use crate::{
-    AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
-    SenderEvent, SenderStatistics, StateId, Transmit, TransmittedFragment,
+    AcknowledgedFragment, Estimate, Feedback, FragmentsInFlight, LostFragment, OutgoingFrame, Recovery, SendError,
+    SenderConfig, SenderEvent, SenderStatistics, StateId, Transmit, TransmittedFragment,
 };
 
 /// The hello is repeated ever more seldom, up to this interval.
@@ -531,9 +531,9 @@ impl<P: Payload> Sender<P> {
 
     /// What was transmitted and is neither acknowledged nor lost.
     #[must_use]
-    pub fn in_flight(&self) -> InFlight {
+    pub fn in_flight(&self) -> FragmentsInFlight {
         let (fragments, bytes) = self.loss.in_flight();
-        InFlight { fragments, bytes }
+        FragmentsInFlight { fragments, bytes }
     }
 
     /// How many fragments wait for the pacer, those to be sent again included.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use lockstep_transport::{
-    Datagram, InFlight, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Recovery, Sender, SenderConfig,
-    SenderEvent, StateId, VideoFormat,
+    Datagram, FragmentsInFlight, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Recovery, Sender,
+    SenderConfig, SenderEvent, StateId, VideoFormat,
 };
 use lockstep_units::Timestamp;
 use rand::{Rng, SeedableRng};
@@ -299,7 +299,7 @@ impl World {
     }
 
     pub fn idle(&self) -> bool {
-        self.sender.in_flight() == InFlight::default() && self.sender.queued_fragments() == 0
+        self.sender.in_flight() == FragmentsInFlight::default() && self.sender.queued_fragments() == 0
     }
 
     /// The frames of which the sender was told that they were lost.
