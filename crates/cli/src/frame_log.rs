@@ -13,6 +13,8 @@ use lockstep_units::Timestamp;
 /// Rows that are written at once to a Parquet file: nine minutes at 30 a second. A shorter call is one row group.
 const ROW_GROUP: usize = 1 << 14;
 
+// There is one value of it.
+#[allow(clippy::large_enum_variant)]
 enum Format {
     Csv(csv::Writer<OutputFile>),
     Parquet { table: TableWriter<OutputFile>, columns: Vec<Values>, rows: usize, written: bool },

@@ -8,6 +8,8 @@ extern crate lockstep_runner;
 
 mod call_files;
 mod commands;
+// `simulate` alone uses parts of it, here and below.
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod decisions;
 mod destination;
 mod frame_log;
@@ -18,6 +20,7 @@ mod no_laboratory;
 mod observation;
 mod packet_csv;
 mod reporter;
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod sound_file;
 
 use std::process::ExitCode;
@@ -43,6 +46,8 @@ struct Arguments {
     command: Command,
 }
 
+// There is one value of it.
+#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Command {
     #[command(flatten)]

@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 /// How a build with all commands is made.
 pub const REMEDY: &str = "build it with: cargo build --release -p lockstep-cli";
 
-/// The commands of the laboratory.
-pub const COMMANDS: [&str; 14] = [
-    "sweep", "study", "scenario", "sources", "compare", "replay", "sessions", "data", "model", "train", "export",
-    "bench", "testbed", "barcode",
+/// The commands of the laboratory, and the one simulation.
+pub const COMMANDS: [&str; 15] = [
+    "simulate", "sweep", "study", "scenario", "sources", "compare", "replay", "sessions", "data", "model", "train",
+    "export", "bench", "testbed", "barcode",
 ];
 
 /// The error for the command called `name`, if it is one of the laboratory.
@@ -27,7 +27,8 @@ mod tests {
         use clap::Subcommand;
 
         let laboratory = lockstep_lab::Laboratory::augment_subcommands(clap::Command::new(""));
-        let names: Vec<&str> = laboratory.get_subcommands().map(clap::Command::get_name).collect();
+        let names = laboratory.get_subcommands().map(clap::Command::get_name);
+        let names: Vec<&str> = std::iter::once("simulate").chain(names).collect();
         assert_eq!(COMMANDS.as_slice(), names);
     }
 

@@ -68,7 +68,7 @@ impl Screen {
     fn start() -> Result<Self> {
         let (lines, said) = mpsc::sync_channel(MOST_LINES);
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || {
-            let mut changing = ChangingLine::new();
+            let mut changing = ChangingLine::default();
             for said in said {
                 match said {
                     Said::Json(line) => say(&line),

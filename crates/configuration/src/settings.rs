@@ -11,9 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use lockstep_call::MenuMode;
 use lockstep_control::{Algorithm, GracePeriod, Latency};
 use lockstep_link::{
-    GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering, Trace,
+    GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, QueueConfig, REVERSE_CAPACITY,
+    Reordering, Trace,
 };
-use lockstep_sim::REVERSE_CAPACITY;
 use lockstep_units::ByteCount;
 use lockstep_vp8::Preset;
 

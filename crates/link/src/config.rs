@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_units::Bitrate;
 use lockstep_units::quantity::MAXIMUM_PERIOD;
 use lockstep_units::quantity::milliseconds;
 
 use crate::queue::QueueConfig;
 use crate::trace::Trace;
+
+/// Capacity of a single bottleneck's way back without a trace of its own: ample for acknowledgements.
+pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
 /// The most intervals of scheduled loss.
 const MAXIMUM_INTERVALS: usize = 1 << 16;

@@ -48,7 +48,7 @@ pub use alphartc::{AlphaRtcTraces, parse_alphartc};
 pub use columns::{ColumnUnits, RateUnit, TimeUnit};
 pub use config::{
     ConfigError, GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, LossPlace,
-    OnOffLoss, Reordering,
+    OnOffLoss, REVERSE_CAPACITY, Reordering,
 };
 pub use error::{Problem, TraceError};
 pub use fitted::{Families, Family, FitError, LEVELS, MAXIMUM_FAMILIES, QUANTILES};

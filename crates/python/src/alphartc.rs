@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use lockstep_alphartc::PacketReport;
 use lockstep_configuration::open_trace;
 use lockstep_control::{Algorithm, Estimator, Setting};
-use lockstep_link::{Link, LinkConfig, QueueConfig, Trace, parse_alphartc};
+use lockstep_link::{Link, LinkConfig, QueueConfig, REVERSE_CAPACITY, Trace, parse_alphartc};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
-use lockstep_sim::{ClipCurves, CodecModel, ModelledClip, Network, REVERSE_CAPACITY, SharedLink};
+use lockstep_sim::{ClipCurves, CodecModel, ModelledClip, Network, SharedLink};
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, Timestamp};
 

@@ -1,6 +1,6 @@
 //! Runs a call for a command, simulated or live, and writes what the run leaves.
 //!
-//! [`simulate`] and [`call`] run one call each. Commands share the rest: [`progress`] and [`interruption`] while something
+//! `simulate` and [`call`] run one call each. Commands share the rest: [`progress`] and [`interruption`] while something
 //! runs, [`output_file`], [`parquet_table`] and [`session_log`] for its results.
 #![forbid(unsafe_code)]
 // `println!` panics when nobody reads any more.
@@ -31,8 +31,10 @@ pub mod output_file;
 pub mod parquet_table;
 pub mod progress;
 pub mod session_log;
+#[cfg(feature = "simulation")]
 mod simulate;
 pub mod standard_input;
 pub mod status_line;
 
+#[cfg(feature = "simulation")]
 pub use simulate::simulate;

@@ -27,12 +27,14 @@ pub struct ChangingLine {
     untold: Option<String>,
 }
 
-impl ChangingLine {
-    /// One that says nothing yet.
-    pub fn new() -> Self {
+impl Default for ChangingLine {
+    /// A line without text yet.
+    fn default() -> Self {
         Self { terminal: output_file::tells_terminal(), told_at: None, untold: None }
     }
+}
 
+impl ChangingLine {
     /// Says `line` in place of what it said.
     pub fn change(&mut self, line: &str) {
         if self.terminal {

@@ -46,7 +46,7 @@ pub use meter::{FlowMeter, METER_INTERVAL};
 pub use modelled_clip::{BestFrame, ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
 pub use modelled_codec::{Modelled, ModelledState};
 pub use modelled_sound::{ModelledListener, ModelledVoice};
-pub use network::{Network, REVERSE_CAPACITY, Route, SharedLink, TopologyError, Transit};
+pub use network::{Network, Route, SharedLink, TopologyError, Transit};
 pub use padded::{Padded, Padding};
 pub use parallel::in_parallel;
 pub use qoe_bound::{BACKLOG_CELLS, BoundedCall, CELL, EXACT_CELLS, PENDING, QoeBound};

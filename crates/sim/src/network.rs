@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_link::{Delivered, Link, Medium};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{ByteCount, Timestamp};
 
 use crate::flow::{Arrived, Direction, Flow};
 use crate::meter::FlowMeter;
@@ -31,9 +31,6 @@ pub type SharedLink<P> = Link<Box<Transit<P>>>;
 
 /// So many places for packets are kept to be used again.
 const MOST_SPARE: usize = 64;
-
-/// Capacity of a single bottleneck's way back where no trace is given for it: ample for acknowledgements.
-pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
 /// The way of one flow's packets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -119,7 +119,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
         log,
         mtu: arguments.mtu,
     };
-    let (mut changing, mut written) = (ChangingLine::new(), Ok(()));
+    let (mut changing, mut written) = (ChangingLine::default(), Ok(()));
     Emulator::run(socket, options, |now| {
         let capacity = trace.capacity_at(Timestamp::ZERO + now.elapsed);
         if status == StatusArgument::Line {

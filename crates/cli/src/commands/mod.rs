@@ -11,6 +11,7 @@ pub mod output;
 pub mod program_arguments;
 pub mod rendezvous;
 pub mod serving;
+#[cfg(feature = "lab")]
 pub mod simulate;
 pub mod talk;
 pub mod trace;
@@ -87,6 +88,7 @@ impl Files {
 #[derive(Subcommand)]
 pub enum Simulation {
     /// Run a call in virtual time, with the real codec, over an emulated link.
+    #[cfg(feature = "lab")]
     Simulate(simulate::SimulateCommand),
     /// List the controllers, or the tuned constants of the default one.
     Controllers(controllers::ControllersArguments),
@@ -99,6 +101,7 @@ impl Simulation {
     /// If the command fails.
     pub fn run(&self) -> Result<()> {
         match self {
+            #[cfg(feature = "lab")]
             Self::Simulate(arguments) => simulate::run(arguments),
             Self::Controllers(arguments) => controllers::run(arguments),
         }

@@ -80,7 +80,7 @@ pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     if let Some(address) = arguments.metrics {
         say!("metrics at {}", serve_rendezvous(address, Arc::clone(&newest))?);
     }
-    let (quiet, mut changing) = (arguments.quiet, ChangingLine::new());
+    let (quiet, mut changing) = (arguments.quiet, ChangingLine::default());
     server.run(|status| {
         *newest.lock().unwrap_or_else(PoisonError::into_inner) = *status;
         if !quiet {

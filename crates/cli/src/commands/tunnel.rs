@@ -308,7 +308,7 @@ fn run_link(
         length: length.map(Seconds::get),
         log,
     };
-    let mut changing = ChangingLine::new();
+    let mut changing = ChangingLine::default();
     let any = signals.any.clone();
     let go = |now: &EmulatorStatus| {
         elapsed = now.elapsed;

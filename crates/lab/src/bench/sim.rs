@@ -13,14 +13,13 @@ use serde::Serialize;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
 use lockstep_control::{Algorithm, Setting};
-use lockstep_link::{Link, LinkConfig, Trace};
+use lockstep_link::{Link, LinkConfig, REVERSE_CAPACITY, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::Progress;
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
 use lockstep_sim::{
-    ClipCurves, CodecModel, EncodeTime, ModelledClip, Network, REVERSE_CAPACITY, SharedLink, Simulation,
-    SimulationOptions,
+    ClipCurves, CodecModel, EncodeTime, ModelledClip, Network, SharedLink, Simulation, SimulationOptions,
 };
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};

@@ -15,13 +15,13 @@ use rand_pcg::Pcg64;
 
 use lockstep_control::learned::ObservationKind;
 use lockstep_control::{Controller, Estimator, RateBounds, ReceiverEstimate, Setting};
-use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, Trace};
+use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, REVERSE_CAPACITY, Trace};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
 use crate::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
 use crate::modelled_clip::{ClipCurves, ModelledClip};
-use crate::network::{Network, REVERSE_CAPACITY};
+use crate::network::Network;
 use crate::step_statistics::StepStatistics;
 use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};
 
