@@ -40,7 +40,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Real-time video in which codec and transport are one control loop, and its laboratory.
 #[derive(Parser)]
-#[command(name = "lockstep", version, about, max_term_width = 100)]
+#[command(name = "lockstep", version, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

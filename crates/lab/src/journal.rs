@@ -4,9 +4,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
 
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
@@ -14,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use lockstep_runner::output_file::{is_special, is_standard_output};
-use lockstep_runner::progress::Progress;
-use lockstep_sim::in_parallel;
+
+use crate::every_core::on_every_core;
 
 #[derive(Serialize, Deserialize)]
 struct Line {
@@ -105,29 +103,14 @@ impl Journal {
         run: impl Fn(&Call) -> Result<Outcome> + Sync,
     ) -> Result<Vec<Outcome>> {
         let open: Vec<&(String, Call)> = calls.iter().filter(|(key, _)| self.known::<Outcome>(key).is_none()).collect();
-        let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let mut progress = Progress::new(what, calls.len() as u64);
-        let (mut count, mut failure) = (calls.len() - open.len(), None);
-        in_parallel(
+        let kept = calls.len() - open.len();
+        on_every_core(
+            what,
+            kept,
             &open,
-            workers,
             |(_, call)| run(call),
-            |index, outcome| {
-                count += 1;
-                progress.update(count as u64, &format!("{count} of {} calls", calls.len()));
-                let kept = outcome.and_then(|outcome| self.keep(&open[index].0, &outcome));
-                // The first that failed says why.
-                let good = kept.is_ok();
-                if let Err(error) = kept {
-                    failure.get_or_insert(error);
-                }
-                good
-            },
-        );
-        progress.finish();
-        if let Some(error) = failure {
-            return Err(error);
-        }
+            |index, outcome| self.keep(&open[index].0, &outcome).map(drop),
+        )?;
         calls.iter().map(|(key, _)| self.known(key).with_context(|| format!("a call was not run: {key}"))).collect()
     }
 }

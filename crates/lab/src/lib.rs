@@ -13,6 +13,7 @@ mod barcode;
 mod bench;
 mod compare;
 mod data;
+mod every_core;
 mod journal;
 mod model;
 mod python_module;

@@ -5,9 +5,7 @@ mod salsify;
 
 use std::ffi::OsString;
 use std::iter;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,9 +13,8 @@ use serde::Serialize;
 
 use lockstep_configuration::{CallArguments, CallSettings, SimulateWords};
 use lockstep_runner::output_file::{self, write_json};
-use lockstep_runner::progress::Progress;
-use lockstep_sim::in_parallel;
 
+use crate::every_core::on_every_core;
 use crate::python_module::{self, ModuleWords};
 
 /// What `lockstep study` is told.
@@ -133,23 +130,12 @@ pub(super) fn each<Call: Sync, Outcome: Send>(
     calls: &[Call],
     run: impl Fn(&Call) -> Result<Outcome> + Sync,
 ) -> Result<Vec<Outcome>> {
-    let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let mut progress = Progress::new(study, calls.len() as u64);
-    let mut outcomes: Vec<Option<Result<Outcome>>> = calls.iter().map(|_| None).collect();
-    let mut count = 0;
-    in_parallel(calls, workers, run, |index, outcome| {
-        count += 1;
-        progress.update(count, &format!("{count} of {} calls", calls.len()));
-        let good = outcome.is_ok();
+    let mut outcomes: Vec<Option<Outcome>> = calls.iter().map(|_| None).collect();
+    on_every_core(study, 0, calls, run, |index, outcome| {
         outcomes[index] = Some(outcome);
-        good
-    });
-    progress.finish();
-    // One that failed ended the others; it says why.
-    if let Some(failed) = outcomes.iter().position(|outcome| matches!(outcome, Some(Err(_)))) {
-        return Err(outcomes.swap_remove(failed).and_then(Result::err).context("a call failed")?);
-    }
-    outcomes.into_iter().map(|outcome| outcome.context("a call was not run")?).collect()
+        Ok(())
+    })?;
+    outcomes.into_iter().map(|outcome| outcome.context("a call was not run")).collect()
 }
 
 /// Writes the numbers of a study, if that was asked for.
