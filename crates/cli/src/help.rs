@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Options that `--help` leaves out, by their names in clap.
-pub const ADVANCED: [&str; 27] = [
+pub const ADVANCED: [&str; 29] = [
     "ecn",
     "queue_packets",
     "queue_bytes",
@@ -11,6 +11,7 @@ pub const ADVANCED: [&str; 27] = [
     "burst_loss",
     "loss_at",
     "reorder",
+    "jitter_ms",
     "menu",
     "fit_passes",
     "grace_period",
@@ -22,6 +23,7 @@ pub const ADVANCED: [&str; 27] = [
     "decode_ms",
     "feedback_ms",
     "bound",
+    "codec_model",
     "max_pixels",
     "wait_seconds",
     "idle_seconds",
@@ -32,6 +34,9 @@ pub const ADVANCED: [&str; 27] = [
     "qlog",
     "labels",
 ];
+
+/// Characters of a brief text, two lines beside the name of an option.
+const MOST_CHARACTERS: usize = 100;
 
 /// `command` with the `groups` of its subcommands in its help, and with brief help everywhere.
 pub fn arranged(command: Command, groups: &[(&str, Command)]) -> Command {
@@ -79,18 +84,22 @@ fn brief(command: Command) -> Command {
     if has_more { command.arg(all) } else { command }
 }
 
-/// The same argument; its brief help is its first sentence.
+/// The same argument with brief help; the whole text is in the long help.
 fn shortened(argument: Arg) -> Arg {
     let Some(help) = argument.get_help().map(ToString::to_string) else { return argument };
     let all = argument.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
-    let first = first_sentence(&help).to_owned();
+    let first = brief_text(&help).to_owned();
     if first == all { argument } else { argument.help(first).long_help(all) }
 }
 
-/// The first sentence or clause of `text`, without what ends it.
-fn first_sentence(text: &str) -> &str {
-    let ends = [". ", "; "].into_iter().filter_map(|end| text.find(end)).min();
-    ends.map_or(text, |end| &text[..end])
+/// The first sentence of `text`; of a long one what comes before its list or its second clause.
+fn brief_text(text: &str) -> &str {
+    let first = text.split_once(". ").map_or(text, |(first, _)| first);
+    if first.chars().count() <= MOST_CHARACTERS {
+        return first;
+    }
+    let ends = [": ", "; ", " ("].into_iter().filter_map(|end| first.find(end)).min();
+    ends.map_or(first, |end| &first[..end])
 }
 
 #[cfg(test)]
@@ -167,9 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn brief_help_of_an_option_is_its_first_sentence() {
-        assert_eq!(first_sentence("One thing. Another"), "One thing");
-        assert_eq!(first_sentence("a rate; or `none`. More"), "a rate");
-        assert_eq!(first_sentence("1.5 at most"), "1.5 at most");
+    fn brief_text_is_the_first_sentence_or_its_first_clause() {
+        assert_eq!(brief_text("One thing. Another"), "One thing");
+        assert_eq!(brief_text("a rate; or `none`. More"), "a rate; or `none`");
+        assert_eq!(brief_text("1.5 at most"), "1.5 at most");
+        let long = format!("Where it goes: {}", "a file, ".repeat(20));
+        assert_eq!(brief_text(&long), "Where it goes");
     }
 }

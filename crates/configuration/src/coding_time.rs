@@ -1,18 +1,19 @@
 //! How long coding takes in virtual time.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
+#[cfg(feature = "simulation")]
 use lockstep_sim::EncodeTime;
 
 use crate::options::Milliseconds;
-use crate::regular_file::read_regular_text;
 
 /// What a call in virtual time is told of the time that coding takes.
 #[derive(Debug, Clone)]
 pub struct EncodeTimeSettings {
     /// What was measured.
+    #[cfg(feature = "simulation")]
     pub model: EncodeTime,
     /// The file that it is from; none for what comes with Lockstep.
     pub file: Option<PathBuf>,
@@ -26,13 +27,11 @@ impl EncodeTimeSettings {
     /// # Errors
     /// If there is no such file, or it has no times.
     pub fn open(file: Option<PathBuf>, menu: Option<Milliseconds>) -> Result<Self> {
-        Ok(Self { model: open(file.as_deref())?, file, menu })
+        Ok(Self {
+            #[cfg(feature = "simulation")]
+            model: crate::job_times::encode_time(file.as_deref())?,
+            file,
+            menu,
+        })
     }
-}
-
-fn open(file: Option<&Path>) -> Result<EncodeTime> {
-    let Some(path) = file else { return Ok(EncodeTime::built_in()?) };
-    let name = || format!("encode times {}", path.display());
-    let text = read_regular_text(path).with_context(name)?;
-    EncodeTime::from_json(&text).with_context(name)
 }

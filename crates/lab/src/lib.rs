@@ -48,7 +48,7 @@ pub enum Laboratory {
     Sources(sources::SourcesArguments),
     /// Run the same call simulated and live, and compare the two.
     Compare(compare::CompareArguments),
-    /// Replay the feedback that --decisions recorded to a controller, and compare its decisions.
+    /// Replay a recording of --decisions to a controller, and compare its decisions.
     Replay(replay::ReplayArguments),
     /// Generate session logs, report on them, or query them in SQL.
     Sessions(sessions::SessionsArguments),

@@ -26,22 +26,28 @@ pub struct StudyArguments {
 
 #[derive(Subcommand)]
 enum Study {
-    /// What each tuned constant of the control path brings: modelled calls over a fixed evaluation set with one changed
-    /// (`--variants jitter.weight=0.1 rule.level=0.5`), beside the same calls as they are.
+    /// What each tuned constant of the control path brings, over a fixed evaluation set.
+    ///
+    /// Modelled calls with one constant changed (`--variants jitter.weight=0.1 rule.level=0.5`) against the same calls as they are.
     Ablation(ModuleWords),
-    /// BoB on the profiles of its paper, beside its heuristic, Gemini and HRCC: accuracy, rate, delay, loss and scores; and
-    /// the threshold of its selector.
+    /// BoB on the profiles of its paper, compared with its heuristic, Gemini and HRCC.
+    ///
+    /// Accuracy, rate, delay, loss and scores; and the threshold of its selector.
     Bob(ModuleWords),
-    /// Concerto: its observation that video under GCC gets less than a source that always fills the target; what its
-    /// imitation learning brings beside GCC, Salsify and RL-V; inputs, losses, smoothness, mismatch, beta, loops, epochs.
+    /// Concerto's observation, and its imitation learning compared with GCC, Salsify and RL-V.
+    ///
+    /// Video under GCC gets less than a source that always fills the target. Then inputs, losses, smoothness, mismatch, beta,
+    /// loops and epochs of training.
     Concerto(ModuleWords),
-    /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
-    /// calls over the emulator. With `--codec` only of that one.
+    /// How close modelled calls are to coded ones, and simulated calls to live ones.
+    ///
+    /// With `--codec` only calls of that codec.
     Fidelity(fidelity::FidelityArguments),
-    /// Lockstep's own controller against the others, hindsight and the upper bound, on traces that nothing was trained on.
+    /// Lockstep's own controller compared with the others, hindsight and the upper bound.
+    ///
+    /// No controller was trained on the traces.
     Lockstep(ModuleWords),
-    /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
-    /// transport.
+    /// Salsify's ablation: without grace period, with a conventional codec, and transport.
     Salsify(salsify::AblationArguments),
 }
 
