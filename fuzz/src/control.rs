@@ -8,5 +8,7 @@ const MEMORY: usize = 64 << 10;
 /// The first byte is the length of the parts.
 pub fn run(data: &[u8]) {
     let Some((&length, stream)) = data.split_first() else { return };
-    bounded(MEMORY, || lockstep_live::fuzzing::read_messages(stream.chunks(usize::from(length).max(1))));
+    let parts = || stream.chunks(usize::from(length).max(1));
+    bounded(MEMORY, || lockstep_live::fuzzing::read_messages(parts()));
+    bounded(MEMORY, || lockstep_live::fuzzing::read_application_messages(parts()));
 }

@@ -5,9 +5,6 @@ use std::time::{Duration, Instant};
 use lockstep::control::{Allowance, Controller, InFlight, Input, PathView, Setting, TokenBucket, Traits};
 use lockstep::{Bitrate, Call, Event, Picture, VideoFormat};
 
-/// Queueing delay above which the path is too full.
-const QUEUE: Duration = Duration::from_millis(50);
-
 struct Cautious {
     rate: Bitrate,
     bucket: TokenBucket,
@@ -24,7 +21,7 @@ impl Controller for Cautious {
             Input::Feedback(_) => {
                 let base = path.base_round_trip.unwrap_or_default();
                 let queue = path.last_round_trip.unwrap_or_default().saturating_sub(base);
-                let factor = if queue > QUEUE { 0.85 } else { 1.02 };
+                let factor = if queue > Duration::from_millis(50) { 0.85 } else { 1.02 };
                 self.rate = self.rate.mul_f64(factor).clamp(Bitrate::from_kbps(50), Bitrate::from_kbps(5_000));
             }
             _ => {}

@@ -75,6 +75,7 @@
 #![deny(missing_docs)]
 
 mod call;
+pub mod codec;
 pub mod control;
 mod options;
 mod queue;

@@ -4,10 +4,15 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
-use lockstep_control::{Algorithm, Controller, EstimatorKind, FlowGroup, Latency, RateBounds, Setting};
+use lockstep_call::{
+    Codec, External, ExternalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, PictureDecoder, PictureEncoder,
+    ReceivingEnd, SendingEnd, Tuning, Vp8, announced,
+};
+use lockstep_control::{
+    Algorithm, Controller, Estimator, EstimatorKind, FlowGroup, GracePeriod, Latency, RateBounds, Setting,
+};
 use lockstep_media::VideoFormat;
-use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_transport::{CodecId, ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, FrameKind, Parameters, Preset};
 
@@ -126,27 +131,44 @@ impl SendOptions {
         })
     }
 
+    fn transport(&self) -> SenderConfig {
+        let connection = RandomState::new().build_hasher().finish() as u32;
+        // Controllers of the application get the estimate of Salsify's receiver.
+        let kind = match &self.controller {
+            Some(_) => Algorithm::Salsify(GracePeriod::None).estimator_kind(),
+            None => Algorithm::default().estimator_kind(),
+        };
+        SenderConfig { estimator: kind.number(), ..SenderConfig::new(connection, announced(&self.format)) }
+    }
+
+    fn end_of<C: Codec>(&self, encoder: Box<dyn FrameEncoder<C>>) -> Result<SendingEnd<C>, LiveError> {
+        let mut end = SendingEnd::new(self.transport(), self.make_controller()?, encoder, &Tuning::default());
+        if let Some(cap) = self.max_bitrate {
+            end.set_max_bitrate(Some(cap));
+        }
+        Ok(end)
+    }
+
     /// The sending end, for a [`Peer`](crate::Peer).
     ///
     /// # Errors
     /// If the default controller has no model in this build.
     pub fn end(&self) -> Result<SendingEnd, LiveError> {
-        let connection = RandomState::new().build_hasher().finish() as u32;
-        let kind = if self.controller.is_some() {
-            Algorithm::Salsify(lockstep_control::GracePeriod::None).estimator_kind()
-        } else {
-            Algorithm::default().estimator_kind()
-        };
-        let estimator = kind.number();
-        let config = SenderConfig { estimator, ..SenderConfig::new(connection, announced(&self.format)) };
         let parameters = Parameters { preset: self.preset, frame_kind: FrameKind::Inter, ..Parameters::default() };
-        let tuning = Tuning::default();
-        let encoder = Box::new(FunctionalEncoder::<Vp8>::new(parameters, MenuMode::default(), &tuning));
-        let mut end = SendingEnd::new(config, self.make_controller()?, encoder, &tuning);
-        if let Some(cap) = self.max_bitrate {
-            end.set_max_bitrate(Some(cap));
-        }
-        Ok(end)
+        self.end_of(Box::new(FunctionalEncoder::<Vp8>::new(parameters, MenuMode::default(), &Tuning::default())))
+    }
+
+    /// The sending end with an encoder of the application, for a [`Peer`](crate::Peer)`<External>`. The other end needs the
+    /// decoder of the same codec number.
+    ///
+    /// # Errors
+    /// If the default controller has no model in this build.
+    pub fn external_end(
+        &self,
+        codec: CodecId,
+        encoder: impl PictureEncoder + 'static,
+    ) -> Result<SendingEnd<External>, LiveError> {
+        self.end_of(Box::new(ExternalEncoder::new(codec, encoder)))
     }
 }
 
@@ -172,9 +194,19 @@ impl ReceiveOptions {
     /// The receiving end, for a [`Peer`](crate::Peer).
     #[must_use]
     pub fn end(self) -> ReceivingEnd {
-        let end = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
-            EstimatorKind::from_number(number)?.with_model(RateBounds::default(), None).ok()
-        });
+        let end = ReceivingEnd::taking(ReceiverConfig::default(), estimator);
         end.with_pixel_limit(self.max_pixels)
     }
+
+    /// The receiving end with a decoder of the application, for a [`Peer`](crate::Peer)`<External>`.
+    #[must_use]
+    pub fn external_end(self, codec: CodecId, decoder: impl PictureDecoder + 'static) -> ReceivingEnd<External> {
+        let end = ReceivingEnd::taking(ReceiverConfig::default(), estimator);
+        end.decoding_with(codec, decoder).with_pixel_limit(self.max_pixels)
+    }
+}
+
+/// The estimator of a number in a hello.
+fn estimator(number: u16) -> Option<Box<dyn Estimator>> {
+    EstimatorKind::from_number(number)?.with_model(RateBounds::default(), None).ok()
 }

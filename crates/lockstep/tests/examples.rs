@@ -12,6 +12,8 @@ mod loopback;
 mod messages;
 #[path = "../examples/own_controller.rs"]
 mod own_controller;
+#[path = "../examples/own_encoder.rs"]
+mod own_encoder;
 #[path = "../examples/own_socket.rs"]
 mod own_socket;
 
@@ -34,6 +36,11 @@ fn messages_run() {
 #[test]
 fn own_socket_runs() {
     own_socket::main().expect("it works");
+}
+
+#[test]
+fn own_encoder_runs() {
+    own_encoder::main().expect("it works");
 }
 
 #[test]
