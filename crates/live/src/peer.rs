@@ -72,6 +72,12 @@ impl<C: PictureCodec> PeerConfig<C> {
         Self { sending: vec![sending], receiving: vec![receiving], ..Self::of(CallKind::TwoWay) }
     }
 
+    /// An end that joins and sends no streams yet: [`PeerConfig::sending`] takes them.
+    #[must_use]
+    pub fn sending_nothing() -> Self {
+        Self::of(CallKind::OneWay)
+    }
+
     /// Ten seconds to join, and thirty of silence, as in the command.
     fn of(kind: CallKind) -> Self {
         Self {
