@@ -6,6 +6,7 @@ traces and seeds, the worst call, delay, SSIM and use of the link. ``--split`` a
 """
 
 import argparse
+import math
 import os
 import re
 import subprocess
@@ -145,8 +146,9 @@ def words(title: str, rows: polars.DataFrame) -> str:
     lines = [f"{title}: {rows['calls'][0]} calls each"]
     lines.append(f"{'':<16}   QoE_d      +-   worst   p95 ms    worst  SSIM dB  link %")
     for row in rows.iter_rows(named=True):
+        half = f"{row['qoe_d_half']:.3f}" if math.isfinite(row["qoe_d_half"]) else "-"
         lines.append(
-            f"{row['controller']:<16}{row['qoe_d']:>8.3f}{row['qoe_d_half']:>8.3f}{row['worst_qoe_d']:>8.2f}"
+            f"{row['controller']:<16}{row['qoe_d']:>8.3f}{half:>8}{row['worst_qoe_d']:>8.2f}"
             f"{row['p95_ms']:>9.0f}{row['worst_p95_ms']:>9.0f}{row['ssim_db']:>9.2f}"
             f"{100.0 * row['link_utilisation']:>8.0f}{'   on the front' if row['on_front'] else ''}"
         )
