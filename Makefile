@@ -130,18 +130,20 @@ test-testbed: setup ## A short run of the testbed: Chromium and Lockstep over on
 	$(CARGO) build --release --locked --manifest-path peers/str0m/Cargo.toml --target-dir target/peers
 	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py
 
-# The elements of GStreamer are a package of their own, since they require GStreamer's development files.
-GSTREAMER := $(CARGO) $(1) --locked --manifest-path gstreamer/Cargo.toml --target-dir target/gstreamer $(2)
-HAS_GSTREAMER := $(shell pkg-config --exists gstreamer-video-1.0 gstreamer-app-1.0 2>/dev/null && echo yes)
+# The elements of GStreamer are a package of their own, since they require GStreamer's development files. GStreamer searches
+# folders with all that they hold, so the plugin gets a folder to itself.
+ELEMENTS := --manifest-path gstreamer/Cargo.toml
+HAS_GSTREAMER := $(shell pkg-config --exists gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null && echo yes)
 
-gstreamer: | $(CMAKE) ## The elements lockstepsink and lockstepsrc: target/gstreamer/release/libgstlockstep.so
-	$(call GSTREAMER,build,--release)
+gstreamer: | $(CMAKE) ## The elements lockstepsink and lockstepsrc, in target/gstreamer
+	$(CARGO) build --release --locked $(ELEMENTS) --target-dir target
+	install -D target/release/libgstlockstep.so target/gstreamer/libgstlockstep.so
 
 test-gstreamer: | $(CMAKE) ## The tests of those elements, where GStreamer's development files are
 ifeq ($(HAS_GSTREAMER),yes)
-	$(call GSTREAMER,fmt) --check
-	$(call GSTREAMER,clippy,--all-targets) -- -D warnings
-	$(call GSTREAMER,test)
+	$(CARGO) fmt $(ELEMENTS) --check
+	$(CARGO) clippy --locked $(ELEMENTS) --target-dir target --all-targets -- -D warnings
+	$(CARGO) test --locked $(ELEMENTS) --target-dir target
 else
 	@echo "== no development files of GStreamer (libgstreamer-plugins-base1.0-dev): the tests of its elements are left out"
 endif

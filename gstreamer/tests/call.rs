@@ -1,8 +1,10 @@
 //! Calls of `lockstepsink` and `lockstepsrc` over loopback: with each other, and with ends of the crate `lockstep`.
 
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::thread;
+use std::{env, fs, thread};
 use std::time::{Duration, Instant};
 
 use gst::glib;
@@ -272,6 +274,41 @@ fn recording_ends_with_the_end_of_the_stream() {
     drop(sending);
     receiving.message(|message| matches!(message.view(), gst::MessageView::Eos(_)).then_some(()));
     assert!(samples.try_iter().count() >= 30, "most pictures arrive");
+}
+
+/// A `gst-launch-1.0` with the plugin that Cargo built for this test; none where there is no such command.
+fn gst_launch(description: &str) -> Option<Child> {
+    let program = env::current_exe().expect("a test program");
+    let plugin = program.with_file_name("libgstlockstep.so");
+    let mut command = Command::new("gst-launch-1.0");
+    command.arg(format!("--gst-plugin-load={}", plugin.display())).arg("--messages").args(description.split(' '));
+    match command.stdout(Stdio::piped()).spawn() {
+        Ok(child) => Some(child),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => panic!("cannot run gst-launch-1.0: {error}"),
+    }
+}
+
+#[test]
+fn gst_launch_sends_to_gst_launch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("shown.yuv");
+    let shown = file.display();
+    let Some(mut receiving) = gst_launch(&format!("lockstepsrc listen=127.0.0.1:0 ! filesink location={shown}")) else {
+        eprintln!("no gst-launch-1.0: this test is left out");
+        return;
+    };
+    let mut lines = BufReader::new(receiving.stdout.take().expect("its output")).lines().map_while(Result::ok);
+    let announced = lines.find_map(|line| Some(line.split_once("ticket=(string)")?.1.to_owned())).expect("a ticket");
+    let ticket = announced.trim_end_matches(';');
+    let reader = thread::spawn(move || lines.last());
+    let video = PICTURES.replace("is-live=true", "is-live=true num-buffers=150");
+    let sending = gst_launch(&format!("{video} ! lockstepsink ticket={ticket}")).expect("it ran before");
+    assert!(sending.wait_with_output().expect("it ends").status.success());
+    assert!(receiving.wait().expect("it ends").success());
+    reader.join().expect("it reads");
+    let frames = fs::metadata(&file).expect("a file").len() / (160 * 120 * 3 / 2);
+    assert!((100..=150).contains(&frames), "{frames} of 150 pictures arrive");
 }
 
 #[test]
