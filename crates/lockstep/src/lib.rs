@@ -93,7 +93,9 @@ pub use lockstep_live::{open_loudspeaker, open_microphone};
 pub use lockstep_media::{
     FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source,
 };
-pub use lockstep_sound::{SoundSink, SoundSource};
+pub use lockstep_sound::{
+    FRAME_SAMPLES as SOUND_FRAME_SAMPLES, Frame as SoundFrame, SoundFailure, SoundSink, SoundSource,
+};
 pub use lockstep_transport::SoundPacket;
 pub use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub use lockstep_vp8::{Picture, PictureError, Preset};
