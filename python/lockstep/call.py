@@ -400,7 +400,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
             Whether it has joined.
 
         Raises:
-            CallError: If the call failed before.
+            CallError: If the call failed.
 
         """
         return self._live.wait_joined(timeout)

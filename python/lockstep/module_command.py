@@ -14,6 +14,8 @@ EXTRAS = {
     "testbed": ("aiortc", "av", "playwright"),
 }
 """Modules that the extras of the package install."""
+ALWAYS = ("numpy",)
+"""Modules that the package itself installs."""
 
 
 def run_module(  # noqa: PLR0913
@@ -59,10 +61,12 @@ def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
         missing = (error.name or "").partition(".")[0]
         # The laboratory's tables and charts do not require what its trainings do.
         wanted = next((name for name in ("lab", extra) if missing in EXTRAS[name]), None)
-        if wanted is None:
+        if wanted is None and missing not in ALWAYS:
             raise
-        remedy = f"of the extra `{wanted}`; install it with: {install_command(wanted)}"
-        print(f"{command}: {error.name} is missing, {remedy}", file=sys.stderr)
+        origin = "" if wanted is None else f", of the extra `{wanted}`,"
+        print(
+            f"{command}: {error.name}{origin} is missing; install it with: {install_command(wanted)}", file=sys.stderr
+        )
         return 1
     except KeyboardInterrupt:
         print(f"\n{command}: interrupted; the same command goes on from where it was", file=sys.stderr)

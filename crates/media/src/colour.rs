@@ -67,12 +67,7 @@ pub fn picture_from_rgb(width: usize, height: usize, rgb: &[u8]) -> Result<Pictu
 /// Converts packed YUYV 4:2:2 with rows `stride` bytes apart; pairs of chroma rows are averaged. Bytes that are missing
 /// (a short buffer) become grey: a camera that delivers too little has said so already.
 #[cfg(any(test, all(feature = "camera", target_os = "linux")))]
-pub(crate) fn from_yuyv(
-    width: usize,
-    height: usize,
-    stride: usize,
-    bytes: &[u8],
-) -> Result<Picture, PictureError> {
+pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
     let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
     let byte = |y: usize, at: usize| bytes.get(y * stride + at).copied().unwrap_or(128);
     let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
@@ -93,11 +88,7 @@ pub(crate) fn from_yuyv(
 
 /// Converts packed full-range YCbCr 4:4:4, as JPEG decoders give it; chroma of each four pixels is averaged.
 #[cfg(any(test, all(feature = "camera", target_os = "linux")))]
-pub(crate) fn from_full_range_ycbcr(
-    width: usize,
-    height: usize,
-    bytes: &[u8],
-) -> Result<Picture, PictureError> {
+pub(crate) fn from_full_range_ycbcr(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
     let expected = Picture::i420_length(width, height);
     if bytes.len() != 3 * width * height {
         return Picture::from_i420(width, height, Vec::new());

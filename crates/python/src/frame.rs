@@ -150,7 +150,9 @@ fn from_planes(given: &Bound<'_, PyAny>) -> PyResult<Picture> {
             None => "(height, width)".to_owned(),
             Some((height, width)) => format!("({}, {})", usize::div_ceil(height, 2), usize::div_ceil(width, 2)),
         };
-        let refuse = || format!("cannot send frame: plane {name}: expected uint8 of shape {expected}, got {}", description(plane));
+        let refuse = || {
+            format!("cannot send frame: plane {name}: expected uint8 of shape {expected}, got {}", description(plane))
+        };
         let Ok(array) = plane.cast::<PyArrayDyn<u8>>() else {
             return Err(PyTypeError::new_err(refuse()));
         };

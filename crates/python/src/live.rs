@@ -210,9 +210,9 @@ impl LiveCall {
     /// Listens at `address`; gives the call and its ticket.
     #[staticmethod]
     fn listen(py: Python<'_>, address: &str, identity: Option<PathBuf>, options: Options) -> PyResult<(Self, String)> {
-        let address = address
-            .parse()
-            .map_err(|_| invalid(format!("address: expected an IP address and port such as 0.0.0.0:0, got {address:?}")))?;
+        let address = address.parse().map_err(|_| {
+            invalid(format!("address: expected an IP address and port such as 0.0.0.0:0, got {address:?}"))
+        })?;
         let builder = options.builder()?;
         let listened = py.detach(|| {
             let identity = identity.map_or_else(Identity::new, |path| Identity::standing(&path))?;
@@ -276,17 +276,15 @@ impl LiveCall {
         Ok(ready?.is_some())
     }
 
-    /// Waits until the other end has joined; says whether it has.
+    /// Waits until the other end has joined; says whether it has. Fails if the call did, before or after that.
     fn wait_joined(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let call = self.call()?;
         let joined = wait(py, timeout, |slice| {
             let joined = call.wait_joined(slice);
             (joined || call.wait_ended(Duration::ZERO).is_some()).then_some(joined)
         })?;
-        match joined {
-            Some(false) => self.ended().map(|_| false),
-            joined => Ok(joined.unwrap_or(false)),
-        }
+        self.ended()?;
+        Ok(joined.unwrap_or(false))
     }
 
     /// Whether the call is over.
