@@ -64,9 +64,9 @@ $(VENV)/.uv:
 # is configured for a mirror, pip installs the same versions, checked against the same hashes.
 $(VENV)/.packages: $(VENV)/.uv pyproject.toml uv.lock
 	@echo "== Python packages"
-	$(UV) sync --frozen --inexact --no-install-project || { \
+	$(UV) sync --frozen --inexact --extra lab --no-install-project || { \
 		echo "uv sync did not work; trying pip" >&2 && \
-		$(UV) export --quiet --frozen --no-emit-project --output-file $(VENV)/requirements.txt && \
+		$(UV) export --quiet --frozen --extra lab --no-emit-project --output-file $(VENV)/requirements.txt && \
 		$(BIN)/pip install --require-hashes --requirement $(VENV)/requirements.txt ; }
 	@touch $@
 
@@ -76,7 +76,7 @@ $(VENV)/.installed: $(VENV)/.packages python/backend/lockstep_backend.py $(RUST_
 	@echo "== the Python extension; most of it is built already"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) MATURIN_NO_MISSING_BUILD_BACKEND_WARNING=1 $(BIN)/maturin develop --release --skip-install
 	@echo "== the lockstep package in $(VENV)"
-	@$(UV) sync --quiet --frozen --inexact --no-build-isolation || \
+	@$(UV) sync --quiet --frozen --inexact --extra lab --no-build-isolation || \
 		$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -106,7 +106,7 @@ install-c: ## The C library, its header and its pkg-config file below PREFIX (/u
 	sed 's|@PREFIX@|$(PREFIX)|' crates/capi/lockstep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/lockstep.pc
 
 install: wheel ## The command and the plots for this user, from the wheel; `uv tool uninstall lockstep-video` undoes it
-	$(UV) tool install --python $(PYTHON) --force --reinstall-package lockstep-video out/wheel/lockstep_video-*.whl
+	$(UV) tool install --python $(PYTHON) --force --reinstall-package lockstep-video "$$(ls out/wheel/lockstep_video-*.whl)[lab]"
 
 demo: $(VENV)/.packages build ## A live call over an emulated cellular link, and its report in out/demo/report.html
 	@mkdir -p $(DEMO)

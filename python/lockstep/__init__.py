@@ -1,4 +1,4 @@
-"""Lockstep: real-time video in which codec and transport are one control loop. Calls in virtual time, reports.
+"""Lockstep: real-time video in which codec and transport are one control loop. Calls live and in virtual time, reports.
 
 What runs calls is written in Rust, and is loaded when it is asked for: reports and plots do without.
 """
@@ -10,7 +10,9 @@ from lockstep.distribution import installed_version
 
 if TYPE_CHECKING:
     from lockstep._lockstep import (
+        CallError,
         EstimatorError,
+        Frame,
         Table,
         barcode_regions,
         freezes,
@@ -19,11 +21,47 @@ if TYPE_CHECKING:
         ssim,
         version,
     )
+    from lockstep.call import (
+        Call,
+        Degraded,
+        Ended,
+        Event,
+        Events,
+        Fresh,
+        Interrupted,
+        Joined,
+        Message,
+        PathChanged,
+        PeerChanged,
+        Quality,
+        ReceivingQuality,
+        Resumed,
+        SendingQuality,
+        Stale,
+    )
     from lockstep.simulation import Simulated, simulate
 
 __all__ = [
+    "Call",
+    "CallError",
+    "Degraded",
+    "Ended",
     "EstimatorError",
+    "Event",
+    "Events",
+    "Frame",
+    "Fresh",
+    "Interrupted",
+    "Joined",
+    "Message",
+    "PathChanged",
+    "PeerChanged",
+    "Quality",
+    "ReceivingQuality",
+    "Resumed",
+    "SendingQuality",
     "Simulated",
+    "Stale",
     "Table",
     "__version__",
     "barcode_regions",
@@ -38,7 +76,9 @@ __all__ = [
 __version__ = installed_version()
 
 _HOMES = {
+    "CallError": "lockstep._lockstep",
     "EstimatorError": "lockstep._lockstep",
+    "Frame": "lockstep._lockstep",
     "Table": "lockstep._lockstep",
     "barcode_regions": "lockstep._lockstep",
     "freezes": "lockstep._lockstep",
@@ -46,6 +86,22 @@ _HOMES = {
     "read_barcode_regions": "lockstep._lockstep",
     "ssim": "lockstep._lockstep",
     "version": "lockstep._lockstep",
+    "Call": "lockstep.call",
+    "Degraded": "lockstep.call",
+    "Ended": "lockstep.call",
+    "Event": "lockstep.call",
+    "Events": "lockstep.call",
+    "Fresh": "lockstep.call",
+    "Interrupted": "lockstep.call",
+    "Joined": "lockstep.call",
+    "Message": "lockstep.call",
+    "PathChanged": "lockstep.call",
+    "PeerChanged": "lockstep.call",
+    "Quality": "lockstep.call",
+    "ReceivingQuality": "lockstep.call",
+    "Resumed": "lockstep.call",
+    "SendingQuality": "lockstep.call",
+    "Stale": "lockstep.call",
     "Simulated": "lockstep.simulation",
     "simulate": "lockstep.simulation",
 }

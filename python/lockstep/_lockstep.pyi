@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, final
 
 import numpy as np
 import polars
@@ -175,3 +175,68 @@ class SteppedCall:
     ) -> None: ...
     def step(self, bandwidth_bps: float) -> tuple[list[tuple[int, int, int, int, int, int]], bool]:
         """Sets the estimate and lets an interval pass; gives the packets that arrived in it, and whether it is over."""
+
+class CallError(RuntimeError):
+    """A live call that cannot start, failed, or is over; the message gives the reason in one line."""
+
+@final
+class Frame:
+    """A frame of the other end.
+
+    Its samples are shared with the decoder: the arrays of :attr:`planes` are read-only, and keep the frame alive.
+    """
+
+    @property
+    def width(self) -> int:
+        """Luma samples in a row."""
+    @property
+    def height(self) -> int:
+        """Luma rows."""
+    @property
+    def planes(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+        """The planes Y, U and V, without copies. U and V have half the size in each direction, rounded up."""
+    @property
+    def captured_at(self) -> float:
+        """Time of capture in seconds, on the other end's clock. Differences are exact, the origin is arbitrary."""
+    @property
+    def age(self) -> float | None:
+        """Seconds from capture until the frame was taken; None before the clocks can be compared."""
+    def to_rgb(self) -> NDArray[np.uint8]:
+        """A copy as packed RGB of shape (height, width, 3): BT.601 in limited range, as in VP8."""
+
+@final
+class LiveCall:
+    """One end of a live call. Use it through ``lockstep.Call``."""
+
+    @staticmethod
+    def join(ticket: str, options: dict[str, Any]) -> LiveCall:
+        """Joins the giver of a ticket."""
+    @staticmethod
+    def listen(address: str, identity: str | bytes | None, options: dict[str, Any]) -> tuple[LiveCall, str]:
+        """Listens at an address; gives the call and its ticket."""
+    def send(self, frame: Frame | NDArray[np.uint8] | Sequence[NDArray[np.uint8]], age: float) -> bool:
+        """Sends a frame that was captured ``age`` seconds ago; says whether it replaced one that waited."""
+    def next_frame(self, timeout: float | None) -> Frame | None:
+        """The next frame; None if none came in time, or the call ended."""
+    def next_event(self, timeout: float | None) -> tuple[str, dict[str, Any]] | None:
+        """The next event as its name and fields; None if none came in time, or after the call's end."""
+    def wait_for_frame(self, timeout: float) -> bool:
+        """Waits until a frame can be taken or none will come; says whether one of both holds."""
+    def wait_for_event(self, timeout: float) -> bool:
+        """Waits until an event can be taken or none will come; says whether one of both holds."""
+    def wait_joined(self, timeout: float | None) -> bool:
+        """Waits until the other end has joined; says whether it has."""
+    def is_over(self) -> bool:
+        """Whether the call is over."""
+    def end(self) -> None:
+        """Begins to end the call, and does not wait."""
+    def leave(self) -> Literal["left", "peer_left"]:
+        """Ends the call, and waits until the other end knows; gives how it ended."""
+    def send_message(self, data: bytes | bytearray | memoryview, channel: int | None) -> None:
+        """Sends a message: reliably, or with a channel the latest of that channel."""
+    def set_max_bitrate(self, cap: float | None) -> None:
+        """Changes the cap of the bit rate, in bit/s; None removes it."""
+    def set_latency(self, name: str) -> None:
+        """Changes the latency."""
+    def set_presence(self, muted: bool, camera_off: bool) -> None:
+        """Mutes the sound or turns the camera off."""

@@ -1,14 +1,16 @@
 """Which Lockstep this is, and how what it needs is installed."""
 
+import re
 import shlex
 import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 DISTRIBUTION = "lockstep-video"
@@ -53,8 +55,34 @@ def install_command_for(requirements: Sequence[str]) -> str:
     return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
 
 
+def imported(module: str, feature: str, extra: str) -> ModuleType:
+    """The module that ``feature`` requires, of ``extra`` of the package.
+
+    Raises:
+        ModuleNotFoundError: If it is not installed; the message has the command that installs the extra.
+
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        message = f"{feature} requires {error.name}, of the extra `{extra}`; install it with: {install_command(extra)}"
+        raise ModuleNotFoundError(message, name=error.name) from error
+
+
 def requirements(extra: str | None = None) -> list[str]:
-    """What ``extra`` of the package requires, as pip takes it; without one, what the package requires."""
+    """What ``extra`` of the package requires, as pip takes it; without one, what the package requires.
+
+    Requirements of an extra that it includes are among them.
+    """
+    listed = _listed(extra)
+    included = (re.fullmatch(rf"{DISTRIBUTION}\[(\w+)\]", requirement) for requirement in listed)
+    others = [found[1] for found in included if found is not None]
+    own = [requirement for requirement in listed if not requirement.startswith(f"{DISTRIBUTION}[")]
+    return [requirement for other in others for requirement in requirements(other)] + own
+
+
+def _listed(extra: str | None) -> list[str]:
+    """The entries of an extra, as they are."""
     try:
         listed = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

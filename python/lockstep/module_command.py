@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from lockstep.distribution import install_command
 
 EXTRAS = {
+    "gym": ("gymnasium",),
+    "lab": ("altair", "jinja2", "msgspec", "polars", "vl_convert"),
     "learn": ("torch", "filelock", "gymnasium", "tensorboard", "onnx", "onnxscript"),
     "sessions": ("duckdb",),
     "testbed": ("aiortc", "av", "playwright"),
 }
-"""What the extras of the package install."""
-ALWAYS = ("altair", "jinja2", "msgspec", "numpy", "polars", "vl_convert")
-"""What the package itself installs."""
+"""Modules that the extras of the package install."""
+ALWAYS = ("numpy",)
+"""Modules that the package itself installs."""
 
 
 def run_module(  # noqa: PLR0913
@@ -38,14 +40,17 @@ def run_module(  # noqa: PLR0913
     return run_told(command, run, extra=extra)
 
 
-def run_entry(module: str, entry: str, extra: str) -> int:
-    """Runs the function ``entry`` of ``module``, as the `lockstep` command does; gives the exit status."""
+def run_entry(module: str, entry: str, extra: str, *, command: str = "lockstep") -> int:
+    """Runs the function ``entry`` of ``module``, as the `lockstep` command does; gives the exit status.
+
+    ``extra`` of the package installs the modules that it imports, and ``command`` is the name in errors.
+    """
 
     def run() -> int:
         status: int = getattr(importlib.import_module(module), entry)()
         return status
 
-    return run_told("lockstep", run, extra=extra)
+    return run_told(command, run, extra=extra)
 
 
 def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
@@ -54,10 +59,14 @@ def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
         return run()
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in (*EXTRAS[extra], *ALWAYS):
+        # The laboratory's tables and charts do not require what its trainings do.
+        wanted = next((name for name in ("lab", extra) if missing in EXTRAS[name]), None)
+        if wanted is None and missing not in ALWAYS:
             raise
-        install = install_command(None if missing in ALWAYS else extra)
-        print(f"{command}: {error.name} is missing; install it with: {install}", file=sys.stderr)
+        origin = "" if wanted is None else f", of the extra `{wanted}`,"
+        print(
+            f"{command}: {error.name}{origin} is missing; install it with: {install_command(wanted)}", file=sys.stderr
+        )
         return 1
     except KeyboardInterrupt:
         print(f"\n{command}: interrupted; the same command goes on from where it was", file=sys.stderr)

@@ -7,17 +7,17 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import msgspec
-import polars
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
 
 from lockstep import _lockstep
 from lockstep._lockstep import Table
 from lockstep.alphartc.estimator import Estimator, exchange
 from lockstep.alphartc.worker import shortened
-from lockstep.call_log import CallReport
-from lockstep.sessions.log import labelled, session_number, write_session
+from lockstep.distribution import imported
+
+if TYPE_CHECKING:
+    from lockstep.call_log import CallReport
 
 Codec = Literal["functional", "conventional", "modelled"]
 
@@ -44,9 +44,11 @@ class Simulated:
     """The document that ``lockstep simulate --json`` writes."""
 
     @property
-    def report(self) -> CallReport:
-        """The document with types."""
-        return msgspec.json.decode(self.json, type=CallReport)
+    def report(self) -> "CallReport":
+        """The document with types; requires the extra `lab`."""
+        call_log = imported("lockstep.call_log", "`report`", "lab")
+        report: CallReport = imported("msgspec", "`report`", "lab").json.decode(self.json, type=call_log.CallReport)
+        return report
 
 
 _OF_THE_LOG = ("session_log", "session_labels")
@@ -65,7 +67,7 @@ def _refuse_session(folder: Any, labels: Any) -> None:
 
 
 def _write_session(
-    folder: str | os.PathLike[str], document: dict[str, Any], known: dict[str, Any], seconds: polars.DataFrame
+    log: ModuleType, folder: str | os.PathLike[str], document: dict[str, Any], known: dict[str, Any], seconds: Table
 ) -> None:
     """Writes the log of a simulated call: the same call with the same labels has the same number."""
     config = document["config"]
@@ -73,7 +75,7 @@ def _write_session(
     clip = re.fullmatch(r"generated:(\d+)x(\d+)(?:@.*)?", str(config["clip"]))
     size = {"width": int(clip[1]), "height": int(clip[2])} if clip else {}
     session = {
-        "session": session_number(document["kind"], *words),
+        "session": log.session_number(document["kind"], *words),
         "kind": document["kind"],
         "seen_from": "both",
         "program": f"lockstep {document['lockstep']}",
@@ -81,7 +83,7 @@ def _write_session(
         "codec": str(config["codec"]),
         "seed": document["seed"],
     }
-    write_session(folder, session | size | known, seconds)
+    log.write_session(folder, session | size | known, seconds.to_polars())
 
 
 def simulate(  # noqa: PLR0913
@@ -192,7 +194,8 @@ def simulate(  # noqa: PLR0913
         given.pop(name)
     options = {name: value for name, value in given.items() if value is not None}
     _refuse_session(session_log, session_labels)
-    known = labelled(session_labels or {})  # wrong ones are refused before the call
+    log = None if session_log is None else imported("lockstep.sessions.log", "`session_log`", "lab")
+    known = {} if log is None else log.labelled(session_labels or {})  # wrong ones are refused before the call
     asked = None
     if estimator is not None and not isinstance(estimator, str | os.PathLike):
         asked = options.pop("estimator")
@@ -211,8 +214,8 @@ def simulate(  # noqa: PLR0913
         options, estimator=asked, exchange=None if asked is None else exchange, session=session_log is not None
     )
     document = json.loads(text)
-    if session_log is not None and session is not None:
-        _write_session(session_log, document, known, polars.DataFrame(session))
+    if log is not None and session_log is not None and session is not None:
+        _write_session(log, session_log, document, known, session)
     scored, wanted = document["scored_seconds"], document["config"]["seconds"]
     if scored < wanted - 1e-6:  # times are whole nanoseconds; what was asked for need not be
         warnings.warn(f"the pictures ended after {scored:g} s of the {wanted:g} s asked for", stacklevel=2)

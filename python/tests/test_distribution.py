@@ -50,15 +50,16 @@ def test_requirements_of_an_extra_are_those_of_pyproject(monkeypatch: pytest.Mon
         return sorted(re.split(r"[^\w-]", requirement)[0] for requirement in listed)
 
     extras = project()["project"]["optional-dependencies"]
-    assert names(requirements("sessions")) == ["duckdb"] == names(extras["sessions"])
-    assert names(requirements("learn")) == names(extras["learn"])
+    assert names(requirements("gym")) == ["gymnasium"] == names(extras["gym"])
+    learn = [*extras["lab"], *(one for one in extras["learn"] if one != f"{DISTRIBUTION}[lab]")]
+    assert names(requirements("learn")) == names(learn)
     assert names(requirements()) == names(project()["project"]["dependencies"])
 
     def absent(_name: str) -> None:
         raise metadata.PackageNotFoundError
 
     monkeypatch.setattr(metadata, "requires", absent)
-    assert requirements("learn") == extras["learn"]
+    assert requirements("learn") == learn
     assert requirements() == project()["project"]["dependencies"]
 
 
@@ -181,3 +182,72 @@ def test_a_command_that_cannot_be_built_is_no_reason_for_a_wheel_without_it(
     with pytest.raises(SystemExit, match="built with Rust"):
         backend.build_wheel("out")
     assert not (checkout / "lockstep._lockstep.data").exists()
+
+
+LAB = ("altair", "jinja2", "msgspec", "polars", "vl_convert")
+
+
+def without(modules: tuple[str, ...], program: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program for which the modules are not installed."""
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({modules!r}))\n{program}"
+    return subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)  # noqa: S603
+
+
+def test_the_package_alone_requires_numpy() -> None:
+    names = [re.split(r"[^\w-]", requirement)[0] for requirement in project()["project"]["dependencies"]]
+    assert names == ["numpy"]
+
+
+def test_an_extra_has_the_requirements_of_those_it_includes() -> None:
+    lab = project()["project"]["optional-dependencies"]["lab"]
+    assert set(lab) < set(distribution.requirements("learn"))
+    assert not any(DISTRIBUTION in requirement for requirement in distribution.requirements("learn"))
+
+
+def test_calls_and_the_simulator_run_without_the_laboratory() -> None:
+    pytest.importorskip("lockstep._lockstep")
+    program = (
+        "import lockstep\n"
+        "call = lockstep.simulate('constant:1mbps', modelled=True, seconds=1)\n"
+        "print(len(call.frames) > 0, call.series['received_bps'].shape)\n"
+        "lockstep.Call.listen('127.0.0.1:0').leave()\n"
+    )
+    ran = without((*LAB, "gymnasium", "torch"), program)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("True (")
+
+
+@pytest.mark.parametrize(
+    ("use", "feature"),
+    [
+        ("call.frames.to_polars()", "Table.to_polars"),
+        ("call.report", "`report`"),
+        ("lockstep.simulate('constant:1mbps', modelled=True, seconds=1, session_log='log')", "`session_log`"),
+    ],
+)
+def test_a_missing_laboratory_is_named_with_its_extra(use: str, feature: str) -> None:
+    pytest.importorskip("lockstep._lockstep")
+    ran = without(
+        LAB, f"import lockstep\ncall = lockstep.simulate('constant:1mbps', modelled=True, seconds=1)\n{use}\n"
+    )
+    error = ran.stderr.splitlines()[-1]
+    assert error.startswith(f"ModuleNotFoundError: {feature} requires "), ran.stderr
+    assert f"of the extra `lab`; install it with: {sys.executable} -m pip install 'altair" in error
+
+
+def test_scripts_name_the_extra_that_they_require() -> None:
+    scripts = project()["project"]["scripts"]
+    for name, target in scripts.items():
+        module, _, entry = target.partition(":")
+        extra = "gym" if name == "lockstep-bench-gym" else "lab"
+        if module != "lockstep.scripts":
+            continue
+        ran = without((*LAB, "gymnasium"), f"from {module} import {entry}\nsys.exit({entry}())")
+        assert ran.returncode == 1, name
+        assert ran.stderr.startswith(f"{name}: "), ran.stderr
+        assert f", of the extra `{extra}`, is missing; install it with: " in ran.stderr
+
+
+def test_importing_the_package_loads_neither_numpy_nor_the_extension() -> None:
+    program = "import lockstep, sys\nprint([name for name in ('numpy', 'lockstep._lockstep') if name in sys.modules])"
+    assert without((), program).stdout.strip() == "[]"

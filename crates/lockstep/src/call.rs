@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -221,6 +221,7 @@ impl CallBuilder {
             handle: CallHandle::new(),
             events: Queue::new(MOST_EVENTS),
             frames: Queue::new(MOST_FRAMES),
+            progress: Progress::default(),
             leaves: AtomicBool::new(false),
             is_stale: AtomicBool::new(false),
             was_stale: AtomicBool::new(false),
@@ -258,11 +259,39 @@ struct WaitingFrame {
     captured_at: Timestamp,
 }
 
+/// How far a call is.
+#[derive(Debug, Clone, Default)]
+struct Stage {
+    has_joined: bool,
+    outcome: Option<Result<Ended, String>>,
+}
+
+/// The stage of a call, for those who wait for a later one.
+#[derive(Default)]
+struct Progress(Mutex<Stage>, Condvar);
+
+impl Progress {
+    fn change(&self, change: impl FnOnce(&mut Stage)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.1.notify_all();
+    }
+
+    /// The stage, once it is over or `is_reached`; after `limit` whatever it is.
+    fn wait(&self, limit: Duration, is_reached: impl Fn(&Stage) -> bool) -> Stage {
+        let stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |stage: &mut Stage| stage.outcome.is_none() && !is_reached(stage);
+        // The system adds the limit to its clock; decades suffice.
+        let limit = limit.min(Duration::from_secs(1 << 30));
+        self.1.wait_timeout_while(stage, limit, waits).unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+}
+
 /// State that the call's thread and the application share.
 struct Shared {
     handle: CallHandle,
     events: Queue<CallEvent>,
     frames: Queue<WaitingFrame>,
+    progress: Progress,
     leaves: AtomicBool,
     /// Whether video is stale, and whether it was when the connection before broke.
     is_stale: AtomicBool,
@@ -272,7 +301,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn clocks(&self) -> std::sync::MutexGuard<'_, Clocks> {
+    fn clocks(&self) -> MutexGuard<'_, Clocks> {
         self.clocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -307,6 +336,7 @@ impl Witness for Observer {
         match event {
             CallEvent::Stale { .. } => self.0.is_stale.store(true, Ordering::Relaxed),
             CallEvent::Fresh { .. } => self.0.is_stale.store(false, Ordering::Relaxed),
+            CallEvent::Joined => self.0.progress.change(|stage| stage.has_joined = true),
             _ => {}
         }
         self.0.events.push(event);
@@ -342,9 +372,11 @@ impl Runner {
             }
             thread::sleep(RESUME_INTERVAL);
         };
-        self.shared.events.push(match result {
+        let outcome = result.map_err(|error| error.to_string());
+        self.shared.progress.change(|stage| stage.outcome = Some(outcome.clone()));
+        self.shared.events.push(match outcome {
             Ok(ended) => CallEvent::Ended(ended),
-            Err(error) => CallEvent::Failed(error.to_string()),
+            Err(reason) => CallEvent::Failed(reason),
         });
         self.shared.events.close();
         self.shared.frames.close();
@@ -487,6 +519,26 @@ impl Call {
         self.shared.events.pop(limit)
     }
 
+    /// Waits up to `limit` until a frame can be taken or none will come; says whether one of both holds. Takes no frame.
+    pub fn wait_for_frame(&self, limit: Duration) -> bool {
+        self.shared.frames.wait(limit)
+    }
+
+    /// Waits up to `limit` until an event can be taken or none will come; says whether one of both holds. Takes no event.
+    pub fn wait_for_event(&self, limit: Duration) -> bool {
+        self.shared.events.wait(limit)
+    }
+
+    /// Waits up to `limit` until the other end has joined; says whether it has. Takes no event, and ends with the call.
+    pub fn wait_joined(&self, limit: Duration) -> bool {
+        self.shared.progress.wait(limit, |stage| stage.has_joined).has_joined
+    }
+
+    /// Waits up to `limit` until the call is over. Gives how it ended or why it failed; none while it runs. Takes no event.
+    pub fn wait_ended(&self, limit: Duration) -> Option<Result<Ended, String>> {
+        self.shared.progress.wait(limit, |_| false).outcome
+    }
+
     /// All events until the call is over; waits for each.
     pub fn events(&self) -> impl Iterator<Item = CallEvent> {
         std::iter::from_fn(|| self.next_event(Duration::MAX))
@@ -532,14 +584,10 @@ impl Call {
     /// If the call failed before.
     pub fn leave(mut self) -> Result<Ended, LiveError> {
         self.stop();
-        let mut last = None;
-        while let Some(event) = self.shared.events.pop(Duration::ZERO) {
-            last = Some(event);
-        }
-        match last {
-            Some(CallEvent::Failed(reason)) => Err(LiveError::Connection(reason)),
-            Some(CallEvent::Ended(ended)) => Ok(ended),
-            _ => Ok(Ended::Stopped),
+        match self.wait_ended(Duration::ZERO) {
+            Some(Err(reason)) => Err(LiveError::Connection(reason)),
+            Some(Ok(ended)) => Ok(ended),
+            None => Ok(Ended::Stopped),
         }
     }
 

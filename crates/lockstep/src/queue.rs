@@ -41,7 +41,8 @@ impl<T> Queue<T> {
         if inside.items.len() > self.limit {
             inside.items.pop_front();
         }
-        self.shared.1.notify_one();
+        // All: one that only waits takes nothing.
+        self.shared.1.notify_all();
     }
 
     /// No more items will come.
@@ -52,24 +53,29 @@ impl<T> Queue<T> {
 
     /// The next item; waits for it up to `limit`. None if none came, or none will.
     pub(crate) fn pop(&self, limit: Duration) -> Option<T> {
+        self.wait_inside(limit).items.pop_front()
+    }
+
+    /// Waits up to `limit` until there is an item, or none will come; says whether one of both holds. Takes nothing.
+    pub(crate) fn wait(&self, limit: Duration) -> bool {
+        let inside = self.wait_inside(limit);
+        inside.is_closed || !inside.items.is_empty()
+    }
+
+    fn wait_inside(&self, limit: Duration) -> MutexGuard<'_, Inside<T>> {
         let deadline = Instant::now().checked_add(limit);
         let mut inside = self.inside();
-        loop {
-            if let Some(item) = inside.items.pop_front() {
-                return Some(item);
-            }
-            if inside.is_closed {
-                return None;
-            }
+        while inside.items.is_empty() && !inside.is_closed {
             let wait = match deadline {
                 Some(deadline) => deadline.saturating_duration_since(Instant::now()),
                 None => Duration::from_secs(3_600),
             };
             if wait.is_zero() {
-                return None;
+                break;
             }
             inside = self.shared.1.wait_timeout(inside, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
+        inside
     }
 }
 
@@ -84,5 +90,16 @@ mod tests {
         queue.close();
         let items: Vec<i32> = std::iter::from_fn(|| queue.pop(Duration::MAX)).collect();
         assert_eq!(items, [3, 4]);
+    }
+
+    #[test]
+    fn waiting_takes_no_item() {
+        let queue = Queue::new(2);
+        assert!(!queue.wait(Duration::ZERO));
+        queue.push(1);
+        assert!(queue.wait(Duration::MAX));
+        assert_eq!(queue.pop(Duration::ZERO), Some(1));
+        queue.close();
+        assert!(queue.wait(Duration::MAX));
     }
 }

@@ -107,6 +107,21 @@ fn call_that_nobody_joins_fails_with_the_reason() {
 }
 
 #[test]
+fn waiting_for_a_stage_takes_no_event() {
+    let (receiver, ticket) =
+        Call::builder().receive_frames().listen("127.0.0.1:0".parse().unwrap()).expect("it listens");
+    assert!(!receiver.wait_joined(Duration::ZERO));
+    let sender = Call::builder().open_source("generated:64x48@30").join(ticket).expect("it starts");
+    assert!(receiver.wait_joined(LIMIT) && sender.wait_joined(LIMIT));
+    assert!(receiver.wait_for_frame(LIMIT) && receiver.wait_for_event(LIMIT));
+    assert!(receiver.next_frame(Duration::ZERO).is_some());
+    assert_eq!(receiver.wait_ended(Duration::ZERO), None);
+    sender.end();
+    assert_eq!(receiver.wait_ended(LIMIT), Some(Ok(Ended::ByPeer)));
+    assert!(receiver.events().any(|event| event == Event::Joined));
+}
+
+#[test]
 fn leaving_tells_both_ends() {
     let (receiver, ticket) =
         Call::builder().receive_frames().listen("127.0.0.1:0".parse().unwrap()).expect("it listens");

@@ -1,34 +1,73 @@
-//! Conversions between I420 and what cameras and windows speak. All of it is BT.601 in limited range, what VP8's colour
+//! Conversions between I420 and the formats of cameras, windows and applications. All of it is BT.601 in limited range, what VP8's colour
 //! space 0 means (RFC 6386, section 9.2).
 
-use lockstep_vp8::Picture;
+use lockstep_vp8::{Picture, PictureError};
+
+/// Fills `items`, N for each pixel, row after row, with `convert` of red, green and blue.
+fn fill<T, const N: usize>(picture: &Picture, items: &mut [T], convert: impl Fn([u8; 3]) -> [T; N]) {
+    let [luma, blue, red] = picture.planes();
+    for (y, row) in items.chunks_exact_mut(N * picture.width()).enumerate() {
+        let (luma, blue, red) = (luma.row(y), blue.row(y / 2), red.row(y / 2));
+        for (x, (pixel, &luma)) in row.as_chunks_mut().0.iter_mut().zip(luma).enumerate() {
+            let luma = (i32::from(luma) - 16) * 298 + 128;
+            let (u, v) = (i32::from(blue[x / 2]) - 128, i32::from(red[x / 2]) - 128);
+            let byte = |value: i32| (value >> 8).clamp(0, 255) as u8;
+            *pixel = convert([byte(luma + 409 * v), byte(luma - 100 * u - 208 * v), byte(luma + 516 * u)]);
+        }
+    }
+}
 
 /// Converts one picture to `0x00RRGGBB` words, row after row, in `pixels`, which is resized to fit.
 #[cfg(any(test, feature = "window"))]
 pub(crate) fn to_rgb(picture: &Picture, pixels: &mut Vec<u32>) {
-    let (width, height) = (picture.width(), picture.height());
-    pixels.resize(width * height, 0);
-    let [luma, blue, red] = picture.planes();
-    for (y, row) in pixels.chunks_exact_mut(width).enumerate() {
-        let (luma, blue, red) = (luma.row(y), blue.row(y / 2), red.row(y / 2));
-        for (x, (pixel, &luma)) in row.iter_mut().zip(luma).enumerate() {
-            let luma = (i32::from(luma) - 16) * 298 + 128;
-            let (u, v) = (i32::from(blue[x / 2]) - 128, i32::from(red[x / 2]) - 128);
-            let byte = |value: i32| (value >> 8).clamp(0, 255) as u32;
-            *pixel = byte(luma + 409 * v) << 16 | byte(luma - 100 * u - 208 * v) << 8 | byte(luma + 516 * u);
+    pixels.resize(picture.width() * picture.height(), 0);
+    fill(picture, pixels, |[red, green, blue]| [u32::from_be_bytes([0, red, green, blue])]);
+}
+
+/// The picture as packed RGB: red, green and blue of each pixel, row after row.
+#[must_use]
+pub fn picture_to_rgb(picture: &Picture) -> Vec<u8> {
+    let mut bytes = vec![0; 3 * picture.width() * picture.height()];
+    fill(picture, &mut bytes, |pixel| pixel);
+    bytes
+}
+
+/// A picture from packed RGB: red, green and blue of each pixel, row after row. Chroma of each four pixels is averaged.
+///
+/// # Errors
+/// If a side is outside 1 to 16383, or the bytes are too few or too many.
+pub fn picture_from_rgb(width: usize, height: usize, rgb: &[u8]) -> Result<Picture, PictureError> {
+    let fits = Some(rgb.len()) == width.checked_mul(height).and_then(|pixels| pixels.checked_mul(3));
+    if width == 0 || height == 0 || !fits {
+        return Picture::from_i420(width, height, Vec::new());
+    }
+    let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
+    // The weights of BT.601 in limited range, in 16-bit fixed point.
+    samples.extend(rgb.chunks_exact(3).map(|pixel| {
+        let [red, green, blue] = [pixel[0], pixel[1], pixel[2]].map(i32::from);
+        (16 + ((16_829 * red + 33_039 * green + 6_416 * blue + 32_768) >> 16)) as u8
+    }));
+    for [red_weight, green_weight, blue_weight] in [[-9_714, -19_070, 28_784], [28_784, -24_103, -4_681]] {
+        for y in (0..height).step_by(2) {
+            let [first, second] = [y, (y + 1).min(height - 1)].map(|y| &rgb[3 * y * width..][..3 * width]);
+            samples.extend((0..width).step_by(2).map(|x| {
+                let (left, right) = (3 * x, 3 * (x + 1).min(width - 1));
+                let sum = |colour: usize| {
+                    let of = |row: &[u8]| i32::from(row[left + colour]) + i32::from(row[right + colour]);
+                    of(first) + of(second)
+                };
+                let weighted = red_weight * sum(0) + green_weight * sum(1) + blue_weight * sum(2);
+                (128 + ((weighted + (1 << 17)) >> 18)) as u8
+            }));
         }
     }
+    Picture::from_i420(width, height, samples)
 }
 
 /// Converts packed YUYV 4:2:2 with rows `stride` bytes apart; pairs of chroma rows are averaged. Bytes that are missing
 /// (a short buffer) become grey: a camera that delivers too little has said so already.
 #[cfg(any(test, all(feature = "camera", target_os = "linux")))]
-pub(crate) fn from_yuyv(
-    width: usize,
-    height: usize,
-    stride: usize,
-    bytes: &[u8],
-) -> Result<Picture, lockstep_vp8::PictureError> {
+pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
     let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
     let byte = |y: usize, at: usize| bytes.get(y * stride + at).copied().unwrap_or(128);
     let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
@@ -49,11 +88,7 @@ pub(crate) fn from_yuyv(
 
 /// Converts packed full-range YCbCr 4:4:4, as JPEG decoders give it; chroma of each four pixels is averaged.
 #[cfg(any(test, all(feature = "camera", target_os = "linux")))]
-pub(crate) fn from_full_range_ycbcr(
-    width: usize,
-    height: usize,
-    bytes: &[u8],
-) -> Result<Picture, lockstep_vp8::PictureError> {
+pub(crate) fn from_full_range_ycbcr(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
     let expected = Picture::i420_length(width, height);
     if bytes.len() != 3 * width * height {
         return Picture::from_i420(width, height, Vec::new());
@@ -97,6 +132,33 @@ mod tests {
                 assert!((got - expected).abs() <= 2, "{:06x} for {expected:06x}", pixels[0]);
             }
         }
+    }
+
+    #[test]
+    fn rgb_survives_the_way_to_i420_and_back() {
+        for colour in [[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [200, 120, 40]] {
+            let rgb = colour.repeat(5 * 3);
+            let back = picture_to_rgb(&picture_from_rgb(5, 3, &rgb).unwrap());
+            assert_eq!(back.len(), rgb.len());
+            assert!(back.iter().zip(&rgb).all(|(back, rgb)| back.abs_diff(*rgb) <= 3), "{colour:?}: {back:?}");
+        }
+    }
+
+    #[test]
+    fn chroma_of_rgb_is_the_mean_of_four_pixels() {
+        let picture = picture_from_rgb(2, 2, &[[255, 0, 0], [0, 0, 255], [0, 0, 0], [255, 255, 255]].concat()).unwrap();
+        assert_eq!(picture.luma().row(0), [81, 41]);
+        assert_eq!(picture.luma().row(1), [16, 235]);
+        // Red and blue alone have U 90 and 240, V 240 and 110; black and white have 128.
+        assert_eq!(picture.planes()[1].row(0), [(90 + 240 + 128 + 128) / 4]);
+        assert!((151..=152).contains(&picture.planes()[2].row(0)[0]));
+    }
+
+    #[test]
+    fn rgb_of_another_size_is_refused() {
+        assert!(picture_from_rgb(2, 2, &[0; 11]).is_err());
+        assert!(picture_from_rgb(0, 2, &[]).is_err());
+        assert!(picture_from_rgb(usize::MAX, 2, &[]).is_err());
     }
 
     #[test]

@@ -11,7 +11,6 @@
 pub mod barcode;
 mod bjontegaard;
 mod clip;
-#[cfg(any(test, feature = "window", all(feature = "camera", target_os = "linux")))]
 mod colour;
 mod format;
 mod ivf;
@@ -23,6 +22,7 @@ mod y4m;
 
 pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
 pub use clip::{ClipError, GeneratedClip};
+pub use colour::{picture_from_rgb, picture_to_rgb};
 pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
 pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, ssim, ssim_db};

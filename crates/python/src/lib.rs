@@ -4,6 +4,8 @@
 mod alphartc;
 mod barcode;
 mod environment;
+mod frame;
+mod live;
 mod measures;
 mod paths;
 mod pictures;
@@ -31,6 +33,10 @@ mod _lockstep {
     const MOST_ENVIRONMENTS: usize = lockstep_sim::environment::MOST_ENVIRONMENTS;
     #[pymodule_export]
     use crate::environment::VectorEnvironment;
+    #[pymodule_export]
+    use crate::frame::Frame;
+    #[pymodule_export]
+    use crate::live::{CallError, LiveCall};
     #[pymodule_export]
     use crate::measures::{freezes, luma_ssim};
     #[pymodule_export]

@@ -168,9 +168,11 @@ impl Table {
         }
     }
 
-    /// The table as a polars data frame.
+    /// The table as a polars data frame; requires the extra `lab`.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("polars")?.call_method1("DataFrame", (slf,))
+        let imported = slf.py().import("lockstep.distribution")?.getattr("imported")?;
+        let polars = imported.call1(("polars", "Table.to_polars", "lab"))?;
+        polars.call_method1("DataFrame", (slf,))
     }
 
     /// How the table is pickled.

@@ -1,0 +1,424 @@
+//! Live calls for Python: `lockstep.call` wraps [`LiveCall`].
+//!
+//! Every method that waits does so without the interpreter's lock, and lets signals through each [`SIGNAL_INTERVAL`].
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use pyo3::buffer::PyBuffer;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use lockstep::{
+    Bitrate, Call, CallBuilder, Delivery, Ended, Event, FrameRate, Identity, Latency, Message, MessageError, Presence,
+    Quality, ReceivedMessage, VideoFormat, Way,
+};
+
+use crate::frame::{Frame, picture};
+use crate::paths::invalid;
+
+create_exception!(
+    lockstep,
+    CallError,
+    PyRuntimeError,
+    "A live call that cannot start, failed, or is over; the message gives the reason in one line."
+);
+
+/// Longest wait until Python handles a signal, such as that of control-C.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest time that an argument may give, about 30 years.
+const LONGEST_TIME: f64 = 1e9;
+/// Captures may be this far in the future, in seconds: clocks of cameras are extrapolated.
+const CLOCK_TOLERANCE: f64 = 1.0;
+
+fn failed(error: impl std::fmt::Display) -> PyErr {
+    CallError::new_err(error.to_string())
+}
+
+fn seconds(name: &str, value: f64) -> PyResult<Duration> {
+    if (0.0..=LONGEST_TIME).contains(&value) {
+        Ok(Duration::from_secs_f64(value))
+    } else {
+        Err(invalid(format!("{name}: expected 0 to {LONGEST_TIME:.0} s, got {value}")))
+    }
+}
+
+fn optional_seconds(name: &str, value: Option<f64>) -> PyResult<Option<Duration>> {
+    value.map(|value| seconds(name, value)).transpose()
+}
+
+fn max_bitrate(value: Option<f64>) -> PyResult<Option<Bitrate>> {
+    let Some(value) = value else { return Ok(None) };
+    if (1.0..=1e12).contains(&value) {
+        Ok(Some(Bitrate::from_bps(value as u64)))
+    } else {
+        Err(invalid(format!("max_bitrate: expected 1 to 1e12 bit/s or None, got {value}")))
+    }
+}
+
+fn latency(name: &str) -> PyResult<Latency> {
+    name.parse().map_err(|error| invalid(format!("latency: {error}")))
+}
+
+/// Waits in slices until `wait` gives something or `timeout` has passed.
+fn wait<T: Send>(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    wait: impl Fn(Duration) -> Option<T> + Sync,
+) -> PyResult<Option<T>> {
+    let timeout = optional_seconds("timeout", timeout)?;
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    loop {
+        let slice = left().map_or(SIGNAL_INTERVAL, |left| left.min(SIGNAL_INTERVAL));
+        if let Some(item) = py.detach(|| wait(slice)) {
+            return Ok(Some(item));
+        }
+        py.check_signals()?;
+        if left().is_some_and(|left| left.is_zero()) {
+            return Ok(None);
+        }
+    }
+}
+
+/// Frames that this end sends: width, height, and numerator and denominator of the rate.
+type SentFormat = (usize, usize, (u32, u32));
+
+/// Options of both ways to start a call.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    send: Option<SentFormat>,
+    receive: bool,
+    latency: String,
+    max_bitrate: Option<f64>,
+    stale_after: Option<f64>,
+    reconnect: bool,
+    wait_limit: Option<f64>,
+    idle_limit: Option<f64>,
+}
+
+impl Options {
+    fn builder(&self) -> PyResult<CallBuilder> {
+        let mut builder = Call::builder()
+            .latency(latency(&self.latency)?)
+            .wait_limit(optional_seconds("wait_limit", self.wait_limit)?)
+            .idle_limit(optional_seconds("idle_limit", self.idle_limit)?);
+        if let Some((width, height, (numerator, denominator))) = self.send {
+            let rate = FrameRate::new(numerator, denominator).ok_or_else(|| {
+                invalid(format!("send: frame rate {numerator}/{denominator} is not more than 0 and at most 1000"))
+            })?;
+            let sides = 1..=16_383;
+            if !sides.contains(&width) || !sides.contains(&height) {
+                return Err(invalid(format!("send: size {width}x{height} is outside 1x1 to 16383x16383")));
+            }
+            builder = builder.send_frames(VideoFormat::new(width, height).at(rate));
+        }
+        if self.receive {
+            builder = builder.receive_frames();
+        }
+        if self.send.is_none() && !self.receive {
+            return Err(PyValueError::new_err(
+                "the call neither sends nor receives: give send=(width, height, rate) or receive=True",
+            ));
+        }
+        if let Some(cap) = max_bitrate(self.max_bitrate)? {
+            builder = builder.max_bitrate(cap);
+        }
+        if let Some(age) = optional_seconds("stale_after", self.stale_after)? {
+            builder = builder.stale_after(age);
+        }
+        Ok(if self.reconnect { builder.reconnect() } else { builder })
+    }
+
+    fn start(&self, call: Call) -> LiveCall {
+        LiveCall { call: Some(call), sends: self.send.is_some(), receives: self.receive }
+    }
+}
+
+/// One end of a live call. Use it through `lockstep.Call`.
+#[pyclass(module = "lockstep._lockstep", frozen)]
+pub struct LiveCall {
+    /// None only while the object is dropped.
+    call: Option<Call>,
+    sends: bool,
+    receives: bool,
+}
+
+impl Drop for LiveCall {
+    fn drop(&mut self) {
+        let call = self.call.take();
+        // A thread of the call may wait for the interpreter's lock, which the one that drops has.
+        Python::try_attach(|py| py.detach(|| drop(call)));
+    }
+}
+
+impl LiveCall {
+    fn call(&self) -> PyResult<&Call> {
+        self.call.as_ref().ok_or_else(|| failed("the call is over"))
+    }
+
+    /// How the call ended, if it did.
+    fn ended(&self) -> PyResult<Option<Ended>> {
+        self.call()?.wait_ended(Duration::ZERO).transpose().map_err(failed)
+    }
+
+    /// Refuses `action` after the call's end.
+    fn require_running(&self, action: &str) -> PyResult<()> {
+        let reason = match self.call()?.wait_ended(Duration::ZERO) {
+            None => return Ok(()),
+            Some(Ok(Ended::ByPeer)) => "the other end left".to_owned(),
+            Some(Ok(_)) => "this end left".to_owned(),
+            Some(Err(reason)) => reason,
+        };
+        Err(failed(format!("cannot {action}: the call is over: {reason}")))
+    }
+
+    /// Waits for what `take` gives once `is_ready`. None if nothing came in time or the call ended; fails if the call did.
+    fn take<T: Send>(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        is_ready: impl Fn(&Call, Duration) -> bool + Sync,
+        take: impl Fn(&Call) -> Option<T> + Sync,
+    ) -> PyResult<Option<T>> {
+        let call = self.call()?;
+        let taken = wait(py, timeout, |slice| {
+            let taken = is_ready(call, slice).then(|| take(call))?;
+            // Nothing to take: another thread was faster, or the call is over.
+            (taken.is_some() || call.wait_ended(Duration::ZERO).is_some()).then_some(taken)
+        })?;
+        match taken {
+            Some(None) => self.ended().map(|_| None),
+            taken => Ok(taken.flatten()),
+        }
+    }
+}
+
+#[pymethods]
+impl LiveCall {
+    /// Joins the giver of `ticket`.
+    #[staticmethod]
+    fn join(py: Python<'_>, ticket: &str, options: Options) -> PyResult<Self> {
+        let ticket = ticket.trim().parse().map_err(|error| invalid(format!("ticket: {error}")))?;
+        let builder = options.builder()?;
+        py.detach(|| builder.join(ticket)).map(|call| options.start(call)).map_err(failed)
+    }
+
+    /// Listens at `address`; gives the call and its ticket.
+    #[staticmethod]
+    fn listen(py: Python<'_>, address: &str, identity: Option<PathBuf>, options: Options) -> PyResult<(Self, String)> {
+        let address = address.parse().map_err(|_| {
+            invalid(format!("address: expected an IP address and port such as 0.0.0.0:0, got {address:?}"))
+        })?;
+        let builder = options.builder()?;
+        let listened = py.detach(|| {
+            let identity = identity.map_or_else(Identity::new, |path| Identity::standing(&path))?;
+            builder.listen_as(identity, address)
+        });
+        let (call, ticket) = listened.map_err(failed)?;
+        Ok((options.start(call), ticket.to_string()))
+    }
+
+    /// Sends a frame that was captured `age` seconds ago; says whether it replaced one that waited for the encoder.
+    fn send(&self, py: Python<'_>, frame: &Bound<'_, PyAny>, age: f64) -> PyResult<bool> {
+        if !self.sends {
+            return Err(PyValueError::new_err(
+                "cannot send frame: the call was made without send=(width, height, rate)",
+            ));
+        }
+        let now = Instant::now();
+        if !(-CLOCK_TOLERANCE..=LONGEST_TIME).contains(&age) {
+            return Err(invalid(format!(
+                "captured_at: expected seconds of time.monotonic(), got a time {age:.3} s ago; is it of another clock?"
+            )));
+        }
+        let captured_at = now.checked_sub(Duration::from_secs_f64(age.max(0.0))).unwrap_or(now);
+        let picture = picture(frame)?;
+        self.require_running("send frame")?;
+        let call = self.call()?;
+        Ok(py.detach(|| call.send_frame(picture, captured_at)))
+    }
+
+    /// The next frame; None if none came within `timeout` seconds, or the call ended.
+    fn next_frame(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Frame>> {
+        if !self.receives {
+            return Err(PyValueError::new_err("cannot receive frames: the call was made with receive=False"));
+        }
+        self.take(py, timeout, Call::wait_for_frame, |call| call.next_frame(Duration::ZERO).map(Frame::from))
+    }
+
+    /// The next event as its name and fields; None if none came within `timeout` seconds, or after the call's end.
+    fn next_event<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<(&'static str, Bound<'py, PyDict>)>> {
+        match self.take(py, timeout, Call::wait_for_event, |call| call.next_event(Duration::ZERO))? {
+            Some(Event::Failed(reason)) => Err(failed(reason)),
+            event => event.map(|event| fields(py, event)).transpose(),
+        }
+    }
+
+    /// Waits until a frame can be taken or none will come; says whether one of both holds.
+    fn wait_for_frame(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let call = self.call()?;
+        let ready = wait(py, Some(timeout), |slice| call.wait_for_frame(slice).then_some(()));
+        Ok(ready?.is_some())
+    }
+
+    /// Waits until an event can be taken or none will come; says whether one of both holds.
+    fn wait_for_event(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let call = self.call()?;
+        let ready = wait(py, Some(timeout), |slice| call.wait_for_event(slice).then_some(()));
+        Ok(ready?.is_some())
+    }
+
+    /// Waits until the other end has joined; says whether it has. Fails if the call did, before or after that.
+    fn wait_joined(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let call = self.call()?;
+        let joined = wait(py, timeout, |slice| {
+            let joined = call.wait_joined(slice);
+            (joined || call.wait_ended(Duration::ZERO).is_some()).then_some(joined)
+        })?;
+        self.ended()?;
+        Ok(joined.unwrap_or(false))
+    }
+
+    /// Whether the call is over.
+    fn is_over(&self) -> PyResult<bool> {
+        Ok(self.call()?.wait_ended(Duration::ZERO).is_some())
+    }
+
+    /// Begins to end the call, and does not wait.
+    fn end(&self) -> PyResult<()> {
+        self.call()?.end();
+        Ok(())
+    }
+
+    /// Ends the call, and waits until the other end knows; gives how it ended.
+    fn leave(&self, py: Python<'_>) -> PyResult<&'static str> {
+        let call = self.call()?;
+        call.end();
+        match wait(py, None, |slice| call.wait_ended(slice))? {
+            Some(Err(reason)) => Err(failed(reason)),
+            Some(Ok(ended)) => Ok(reason(ended)),
+            None => Ok(reason(Ended::Left)),
+        }
+    }
+
+    /// Sends a message: reliably, or with a channel the latest of that channel.
+    fn send_message(&self, data: PyBuffer<u8>, channel: Option<i64>, py: Python<'_>) -> PyResult<()> {
+        self.require_running("send message")?;
+        let data = data.to_vec(py)?;
+        let message = match channel {
+            None => Message::reliable(data),
+            Some(channel) => {
+                let number = u8::try_from(channel)
+                    .map_err(|_| invalid(format!("channel: expected 0 to 255 or None, got {channel}")))?;
+                Message::latest(number, data)
+            }
+        };
+        self.call()?.send_message(message).map_err(|error| match error {
+            MessageError::TooLong { .. } => invalid(error),
+            _ => failed(error),
+        })
+    }
+
+    /// Changes the cap of the bit rate, in bit/s; None removes it.
+    fn set_max_bitrate(&self, cap: Option<f64>) -> PyResult<()> {
+        self.call()?.set_max_bitrate(max_bitrate(cap)?);
+        Ok(())
+    }
+
+    /// Changes the latency.
+    fn set_latency(&self, name: &str) -> PyResult<()> {
+        self.call()?.set_latency(latency(name)?).map_err(failed)
+    }
+
+    /// Mutes the sound or turns the camera off.
+    fn set_presence(&self, muted: bool, camera_off: bool) -> PyResult<()> {
+        self.call()?.set_presence(Presence { muted, camera_off });
+        Ok(())
+    }
+}
+
+fn reason(ended: Ended) -> &'static str {
+    match ended {
+        Ended::ByPeer => "peer_left",
+        Ended::Done | Ended::WindowClosed | Ended::Stopped | Ended::Left => "left",
+    }
+}
+
+/// The name of an event's class in `lockstep.call` and its fields.
+fn fields(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_, PyDict>)> {
+    let fields = PyDict::new(py);
+    let name = match event {
+        Event::Warning(warning) => {
+            fields.set_item("reason", warning.to_string())?;
+            "Degraded"
+        }
+        Event::Joined => "Joined",
+        Event::PathChanged(way) => {
+            fields.set_item("relayed", way == Way::Relayed)?;
+            "PathChanged"
+        }
+        Event::Interrupted => "Interrupted",
+        Event::Resumed => "Resumed",
+        Event::PeerChanged(Presence { muted, camera_off }) => {
+            fields.set_item("muted", muted)?;
+            fields.set_item("camera_off", camera_off)?;
+            "PeerChanged"
+        }
+        Event::Quality(quality) => {
+            set_quality(&fields, &quality)?;
+            "Quality"
+        }
+        Event::Stale { age } => {
+            fields.set_item("age", age.as_secs_f64())?;
+            "Stale"
+        }
+        Event::Fresh => "Fresh",
+        Event::Message(ReceivedMessage { delivery, payload, delay, .. }) => {
+            fields.set_item("data", PyBytes::new(py, &payload))?;
+            let channel = match delivery {
+                Delivery::Reliable => None,
+                Delivery::Latest { channel } => Some(channel),
+            };
+            fields.set_item("channel", channel)?;
+            fields.set_item("delay", delay.as_secs_f64())?;
+            "Message"
+        }
+        Event::Ended(ended) => {
+            fields.set_item("reason", reason(ended))?;
+            "Ended"
+        }
+        _ => "Event",
+    };
+    Ok((name, fields))
+}
+
+fn set_quality(fields: &Bound<'_, PyDict>, quality: &Quality) -> PyResult<()> {
+    let py = fields.py();
+    let in_seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    let sending = quality.sending.map(|sending| {
+        let fields = PyDict::new(py);
+        fields.set_item("target", sending.target.as_bps())?;
+        fields.set_item("limited_by", sending.limited_by.map(|limit| limit.name()))?;
+        fields.set_item("round_trip", in_seconds(sending.round_trip))?;
+        fields.set_item("frames", sending.frames)?;
+        Ok::<_, PyErr>(fields)
+    });
+    let receiving = quality.receiving.map(|receiving| {
+        let fields = PyDict::new(py);
+        fields.set_item("frames", receiving.frames)?;
+        fields.set_item("missing", receiving.missing)?;
+        fields.set_item("jitter", receiving.jitter.as_secs_f64())?;
+        fields.set_item("age", in_seconds(receiving.age))?;
+        Ok::<_, PyErr>(fields)
+    });
+    fields.set_item("sending", sending.transpose()?)?;
+    fields.set_item("receiving", receiving.transpose()?)
+}
