@@ -29,8 +29,8 @@ pub use max_bitrate::MaxBitrate;
 pub use model_file::{ModelFile, sender_model_hash};
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
-    CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
-    OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
+    CallOptions, CallRecord, ClipName, CodecKind, ControllerName, Form, Milliseconds, OptionDescription, OptionError,
+    OptionGroup, OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
 pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario};

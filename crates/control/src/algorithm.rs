@@ -156,7 +156,9 @@ pub enum AlgorithmError {
         names: String,
     },
     /// A controller cannot be registered under this name.
-    #[error("cannot register the controller `{0}`: a name is 1 to 64 letters, digits, `-`, `_` and `.`; choose such a name")]
+    #[error(
+        "cannot register the controller `{0}`: a name is 1 to 64 letters, digits, `-`, `_` and `.`; choose such a name"
+    )]
     Name(String),
     /// Another controller has this name.
     #[error("cannot register the controller `{0}`: another one has this name; choose a different name")]

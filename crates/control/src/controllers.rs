@@ -18,7 +18,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Algorithm, AlgorithmError, Controller, EstimatorKind, GracePeriod, Setting};
+use crate::{Algorithm, AlgorithmError, Controller, EstimatorKind, Fixed, GracePeriod, Setting};
 
 /// Longest name of a registered controller, characters.
 const LONGEST_NAME: usize = 64;
@@ -32,6 +32,7 @@ pub struct Registration {
     about: String,
     estimator: EstimatorKind,
     heeds_marks: bool,
+    is_missing: bool,
     make: Arc<MakeController>,
 }
 
@@ -45,7 +46,14 @@ impl Registration {
         make: impl Fn(&Setting) -> Box<dyn Controller> + Send + Sync + 'static,
     ) -> Self {
         let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle);
-        Self { name: name.into(), about: about.into(), estimator, heeds_marks: false, make: Arc::new(make) }
+        Self {
+            name: name.into(),
+            about: about.into(),
+            estimator,
+            heeds_marks: false,
+            is_missing: false,
+            make: Arc::new(make),
+        }
     }
 
     /// The same with another estimator at the receiver than Salsify's inter-arrival average.
@@ -58,6 +66,25 @@ impl Registration {
     #[must_use]
     pub fn heeding_marks(self) -> Self {
         Self { heeds_marks: true, ..self }
+    }
+
+    /// A controller that this program does not have, as reports of other programs name them. A call with it fails when it
+    /// begins.
+    #[must_use]
+    pub fn missing(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let error = Controllers::default().unknown(&name);
+        let make = move |setting: &Setting| -> Box<dyn Controller> {
+            setting.failure.set(Box::new(error.clone()));
+            Box::new(Fixed::new(setting.bounds.least, setting))
+        };
+        Self { is_missing: true, ..Self::new(name, "", make) }
+    }
+
+    /// Whether this program does not have it.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        self.is_missing
     }
 
     /// Its name.
@@ -143,12 +170,14 @@ impl Controllers {
             return Ok(Algorithm::Registered(found.clone()));
         }
         word.parse().map_err(|error| match error {
-            AlgorithmError::Unknown { name, .. } => {
-                let names: Vec<&str> = self.names().map(|(name, _)| name).collect();
-                AlgorithmError::Unknown { name, names: names.join(", ") }
-            }
+            AlgorithmError::Unknown { .. } => self.unknown(word),
             error => error,
         })
+    }
+
+    fn unknown(&self, name: &str) -> AlgorithmError {
+        let names: Vec<&str> = self.names().map(|(name, _)| name).collect();
+        AlgorithmError::Unknown { name: name.to_owned(), names: names.join(", ") }
     }
 
     /// Every name, with its meaning: first those of this crate, then the registered ones.
@@ -165,7 +194,7 @@ mod tests {
     use lockstep_units::{Bitrate, ByteCount};
 
     use super::*;
-    use crate::{Fixed, InFlight, PathView};
+    use crate::{InFlight, PathView};
 
     fn mine(name: &str) -> Registration {
         Registration::new(name, "always 700 kb/s", |setting| Box::new(Fixed::new(Bitrate::from_kbps(700), setting)))
@@ -200,5 +229,14 @@ mod tests {
         let error = Controllers::default().with(mine("mine")).unwrap().find("reno").unwrap_err().to_string();
         assert!(error.contains("`reno`") && error.contains("salsify") && error.ends_with(", mine"), "{error}");
         assert!(Controllers::default().find("fixed:fast").unwrap_err().to_string().contains("bit rate"));
+    }
+
+    #[test]
+    fn missing_controller_fails_once_a_call_needs_it() {
+        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
+        assert!(Registration::missing("theirs").is_missing());
+        drop(Registration::missing("theirs").controller(&setting));
+        let error = setting.failure.check().unwrap_err().to_string();
+        assert!(error.contains("no controller is called `theirs`"), "{error}");
     }
 }

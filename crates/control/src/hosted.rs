@@ -89,11 +89,7 @@ struct State<H> {
 
 impl<H> State<H> {
     /// What `call` gives, unless the host has failed; its error ends it.
-    fn with_host<T>(
-        &mut self,
-        failure: &Failure,
-        call: impl FnOnce(&mut H) -> Result<T, FailureReason>,
-    ) -> Option<T> {
+    fn with_host<T>(&mut self, failure: &Failure, call: impl FnOnce(&mut H) -> Result<T, FailureReason>) -> Option<T> {
         match call(self.host.as_mut()?) {
             Ok(value) => Some(value),
             Err(reason) => {

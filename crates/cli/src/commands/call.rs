@@ -17,6 +17,7 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 
 use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
+use lockstep_control::Controllers;
 use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, LiveError, Ticket};
 use lockstep_media::{SourceOptions, VideoFormat, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -446,7 +447,7 @@ pub fn call(
 }
 
 /// `lockstep call`.
-pub fn run(arguments: &CallArguments) -> Result<()> {
+pub fn run(arguments: &CallArguments, controllers: &Controllers) -> Result<()> {
     let sink = sink_path(&arguments.sink)?;
     if sink.is_some_and(is_standard_output) {
         bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
@@ -464,7 +465,7 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     if heard.is_some() && arguments.audio.is_none() {
         bail!("--audio-output: nothing is heard of a call without --audio");
     }
-    let settings = CallSettings { audio: arguments.audio.clone(), ..given.settings()? };
+    let settings = CallSettings { audio: arguments.audio.clone(), ..given.settings_with(controllers)? };
     let live = LiveCall {
         settings,
         sink: arguments.sink.clone(),

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_call::SharedSessionMeter;
+use lockstep_control::Controllers;
 use lockstep_sound::SoundSink;
 use lockstep_units::Timestamp;
 
@@ -52,8 +53,8 @@ pub fn simulate(settings: &CallSettings, observers: Observers) -> Result<Simulat
 }
 
 /// `lockstep simulate`.
-pub fn run(command: &SimulateCommand) -> Result<()> {
-    let settings = command.simulation.settings()?;
+pub fn run(command: &SimulateCommand, controllers: &Controllers) -> Result<()> {
+    let settings = command.simulation.settings_with(controllers)?;
     let heard = command.audio_output.as_deref();
     if heard.is_some() && (settings.audio.is_none() || settings.modelled) {
         bail!("--audio-output: nothing is heard of a call without --audio, or of a modelled one");

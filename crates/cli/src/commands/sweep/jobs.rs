@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
+use lockstep_control::Controllers;
+
 use super::SweepArguments;
 use super::contenders::{self, Contender};
 use super::contents::{self, Contents};
-use crate::configuration::{CallOptions, CallRecord, CallSettings, CodecKind, NamedTrace, TraceName};
+use crate::configuration::{CallOptions, CallRecord, CallSettings, CodecKind, ControllerName, NamedTrace, TraceName};
 
 /// What codes the pictures of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -103,7 +105,7 @@ pub struct Job {
     pub codec_model_hash: Option<String>,
     /// Hash of the controller's model, where it is not the one that comes with it.
     pub model_hash: Option<String>,
-    /// Hash of the estimator with all that it reads, where it is none of this project's.
+    /// Hash of the estimator, or of the controller's program, with all that it reads, where it is none of this project's.
     pub estimator_hash: Option<String>,
     /// Everything else.
     pub call: CallSettings,
@@ -204,7 +206,7 @@ fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
 }
 
 /// Every call that `arguments` ask for, in the order of the rows: by the controller's name, codec, trace and seed.
-pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
+pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<Job>> {
     // What codes is said by the codecs.
     let given = CallOptions { modelled: None, ..arguments.simulation.said().clone() };
     let usual = CallOptions::usual();
@@ -212,7 +214,7 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };
     let traces = traces(&named)?;
     let first_trace = traces.first().map(|trace| trace.name().clone());
-    let contenders = contenders::all(&arguments.controllers, &given)?;
+    let contenders = contenders::all(&arguments.controllers, &given, controllers)?;
     let mut codecs = arguments.codecs.clone();
     codecs.sort_unstable();
     codecs.dedup();
@@ -228,10 +230,12 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     let codec_model_hash = arguments.codec_model.as_deref().map(|path| contents.of_file(path)).transpose()?;
     let mut jobs = Vec::new();
     for Contender { name, controller, model, estimator } in contenders {
-        let estimator_hash = estimator.as_deref().map(contents::of_estimator).transpose()?;
+        let file = controller.as_ref().and_then(ControllerName::program);
+        let estimator_hash = estimator.as_deref().or(file).map(contents::of_estimator).transpose()?;
         let model_hash = model.as_deref().map(|path| contents.of_file(path)).transpose()?;
         let trace = first_trace.clone();
-        let settings = CallOptions { controller, model, estimator, trace, ..given.clone() }.settings()?;
+        let settings = CallOptions { controller, model, estimator, trace, ..given.clone() };
+        let settings = settings.settings_with(controllers)?;
         let seeds = arguments.seeds.as_ref().map_or_else(|| vec![settings.link.seed], |seeds| seeds.0.clone());
         for &codec in &codecs {
             for trace in &traces {
