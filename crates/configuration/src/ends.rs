@@ -12,6 +12,7 @@ use lockstep_control::recording::{Header, Recorded, Recorder};
 use lockstep_control::{Algorithm, Controller, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
+use lockstep_sim::SimulationError;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
@@ -73,7 +74,7 @@ impl ControlSettings {
         let algorithm = self.bounded_algorithm();
         let controller = algorithm.controller(setting)?;
         // A controller outside of this program may have failed to start.
-        setting.failure.check().map_err(anyhow::Error::from_boxed)?;
+        setting.failure.check().map_err(SimulationError::Stopped)?;
         let Some(recorder) = recorder else { return Ok(controller) };
         let model = sender_model_hash(&algorithm, self.model.as_ref());
         let header = Header::new(algorithm, setting, model).context("its decisions cannot be recorded")?;

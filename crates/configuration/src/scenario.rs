@@ -12,7 +12,7 @@ use lockstep_control::{Controller, Failure, FlowGroup, KnownPath, RateBounds, Se
 use lockstep_link::QueueConfig;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_format};
 use lockstep_sim::modelled::ModelledSetting;
-use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
+use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioError, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
 use lockstep_transport::ReceiverConfig;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
@@ -121,7 +121,7 @@ pub fn run_scenario(
         progress(now, length);
         failure.check()
     })?;
-    failure.check().map_err(anyhow::Error::from_boxed)?;
+    failure.check().map_err(ScenarioError::Stopped)?;
     Ok((report, sessions))
 }
 

@@ -12,8 +12,10 @@ use serde_json::{Number, Value};
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
 use lockstep_call::{KeptFrames, SharedSessionMeter};
 use lockstep_configuration::{CallOptions, Observers, Simulated, SimulationStatus, document, simulate_with};
+use lockstep_control::Controllers;
 use lockstep_units::{Bitrate, Timestamp};
 
+use crate::controller::PyController;
 use crate::table::Table;
 
 create_exception!(
@@ -143,24 +145,31 @@ fn options(given: &Bound<'_, PyDict>) -> PyResult<CallOptions> {
 type Finished = (String, Table, Table, Option<Table>);
 
 /// Runs the call that `options` say, by the names of the table; gives its report as JSON, its frames and its series, and with
-/// `session` the rows of its session log. An object that is an estimator comes with `lockstep.alphartc.exchange`.
+/// `session` the rows of its session log. An object that is an estimator comes with `lockstep.alphartc.exchange`; a
+/// controller of Python is in `controller`, and the options name it.
 #[pyfunction]
-#[pyo3(signature = (options, *, estimator = None, exchange = None, session = false))]
+#[pyo3(signature = (options, *, estimator = None, exchange = None, controller = None, session = false))]
 pub fn simulate(
     py: Python<'_>,
     options: &Bound<'_, PyDict>,
     estimator: Option<Py<PyAny>>,
     exchange: Option<Py<PyAny>>,
+    controller: Option<PyController>,
     session: bool,
 ) -> PyResult<Finished> {
     let options = self::options(options)?;
     let host = estimator.zip(exchange).map(|(estimator, exchange)| ObjectHost { estimator, exchange });
     let host = host.map(|host| Box::new(host) as Box<dyn EstimatorHost>);
+    let mut controllers = Controllers::default();
+    if let Some(controller) = controller {
+        let registered = controllers.register(controller.registration(None));
+        registered.map_err(|error| PyValueError::new_err(format!("controller: {error}")))?;
+    }
     let kept = KeptFrames::default();
     let meter = session.then(|| SharedSessionMeter::new(Timestamp::ZERO));
     let Simulated { report } = py
         .detach(|| {
-            let settings = options.settings()?;
+            let settings = options.settings_with(&controllers)?;
             let mut looked_at = Instant::now();
             let progress = |_: &SimulationStatus| {
                 if looked_at.elapsed() >= SIGNAL_INTERVAL {
