@@ -17,7 +17,7 @@ from lockstep._lockstep import Table
 from lockstep.alphartc.estimator import Estimator, exchange
 from lockstep.alphartc.worker import shortened
 from lockstep.call_log import CallReport
-from lockstep.controllers import ControllerFactory, registered
+from lockstep.controllers import Controller, ControllerFactory, registered
 from lockstep.sessions.log import labelled, session_number, write_session
 
 Codec = Literal["functional", "conventional", "modelled"]
@@ -209,7 +209,7 @@ def simulate(  # noqa: PLR0913
     if asked is None and estimator is not None and python is None:
         options["python"] = os.environ.get("LOCKSTEP_PYTHON") or sys.executable
     own = None
-    if controller is not None and not isinstance(controller, str):
+    if isinstance(controller, Controller) or callable(controller):
         own = registered(controller)
         options["controller"] = own.name
     if codec == "modelled":
