@@ -19,17 +19,23 @@ if TYPE_CHECKING:
         ssim,
         version,
     )
+    from lockstep.controllers import Allowance, Controller, serve
+    from lockstep.policy import from_policy
     from lockstep.simulation import Simulated, simulate
 
 __all__ = [
+    "Allowance",
+    "Controller",
     "EstimatorError",
     "Simulated",
     "Table",
     "__version__",
     "barcode_regions",
     "freezes",
+    "from_policy",
     "read_barcode",
     "read_barcode_regions",
+    "serve",
     "simulate",
     "ssim",
     "version",
@@ -46,6 +52,10 @@ _HOMES = {
     "read_barcode_regions": "lockstep._lockstep",
     "ssim": "lockstep._lockstep",
     "version": "lockstep._lockstep",
+    "Allowance": "lockstep.controllers",
+    "Controller": "lockstep.controllers",
+    "serve": "lockstep.controllers",
+    "from_policy": "lockstep.policy",
     "Simulated": "lockstep.simulation",
     "simulate": "lockstep.simulation",
 }
