@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8};
 use lockstep_control::recording::Recorder;
-use lockstep_control::{Controller, Estimator, Failure, KnownPath, Latency, RateBounds, Setting};
+use lockstep_control::{Controller, Failure, KnownPath, Latency, RateBounds, Setting};
 use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationError, SimulationOptions, StopReason, known_path};
@@ -139,13 +139,12 @@ impl CallSettings {
         controller: impl FnOnce(&Setting) -> Result<Box<dyn Controller>>,
         format: &VideoFormat,
         path: KnownPath,
-        estimator: Box<dyn Estimator>,
+        CallEstimator { estimator, failure }: CallEstimator,
         feedback: FeedbackInterval,
-        failure: &Failure,
     ) -> Result<(SendingEnd<C>, ReceivingEnd<C>)> {
         let control = &self.control;
         let setting = control.setting_for(format, Some(path), RateBounds::default());
-        let setting = Setting { seed: self.link.seed, failure: failure.clone(), ..setting };
+        let setting = Setting { seed: self.link.seed, failure, ..setting };
         let sender = control.sending_end_with(encoder, controller(&setting)?, format, self.link.seed as u32, feedback);
         // Both ends are ours: whatever the clip's size, it is decoded.
         let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
@@ -160,13 +159,13 @@ impl CallSettings {
         reverse: &SharedLink<CallPacket<C::Packet>>,
         failure: &Failure,
     ) -> Result<Opposite<C>> {
-        let (mut settings, CallEstimator { estimator, .. }) = self.with_estimator(None)?;
+        let (mut settings, estimator) = self.with_estimator(None)?;
+        let estimator = CallEstimator { failure: failure.clone(), ..estimator };
         settings.link.seed = settings.link.seed.wrapping_add(1);
         let Coding { source, encoder, controller, feedback, sound, .. } = coding(&settings)?;
         let path = known_path(reverse.config(), Timestamp::ZERO);
         let controller = settings.controller(controller, None);
-        let (sender, receiver) =
-            settings.ends(encoder, controller, &source.format(), path, estimator, feedback, failure)?;
+        let (sender, receiver) = settings.ends(encoder, controller, &source.format(), path, estimator, feedback)?;
         Ok(Opposite { sender, receiver, source, sound })
     }
 }
@@ -179,7 +178,8 @@ pub(crate) fn run<C: Codec>(
     observers: Observers,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
+    let (settings, estimator) = settings.with_estimator(host)?;
+    let failure = estimator.failure.clone();
     let seed = settings.link.seed;
     let Coding { source, encoder, first_work, controller, feedback, sound } = coding(&settings)?;
     let (forward, reverse) = settings.link.links()?;
@@ -193,7 +193,7 @@ pub(crate) fn run<C: Codec>(
     let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse, &failure)).transpose()?;
     let Observers { frames, session, opposite_session, decisions, .. } = observers;
     let controller = settings.controller(controller, decisions);
-    let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback, &failure)?;
+    let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     let observers: Vec<Box<dyn CallObserver>> =
         frames.into_iter().chain(session.clone().map(|meter| Box::new(meter) as Box<dyn CallObserver>)).collect();

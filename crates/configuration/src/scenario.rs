@@ -146,14 +146,15 @@ fn media_flows(
     let clip = model.clips.first().context("the codec model has no clip")?;
     let calls = media.map(|((flow, activity), number)| {
         let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
+        let place = CallPlace { bounds, path: path.clone(), seed, failure: failure.clone() };
         match &arguments.clip {
             Some(_) if groups.any() => {
                 bail!("scenario {}: priorities are for modelled calls; leave out --clip", scenario.name)
             }
-            Some(named) => real_call(named, control, activity, bounds, path.clone(), seed, failure),
+            Some(named) => real_call(named, control, activity, place),
             None => {
                 let coupled = |controller, setting: &Setting| groups.couple(flow, controller, setting);
-                modelled_call(clip, control, &activity, bounds, path.clone(), seed, failure, coupled)
+                modelled_call(clip, control, &activity, place, coupled)
             }
         }
     });
@@ -208,19 +209,24 @@ fn ceiling(control: &ControlSettings, format: &VideoFormat, bounds: RateBounds) 
         .map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
 }
 
+/// What only the scenario knows of a call.
+struct CallPlace {
+    bounds: RateBounds,
+    path: Option<KnownPath>,
+    seed: u64,
+    failure: Failure,
+}
+
 fn real_call(
     clip: &str,
     control: &ControlSettings,
     activity: Activity,
-    bounds: RateBounds,
-    path: Option<KnownPath>,
-    seed: u64,
-    failure: &Failure,
+    CallPlace { bounds, path, seed, failure }: CallPlace,
 ) -> Result<AnyFlow> {
     let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
     let format = source.format();
     let setting = control.setting_for(&format, path, bounds);
-    let setting = Setting { seed, failure: failure.clone(), ..setting };
+    let setting = Setting { seed, failure, ..setting };
     let sender = control.sending_end_of(&format, seed as u32, &setting, None)?;
     let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let length = activity.end().saturating_since(activity.start());
@@ -235,10 +241,7 @@ fn modelled_call(
     clip: &ClipModel,
     control: &ControlSettings,
     activity: &Activity,
-    bounds: RateBounds,
-    path: Option<KnownPath>,
-    seed: u64,
-    failure: &Failure,
+    CallPlace { bounds, path, seed, failure }: CallPlace,
     coupled: impl FnOnce(Box<dyn Controller>, &Setting) -> Box<dyn Controller>,
 ) -> Result<AnyFlow> {
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
@@ -257,7 +260,7 @@ fn modelled_call(
         ..ModelledSetting::new()
     };
     let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds);
-    let control_setting = Setting { seed, failure: failure.clone(), ..control_setting };
+    let control_setting = Setting { seed, failure, ..control_setting };
     let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
     let (controller, estimator) = (control.controller(&control_setting, None)?, control.estimator(bounds)?);
     Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller, &control_setting), estimator, clip))))

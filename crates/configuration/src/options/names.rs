@@ -143,6 +143,14 @@ impl OptionValue for ControllerName {
         }
     }
 
+    /// What is no text names no controller; the error lists those that there are.
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value.to_string().parse::<Algorithm>() {
+            Ok(_) => Err(format!("{value} is no text")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     fn to_value(&self) -> Value {
         Value::from(self.0.as_str())
     }
