@@ -224,7 +224,7 @@ pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
 fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
     Algorithm::all().filter(|algorithm| !algorithm.knows_path()).map(|algorithm| {
         let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
-        let header = Header::new(algorithm, &setting, None).expect("it needs no path");
+        let header = Header::new(algorithm.clone(), &setting, None).expect("it needs no path");
         let mut controller = algorithm.controller(&setting).expect("it needs no path");
         let mut path = PathObserver::new(setting.payload, &setting.tuning);
         let mut events = Vec::new();

@@ -39,11 +39,15 @@ if TYPE_CHECKING:
         SendingQuality,
         Stale,
     )
+    from lockstep.controllers import Allowance, Controller, serve
+    from lockstep.policy import from_policy
     from lockstep.simulation import Simulated, simulate
 
 __all__ = [
+    "Allowance",
     "Call",
     "CallError",
+    "Controller",
     "Degraded",
     "Ended",
     "EstimatorError",
@@ -66,8 +70,10 @@ __all__ = [
     "__version__",
     "barcode_regions",
     "freezes",
+    "from_policy",
     "read_barcode",
     "read_barcode_regions",
+    "serve",
     "simulate",
     "ssim",
     "version",
@@ -86,6 +92,10 @@ _HOMES = {
     "read_barcode_regions": "lockstep._lockstep",
     "ssim": "lockstep._lockstep",
     "version": "lockstep._lockstep",
+    "Allowance": "lockstep.controllers",
+    "Controller": "lockstep.controllers",
+    "serve": "lockstep.controllers",
+    "from_policy": "lockstep.policy",
     "Call": "lockstep.call",
     "Degraded": "lockstep.call",
     "Ended": "lockstep.call",

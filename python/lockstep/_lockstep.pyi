@@ -117,6 +117,13 @@ class LessonSetting:
         By call and picture; NaN where a call had fewer pictures. Without a model, Sprout controls the calls.
         """
 
+class OnnxModel:
+    """A model in an ONNX file, run as learned controllers run theirs: the same numbers on every machine."""
+
+    def __init__(self, content: bytes) -> None: ...
+    def run(self, inputs: list[NDArray[np.float32]]) -> list[list[float]]:
+        """The outputs for one flat array for each input."""
+
 class EstimatorError(RuntimeError):
     """The file of an AlphaRTC estimator is not there, cannot be loaded, raised something, took too long or ended.
 
@@ -147,11 +154,13 @@ def simulate(
     *,
     estimator: object | None = None,
     exchange: Callable[..., float] | None = None,
+    controller: object | None = None,
     session: bool = False,
 ) -> tuple[str, Table, Table, Table | None]:
     """Runs the call that the options say, by the names of the table.
 
-    Gives its report as JSON, frames and series, and with ``session`` the seconds of its session log.
+    ``controller`` has ``name``, ``make`` and ``answer`` (:class:`lockstep.controllers.Registered`). Gives its report as
+    JSON, frames and series, and with ``session`` the seconds of its session log.
     """
 
 def unpickled_table(columns: list[tuple[str, NDArray[Any] | list[str], NDArray[np.bool_] | None, bool]]) -> Table:

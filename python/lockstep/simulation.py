@@ -14,6 +14,7 @@ from lockstep import _lockstep
 from lockstep._lockstep import Table
 from lockstep.alphartc.estimator import Estimator, exchange
 from lockstep.alphartc.worker import shortened
+from lockstep.controllers import Controller, ControllerFactory, registered
 from lockstep.distribution import imported
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def simulate(  # noqa: PLR0913
     *,
     codec: Codec | None = None,
     modelled: bool = False,
-    controller: str | None = None,
+    controller: str | ControllerFactory | None = None,
     latency: str | None = None,
     model: str | os.PathLike[str] | None = None,
     max_bitrate: str | None = None,
@@ -139,7 +140,8 @@ def simulate(  # noqa: PLR0913
         trace: Capacity from sender to receiver: a file, or words such as ``constant:500kbps``.
         codec: Which kind of codec the sender has; ``modelled`` is short for a model of the functional one.
         modelled: Run a model in the place of the codec: no pixels, hundreds of times faster.
-        controller: Who decides how much is sent, as ``lockstep controllers`` lists them.
+        controller: Who decides how much is sent, as ``lockstep controllers`` lists them; or ``program:FILE``; or a
+            :class:`lockstep.Controller`, its class, or a function that makes one for each direction.
         latency: How much delay is tolerated in the queue, for ``sprout`` and ``lockstep``: `"low"`, `"balanced"` or
             `"quality"`.
         model: The model of a learned controller, an ONNX file, in the place of the one that comes with it.
@@ -186,6 +188,7 @@ def simulate(  # noqa: PLR0913
             longer than ``estimator_limit``, or answers what is no bandwidth. It is a ``RuntimeError``.
         lockstep.alphartc.UnusableError: If an object answers what is no bandwidth. What it raises comes as it is.
         RuntimeError: If the call fails in another way.
+        Exception: What a controller in Python raises, with its traceback and a note of the event.
         KeyboardInterrupt: If the call is interrupted, also while an estimator's file hangs.
 
     """
@@ -208,10 +211,18 @@ def simulate(  # noqa: PLR0913
             raise ValueError("`estimator` cannot be used with `controller`: an estimator comes with its own")
     if asked is None and estimator is not None and python is None:
         options["python"] = os.environ.get("LOCKSTEP_PYTHON") or sys.executable
+    own = None
+    if isinstance(controller, Controller) or callable(controller):
+        own = registered(controller)
+        options["controller"] = own.name
     if codec == "modelled":
         options |= {"codec": "functional", "modelled": True}
     text, frames, series, session = _lockstep.simulate(
-        options, estimator=asked, exchange=None if asked is None else exchange, session=session_log is not None
+        options,
+        estimator=asked,
+        exchange=None if asked is None else exchange,
+        controller=own,
+        session=session_log is not None,
     )
     document = json.loads(text)
     if log is not None and session_log is not None and session is not None:

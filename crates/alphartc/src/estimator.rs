@@ -1,10 +1,8 @@
 //! From arrivals to AlphaRTC's reports, and from its answers to estimates.
 
-use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockstep_control::Estimator;
+use lockstep_control::{Estimator, Failure, FailureReason};
 use lockstep_transport::wire::DATA_HEADER;
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -16,7 +14,7 @@ pub const ESTIMATE_INTERVAL: Duration = Duration::from_millis(200);
 const MOST_PACKETS: usize = 1 << 18;
 
 /// Why an estimator cannot go on.
-pub type HostError = Box<dyn Error + Send + Sync>;
+pub type HostError = FailureReason;
 
 /// What `report_states` is told of one packet, less what is the same for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,22 +61,6 @@ pub trait EstimatorHost: Send {
 impl<H: EstimatorHost + ?Sized> EstimatorHost for Box<H> {
     fn exchange(&mut self, now: Timestamp, packets: &[PacketReport]) -> Result<Bitrate, HostError> {
         (**self).exchange(now, packets)
-    }
-}
-
-/// Where an [`AlphaRtcEstimator`] leaves its error, for who drives the call: estimators of calls cannot fail.
-#[derive(Debug, Clone, Default)]
-pub struct Failure(Arc<Mutex<Option<HostError>>>);
-
-impl Failure {
-    /// # Errors
-    /// The error of the estimator if it has failed since this was last asked.
-    pub fn check(&self) -> Result<(), HostError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
-    }
-
-    fn set(&self, error: HostError) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 }
 
@@ -137,6 +119,8 @@ impl<H: EstimatorHost> Estimator for AlphaRtcEstimator<H> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     /// Answers with as many kb/s as packets were reported, and keeps what it was asked.

@@ -1,152 +1,15 @@
-//! The `lockstep` command: real-time video whose codec and transport are one control loop.
+//! The `lockstep` command.
 #![forbid(unsafe_code)]
-// `println!` panics when nobody reads any more.
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
-#[macro_use]
-extern crate lockstep_runner;
-
-mod call_files;
-mod commands;
-// `simulate` alone uses parts of it, here and below.
-#[cfg_attr(not(feature = "lab"), allow(dead_code))]
-mod decisions;
-mod destination;
-mod frame_log;
-mod help;
-mod keys;
-#[cfg(any(test, not(feature = "lab")))]
-mod no_laboratory;
-mod observation;
-mod packet_csv;
-mod reporter;
-#[cfg_attr(not(feature = "lab"), allow(dead_code))]
-mod sound_file;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use lockstep_control::Controllers;
 use mimalloc::MiMalloc;
-
-#[cfg(feature = "lab")]
-use lockstep_lab::Laboratory;
-use lockstep_runner::{interruption, output_file};
-
-use commands::{Calls, Files, Simulation};
 
 /// Calls in virtual time take and give back small pieces of memory all the time.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Real-time video in which codec and transport are one control loop, and its laboratory.
-#[derive(Parser)]
-#[command(name = "lockstep", version, max_term_width = 100)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-// There is one value of it.
-#[allow(clippy::large_enum_variant)]
-#[derive(Subcommand)]
-enum Command {
-    #[command(flatten)]
-    Calls(Calls),
-    #[command(flatten)]
-    Files(Files),
-    #[command(flatten)]
-    Simulation(Simulation),
-    #[cfg(feature = "lab")]
-    #[command(flatten)]
-    Laboratory(Laboratory),
-    #[command(flatten)]
-    Other(Other),
-}
-
-/// Commands about this command.
-#[derive(Subcommand)]
-enum Other {
-    /// Print a script that completes this command's words in a shell.
-    ///
-    /// bash: `lockstep completions bash > ~/.local/share/bash-completion/completions/lockstep`; zsh: into a file `_lockstep` in a
-    /// folder of `$fpath`; fish: `lockstep completions fish > ~/.config/fish/completions/lockstep.fish`.
-    Completions(commands::completions::CompletionsArguments),
-}
-
-/// The groups of commands in `lockstep --help`, and the commands of each.
-fn groups() -> Vec<(&'static str, clap::Command)> {
-    let empty = || clap::Command::new("");
-    vec![
-        ("Calls", Calls::augment_subcommands(empty())),
-        ("Files and codec", Files::augment_subcommands(empty())),
-        ("Simulation", Simulation::augment_subcommands(empty())),
-        #[cfg(feature = "lab")]
-        ("Laboratory", Laboratory::augment_subcommands(empty())),
-        ("Other", Other::augment_subcommands(empty())),
-    ]
-}
-
-/// The command line, with its help in groups.
-fn command_line() -> clap::Command {
-    help::arranged(Arguments::command(), &groups())
-}
-
-/// Whether the option called `name` of the innermost subcommand in `matches` is on the command line.
-#[cfg(feature = "lab")]
-fn given(matches: &clap::ArgMatches, name: &str) -> bool {
-    match matches.subcommand() {
-        Some((_, matches)) => given(matches, name),
-        // `value_source` panics at names that the command does not have.
-        None => {
-            let is_known = matches.try_contains_id(name).is_ok();
-            is_known && matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
-        }
-    }
-}
-
-/// Has `-1` taken for the value of an option rather than for an option, so that whoever writes it is told what the value may be.
-fn with_negative_values(command: clap::Command) -> clap::Command {
-    let takes = |argument: clap::Arg| {
-        let takes_values = argument.get_action().takes_values();
-        if takes_values { argument.allow_negative_numbers(true) } else { argument }
-    };
-    command.mut_args(takes).mut_subcommands(with_negative_values)
-}
-
 fn main() -> ExitCode {
-    #[cfg(not(feature = "lab"))]
-    if let Some(error) = no_laboratory::refusal(std::env::args_os().nth(1).as_deref()) {
-        aside!("lockstep: {error}");
-        return ExitCode::from(2);
-    }
-    let matches = with_negative_values(command_line()).get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let result = match arguments.command {
-        Command::Calls(command) => command.run(),
-        Command::Files(command) => command.run(),
-        Command::Simulation(command) => command.run(),
-        #[cfg(feature = "lab")]
-        Command::Laboratory(command) => command.run(&|name| given(&matches, name)),
-        Command::Other(Other::Completions(arguments)) => commands::completions::run(&arguments, command_line()),
-    };
-    match result.and_then(|()| output_file::all_printed()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[cfg(target_os = "linux")]
-            if let Some(commands::tunnel::EndsWith { status, message }) = error.downcast_ref() {
-                if !message.is_empty() {
-                    aside!("lockstep: {message}");
-                }
-                return ExitCode::from(*status);
-            }
-            match error.downcast_ref::<lockstep_configuration::OptionError>() {
-                Some(wrong) => aside!("lockstep: {}", wrong.in_words()),
-                None => aside!("lockstep: {}", output_file::in_one_line(&error)),
-            }
-            match error.downcast_ref::<interruption::Interrupted>() {
-                Some(interrupted) => ExitCode::from(interrupted.status()),
-                None => ExitCode::FAILURE,
-            }
-        }
-    }
+    lockstep_cli::run(std::env::args_os(), &Controllers::default())
 }

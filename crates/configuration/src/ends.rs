@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use lockstep_call::{
     Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd, Vp8, announced,
@@ -55,8 +55,8 @@ impl ControlSettings {
     /// heeds no other bound, as one that is usual, and not asked for, would make a yardstick of something else.
     pub(crate) fn bounded_algorithm(&self) -> Algorithm {
         match (self.controller.algorithm(), self.max_bitrate) {
-            (Algorithm::Fixed(rate), MaxBitrate::At(most)) => Algorithm::Fixed(rate.min(most)),
-            (algorithm, _) => algorithm,
+            (Algorithm::Fixed(rate), MaxBitrate::At(most)) => Algorithm::Fixed((*rate).min(most)),
+            (algorithm, _) => algorithm.clone(),
         }
     }
 
@@ -72,8 +72,10 @@ impl ControlSettings {
     ) -> Result<Box<dyn Controller>> {
         let algorithm = self.bounded_algorithm();
         let controller = algorithm.controller(setting)?;
+        // A controller outside of this program may have failed to start.
+        setting.failure.check().map_err(anyhow::Error::from_boxed)?;
         let Some(recorder) = recorder else { return Ok(controller) };
-        let model = sender_model_hash(algorithm, self.model.as_ref());
+        let model = sender_model_hash(&algorithm, self.model.as_ref());
         let header = Header::new(algorithm, setting, model).context("its decisions cannot be recorded")?;
         Ok(Box::new(Recorded::new(controller, &header, recorder)))
     }
@@ -114,7 +116,7 @@ impl ControlSettings {
         self.sending_end_of(format, connection, &self.setting_for(format, None, RateBounds::default()), recorder)
     }
 
-    fn sending_end_of(
+    pub(crate) fn sending_end_of(
         &self,
         format: &VideoFormat,
         connection: u32,
@@ -166,8 +168,12 @@ impl ControlSettings {
     /// runs.
     ///
     /// # Errors
-    /// If the controller must know the path, or has no model.
+    /// If the controller must know the path, has no model, or is a program, for which a live call cannot wait.
     pub fn check_live(&self, format: &VideoFormat) -> Result<()> {
+        if self.controller.program().is_some() {
+            let controller = &self.controller;
+            bail!("controller {controller}: programs decide in virtual time only; use it with `lockstep simulate`");
+        }
         self.sending_end(format, 0, None)?;
         let model = self.model.as_ref().map(|file| Arc::clone(file.model()));
         self.controller.algorithm().estimator_kind().with_model(RateBounds::default(), model)?;

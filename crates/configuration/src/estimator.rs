@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use lockstep_alphartc::{AlphaRtcEstimator, EstimatorHost, Failure, Interruption, Process, ProcessOptions};
-use lockstep_control::{Algorithm, Estimator, EstimatorKind, RateBounds};
+use lockstep_alphartc::{AlphaRtcEstimator, EstimatorHost, Interruption, Process, ProcessOptions};
+use lockstep_control::{Algorithm, Estimator, EstimatorKind, Failure, RateBounds};
 
 use crate::{CallSettings, ControlSettings, EstimatorFile, ModelFile};
 

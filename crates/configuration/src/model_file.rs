@@ -13,7 +13,7 @@ use crate::regular_file::read_regular_file;
 /// The [`content_hash`] of the model that the sender's controller runs: of the one `given`, or of that which comes with
 /// it; none if it runs none.
 #[must_use]
-pub fn sender_model_hash(algorithm: Algorithm, given: Option<&ModelFile>) -> Option<String> {
+pub fn sender_model_hash(algorithm: &Algorithm, given: Option<&ModelFile>) -> Option<String> {
     let shipped = algorithm.shipped()?;
     given.map_or_else(|| shipped.bytes().map(content_hash), |file| Some(file.hash().to_owned()))
 }

@@ -23,7 +23,7 @@ use lockstep_vp8::Preset;
 use crate::MaxBitrate;
 pub(crate) use choices::MenuKind;
 pub use choices::{CodecKind, QueueKind};
-pub use names::{ClipName, SoundName, TraceName};
+pub use names::{ClipName, ControllerName, SoundName, TraceName};
 pub use option_value::{Form, OptionValue};
 pub use overrides::Overrides;
 pub use values::{Milliseconds, Passes, Seconds, Share};
@@ -334,8 +334,9 @@ options! {
     /// How hard the encoder works.
     Control preset: Preset = Preset::default();
     /// Who decides how much is sent: `lockstep` (the default), `sprout`, `gcc`, `fixed:RATE` and others; `lockstep
-    /// controllers` lists them.
-    Control controller: Algorithm = Algorithm::default();
+    /// controllers` lists them. Or a program that speaks JSON lines, such as `program:./mine`
+    /// (docs/reference/controller-protocol.md).
+    Control controller: ControllerName = Algorithm::default().into();
     /// How much delay is tolerated in the queue for a better picture; `balanced` if not given. Only for `sprout` and
     /// `lockstep`: the other controllers have it in what was published of them.
     Control latency: Latency;
@@ -357,7 +358,7 @@ options! {
     Estimator estimator ("FILE"): PathBuf;
     /// The Python interpreter that runs the estimator; LOCKSTEP_PYTHON, or else `python3`, if not given.
     Estimator python ("PROGRAM"): PathBuf;
-    /// The longest that the estimator may take for one answer, on the clock on the wall.
+    /// The longest that the estimator, or the program of the controller, may take for one answer, on the clock on the wall.
     Estimator estimator_limit ("SECONDS"): Seconds = Seconds::whole(10);
     /// Run a model in the place of the codec: no pixels, hundreds of times faster. Of the clip, its size and its frame rate
     /// count; of the preset, the time that coding takes.
@@ -412,11 +413,13 @@ impl CallArguments {
             if clash { Err(OptionError::Contradiction { name, other }) } else { Ok(()) }
         };
         // What follows an estimator is called so in reports, whose words may be given again.
-        let decides = self.controller.is_some_and(|controller| controller != Algorithm::ReceiverEstimate);
+        let follower = ControllerName::from(Algorithm::ReceiverEstimate);
+        let decides = self.controller.as_ref().is_some_and(|controller| *controller != follower);
         clashes("estimator", "controller", self.estimator.is_some() && decides)?;
         // What is as usual was not asked for: whoever begins with what is usual has it, too.
         let limited = self.estimator_limit.is_some() && self.estimator_limit != Self::usual().estimator_limit;
-        for (name, given) in [("python", self.python.is_some()), ("estimator_limit", limited)] {
+        let is_program = self.controller.as_ref().is_some_and(|controller| controller.program().is_some());
+        for (name, given) in [("python", self.python.is_some()), ("estimator_limit", limited && !is_program)] {
             if given && self.estimator.is_none() {
                 return Err(OptionError::Alone { name, needs: "estimator" });
             }

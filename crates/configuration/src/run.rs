@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8};
 use lockstep_control::recording::Recorder;
-use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
+use lockstep_control::{Controller, Failure, KnownPath, Latency, RateBounds, Setting};
 use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
-use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions, StopReason, known_path};
+use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationError, SimulationOptions, StopReason, known_path};
 use lockstep_sound::{SoundDecoder, SoundSink};
 use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};
@@ -139,11 +139,12 @@ impl CallSettings {
         controller: impl FnOnce(&Setting) -> Result<Box<dyn Controller>>,
         format: &VideoFormat,
         path: KnownPath,
-        estimator: Box<dyn Estimator>,
+        CallEstimator { estimator, failure }: CallEstimator,
         feedback: FeedbackInterval,
     ) -> Result<(SendingEnd<C>, ReceivingEnd<C>)> {
         let control = &self.control;
         let setting = control.setting_for(format, Some(path), RateBounds::default());
+        let setting = Setting { seed: self.link.seed, failure, ..setting };
         let sender = control.sending_end_with(encoder, controller(&setting)?, format, self.link.seed as u32, feedback);
         // Both ends are ours: whatever the clip's size, it is decoded.
         let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
@@ -156,8 +157,10 @@ impl CallSettings {
         &self,
         coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
         reverse: &SharedLink<CallPacket<C::Packet>>,
+        failure: &Failure,
     ) -> Result<Opposite<C>> {
-        let (mut settings, CallEstimator { estimator, .. }) = self.with_estimator(None)?;
+        let (mut settings, estimator) = self.with_estimator(None)?;
+        let estimator = CallEstimator { failure: failure.clone(), ..estimator };
         settings.link.seed = settings.link.seed.wrapping_add(1);
         let Coding { source, encoder, controller, feedback, sound, .. } = coding(&settings)?;
         let path = known_path(reverse.config(), Timestamp::ZERO);
@@ -175,7 +178,8 @@ pub(crate) fn run<C: Codec>(
     observers: Observers,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
+    let (settings, estimator) = settings.with_estimator(host)?;
+    let failure = estimator.failure.clone();
     let seed = settings.link.seed;
     let Coding { source, encoder, first_work, controller, feedback, sound } = coding(&settings)?;
     let (forward, reverse) = settings.link.links()?;
@@ -186,7 +190,7 @@ pub(crate) fn run<C: Codec>(
     let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
         .with_coding(job_times.of(first_work), options.decode_time);
     let path = known_path(forward.config(), Timestamp::ZERO);
-    let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse)).transpose()?;
+    let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse, &failure)).transpose()?;
     let Observers { frames, session, opposite_session, decisions, .. } = observers;
     let controller = settings.controller(controller, decisions);
     let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
@@ -216,6 +220,7 @@ pub(crate) fn run<C: Codec>(
         let status = sender.status(now);
         progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
     })?;
+    failure.check().map_err(SimulationError::Stopped)?;
     if let Some(meter) = &session {
         meter.lock().carried(&result.series);
     }

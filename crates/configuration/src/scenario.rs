@@ -8,12 +8,12 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::ReceivingEnd;
-use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds, Setting};
+use lockstep_control::{Controller, Failure, FlowGroup, KnownPath, RateBounds, Setting};
 use lockstep_link::QueueConfig;
 use lockstep_measure::SharedSessionMeter;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_format};
 use lockstep_sim::modelled::ModelledSetting;
-use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
+use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioError, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{
     Activity, AnyFlow, CallFlow, CallFlowOptions, ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip,
 };
@@ -78,14 +78,15 @@ pub struct ScenarioSession {
     pub format: VideoFormat,
 }
 
-/// Runs `scenario` as `arguments` say; gives what session logs say of its calls, too, if `logged`. `progress` hears of the
-/// virtual time and how long the run is.
+/// Runs `scenario` as `arguments` say, whose control is `control`; gives what session logs say of its calls, too, if
+/// `logged`. `progress` hears of the virtual time and how long the run is.
 ///
 /// # Errors
-/// If the scenario cannot be run, the clip cannot be had, or the controller cannot be made.
+/// If the scenario cannot be run, the clip cannot be had, or the controller cannot be made or fails.
 pub fn run_scenario(
     scenario: Scenario,
     arguments: &ScenarioArguments,
+    control: &ControlSettings,
     model: &CodecModel,
     logged: bool,
     mut progress: impl FnMut(Timestamp, Duration),
@@ -96,12 +97,12 @@ pub fn run_scenario(
     };
     let scenario = scenario.with_queues(|queue| arguments.over(queue));
     let mut scenario = if arguments.ecn { scenario.with_ecn() } else { scenario };
-    let control = arguments.control.settings()?;
     for flow in scenario.flows.iter_mut().filter(|flow| flow.kind == FlowKind::Media) {
         flow.ecn &= control.controller.algorithm().heeds_marks();
     }
     let length = scenario.duration();
-    let mut media = media_flows(&scenario, arguments, &control, model)?;
+    let failure = Failure::default();
+    let mut media = media_flows(&scenario, arguments, control, model, &failure)?;
     let mut sessions = Vec::new();
     if logged {
         let (width, height) = MODELLED_SIZE;
@@ -119,7 +120,11 @@ pub fn run_scenario(
         }
     }
     let meters: Vec<SharedSessionMeter> = sessions.iter().map(|session| session.meter.clone()).collect();
-    let report = scenario.run_metered(media, &meters, arguments.seed, |now| progress(now, length))?;
+    let report = scenario.run_metered(media, &meters, arguments.seed, |now| {
+        progress(now, length);
+        failure.check()
+    })?;
+    failure.check().map_err(ScenarioError::Stopped)?;
     Ok((report, sessions))
 }
 
@@ -129,6 +134,7 @@ fn media_flows(
     arguments: &ScenarioArguments,
     control: &ControlSettings,
     model: &CodecModel,
+    failure: &Failure,
 ) -> Result<Vec<AnyFlow>> {
     let rates = scenario.media;
     let bounds = RateBounds { initial: rates.initial_bps, least: rates.least_bps, most: rates.most_bps };
@@ -140,14 +146,15 @@ fn media_flows(
     let clip = model.clips.first().context("the codec model has no clip")?;
     let calls = media.map(|((flow, activity), number)| {
         let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
+        let place = CallPlace { bounds, path: path.clone(), seed, failure: failure.clone() };
         match &arguments.clip {
             Some(_) if groups.any() => {
                 bail!("scenario {}: priorities are for modelled calls; leave out --clip", scenario.name)
             }
-            Some(named) => real_call(named, control, activity, bounds, path.clone(), seed),
+            Some(named) => real_call(named, control, activity, place),
             None => {
                 let coupled = |controller, setting: &Setting| groups.couple(flow, controller, setting);
-                modelled_call(clip, control, &activity, bounds, path.clone(), seed, coupled)
+                modelled_call(clip, control, &activity, place, coupled)
             }
         }
     });
@@ -202,17 +209,25 @@ fn ceiling(control: &ControlSettings, format: &VideoFormat, bounds: RateBounds) 
         .map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
 }
 
+/// What only the scenario knows of a call.
+struct CallPlace {
+    bounds: RateBounds,
+    path: Option<KnownPath>,
+    seed: u64,
+    failure: Failure,
+}
+
 fn real_call(
     clip: &str,
     control: &ControlSettings,
     activity: Activity,
-    bounds: RateBounds,
-    path: Option<KnownPath>,
-    seed: u64,
+    CallPlace { bounds, path, seed, failure }: CallPlace,
 ) -> Result<AnyFlow> {
     let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
     let format = source.format();
-    let sender = control.sending_end_within(&format, seed as u32, path, bounds)?;
+    let setting = control.setting_for(&format, path, bounds);
+    let setting = Setting { seed, failure, ..setting };
+    let sender = control.sending_end_of(&format, seed as u32, &setting, None)?;
     let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let length = activity.end().saturating_since(activity.start());
     let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
@@ -226,9 +241,7 @@ fn modelled_call(
     clip: &ClipModel,
     control: &ControlSettings,
     activity: &Activity,
-    bounds: RateBounds,
-    path: Option<KnownPath>,
-    seed: u64,
+    CallPlace { bounds, path, seed, failure }: CallPlace,
     coupled: impl FnOnce(Box<dyn Controller>, &Setting) -> Box<dyn Controller>,
 ) -> Result<AnyFlow> {
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
@@ -247,8 +260,8 @@ fn modelled_call(
         ..ModelledSetting::new()
     };
     let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds);
-    let algorithm = control.bounded_algorithm();
+    let control_setting = Setting { seed, failure, ..control_setting };
     let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
-    let (controller, estimator) = (algorithm.controller(&control_setting)?, control.estimator(bounds)?);
+    let (controller, estimator) = (control.controller(&control_setting, None)?, control.estimator(bounds)?);
     Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller, &control_setting), estimator, clip))))
 }

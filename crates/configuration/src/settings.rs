@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use lockstep_call::MenuMode;
-use lockstep_control::{Algorithm, GracePeriod, Latency};
+use lockstep_control::{Algorithm, AlgorithmError, Controllers, GracePeriod, Latency, Registration};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, QueueConfig, REVERSE_CAPACITY,
     Reordering, Trace,
@@ -22,8 +22,8 @@ use crate::coding_time::EncodeTimeSettings;
 use crate::family_file::open_families;
 use crate::model_file::ModelFile;
 use crate::options::{
-    CallArguments, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Overrides,
-    Passes, QueueKind, Seconds, Share, SoundName, TraceName,
+    CallArguments, CallRecord, ClipName, CodecKind, ControllerName, MenuKind, Milliseconds, OptionError, OptionGroup,
+    Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 
 /// The controllers that answer to marks (ECN).
@@ -172,7 +172,7 @@ pub struct ControlSettings {
 }
 
 /// A controller, with what only it takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControllerChoice {
     algorithm: Algorithm,
     latency: Option<Latency>,
@@ -188,34 +188,59 @@ impl ControllerChoice {
         latency: Option<Latency>,
         grace_period: Option<GracePeriod>,
     ) -> Result<Self, OptionError> {
-        let refused = |name, takes| OptionError::Controller { name, takes, controller: algorithm };
+        let refused = |name, takes, controller| OptionError::Controller { name, takes, controller };
         if latency.is_some() && !algorithm.takes_latency() {
-            return Err(refused("latency", "sprout or lockstep"));
+            return Err(refused("latency", "sprout or lockstep", algorithm));
         }
         let algorithm = match (algorithm, grace_period) {
             (algorithm, None) => algorithm,
-            (Algorithm::Salsify(GracePeriod::LinkIdle), Some(given)) => Algorithm::Salsify(given),
-            (Algorithm::Salsify(GracePeriod::None), Some(GracePeriod::None)) => algorithm,
-            (_, Some(_)) => return Err(refused("grace_period", "salsify")),
+            (Algorithm::Salsify(GracePeriod::LinkIdle), Some(given))
+            | (Algorithm::Salsify(given @ GracePeriod::None), Some(GracePeriod::None)) => Algorithm::Salsify(given),
+            (algorithm, Some(_)) => return Err(refused("grace_period", "salsify", algorithm)),
         };
         Ok(Self { algorithm, latency })
     }
 
     /// Which one.
     #[must_use]
-    pub const fn algorithm(self) -> Algorithm {
-        self.algorithm
+    pub const fn algorithm(&self) -> &Algorithm {
+        &self.algorithm
+    }
+
+    /// The file of its program, if it is one.
+    #[must_use]
+    pub fn program(&self) -> Option<&Path> {
+        match &self.algorithm {
+            Algorithm::Registered(registration) => {
+                registration.name().strip_prefix(ControllerName::PROGRAM).map(Path::new)
+            }
+            _ => None,
+        }
+    }
+
+    /// The same of `controllers`, for settings that were read where these were not known.
+    ///
+    /// # Errors
+    /// If they do not have it.
+    pub fn found_in(self, controllers: &Controllers) -> Result<Self, AlgorithmError> {
+        let algorithm = match self.algorithm {
+            Algorithm::Registered(registration) if registration.is_missing() => {
+                controllers.find(registration.name())?
+            }
+            algorithm => algorithm,
+        };
+        Ok(Self { algorithm, ..self })
     }
 
     /// How much delay it tolerates for a better picture, where that was chosen.
     #[must_use]
-    pub const fn latency(self) -> Option<Latency> {
+    pub const fn latency(&self) -> Option<Latency> {
         self.latency
     }
 
     /// What it takes out of the time between two arrivals, if it is one that does.
     #[must_use]
-    pub const fn grace_period(self) -> Option<GracePeriod> {
+    pub const fn grace_period(&self) -> Option<GracePeriod> {
         match self.algorithm {
             Algorithm::Salsify(grace_period) => Some(grace_period),
             _ => None,
@@ -259,11 +284,20 @@ impl CallArguments {
     /// # Errors
     /// If options contradict each other, or if a trace cannot be had.
     pub fn settings(&self) -> Result<CallSettings> {
+        self.settings_with(&Controllers::default())
+    }
+
+    /// The same call; `controllers` are those that the program knows by name.
+    ///
+    /// # Errors
+    /// As [`CallArguments::settings`].
+    pub fn settings_with(&self, controllers: &Controllers) -> Result<CallSettings> {
         let usual = Self::usual();
-        let control = self.control_settings()?;
+        let control = self.control_settings_with(controllers)?;
         let algorithm = control.controller.algorithm();
         if self.ecn == Some(true) && !algorithm.heeds_marks() {
-            return Err(OptionError::Controller { name: "ecn", takes: MARKS_HEEDED_BY, controller: algorithm }.into());
+            let controller = algorithm.clone();
+            return Err(OptionError::Controller { name: "ecn", takes: MARKS_HEEDED_BY, controller }.into());
         }
         let estimator = self.estimator.as_ref().map(|path| {
             let limit = there(self.estimator_limit.or(usual.estimator_limit))?;
@@ -323,10 +357,32 @@ impl CallArguments {
     /// # Errors
     /// If options contradict each other.
     pub fn control_settings(&self) -> Result<ControlSettings> {
+        self.control_settings_with(&Controllers::default())
+    }
+
+    /// The same; `controllers` are those that the program knows by name.
+    ///
+    /// # Errors
+    /// As [`CallArguments::control_settings`].
+    pub fn control_settings_with(&self, controllers: &Controllers) -> Result<ControlSettings> {
         self.check()?;
         let usual = Self::usual();
-        let named = if self.estimator.is_some() { Some(Algorithm::ReceiverEstimate) } else { self.controller };
-        let algorithm = there(named.or(usual.controller))?;
+        let algorithm = if self.estimator.is_some() {
+            Algorithm::ReceiverEstimate
+        } else {
+            let name = there(self.controller.as_ref().or(usual.controller.as_ref()))?;
+            match name.program() {
+                Some(path) => {
+                    let limit = there(self.estimator_limit.or(usual.estimator_limit))?;
+                    program_controller(name, path, limit)?
+                }
+                None => {
+                    let unknown =
+                        |error: AlgorithmError| OptionError::Value { name: "controller", problem: error.to_string() };
+                    controllers.find(name.as_str()).map_err(unknown)?
+                }
+            }
+        };
         let menu = match there(self.menu.or(usual.menu))? {
             MenuKind::Fit => MenuMode::Fit { passes: usize::from(there(self.fit_passes.or(usual.fit_passes))?.get()) },
             MenuKind::Serial => MenuMode::Serial,
@@ -344,6 +400,30 @@ impl CallArguments {
             max_bitrate: there(self.max_bitrate.or(usual.max_bitrate))?,
             tuning: self.tuning.clone().unwrap_or_default(),
         })
+    }
+}
+
+/// The controller that the program in the file `path` is, under the name `name`.
+#[cfg(feature = "simulation")]
+fn program_controller(name: &ControllerName, path: &Path, limit: Seconds) -> Result<Algorithm, OptionError> {
+    Ok(Algorithm::Registered(lockstep_alphartc::program_controller(name.as_str(), path, limit.get())))
+}
+
+/// Refuses the program: calls in virtual time alone wait for its answers.
+#[cfg(not(feature = "simulation"))]
+fn program_controller(name: &ControllerName, _: &Path, _: Seconds) -> Result<Algorithm, OptionError> {
+    let problem =
+        format!("{name}: programs decide in virtual time only, and this build makes live calls; name another");
+    Err(OptionError::Value { name: "controller", problem })
+}
+
+impl CallArguments {
+    /// Controllers that have the one of these options, whatever it is called: for reports, which name controllers that this
+    /// program may not have. A call with a missing one fails when it begins.
+    pub(crate) fn named_controllers(&self) -> Controllers {
+        let missing = self.controller.as_ref().map(|name| Registration::missing(name.as_str()));
+        let controllers = Controllers::default();
+        missing.map_or_else(Controllers::default, |missing| controllers.with(missing).unwrap_or_default())
     }
 }
 
@@ -417,7 +497,7 @@ impl CallSettings {
             menu: Some(MenuKind::of(menu)),
             fit_passes,
             preset: Some(preset),
-            controller: Some(controller.algorithm()),
+            controller: Some(controller.algorithm().into()),
             latency: controller.latency(),
             model: model.map(|model| model.path().to_owned()),
             max_bitrate: Some(max_bitrate),
@@ -451,6 +531,7 @@ impl CallSettings {
         let mut inputs = self.link.inputs();
         inputs.push(self.clip.as_path());
         inputs.extend(self.control.model.as_ref().map(ModelFile::path));
+        inputs.extend(self.control.controller.program());
         inputs.extend(self.estimator.as_ref().map(|estimator| estimator.path.as_path()));
         inputs.extend(self.encode_time.file.as_deref());
         inputs.extend(self.audio.as_ref().and_then(SoundName::file));
@@ -467,7 +548,9 @@ impl Serialize for CallSettings {
 impl<'de> Deserialize<'de> for CallSettings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let options = CallArguments::deserialize(deserializer)?;
-        options.settings().map_err(|error| serde::de::Error::custom(format!("{error:#}")))
+        options
+            .settings_with(&options.named_controllers())
+            .map_err(|error| serde::de::Error::custom(format!("{error:#}")))
     }
 }
 

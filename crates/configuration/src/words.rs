@@ -7,6 +7,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
 use serde::{Serialize, Serializer};
 
+use lockstep_control::Controllers;
+
 use crate::options::{CallArguments, Form, OptionDescription, OptionGroup, OptionValue};
 use crate::settings::{CallSettings, ControlSettings, LinkSettings};
 
@@ -128,6 +130,14 @@ impl SimulateWords {
     pub fn settings(&self) -> anyhow::Result<CallSettings> {
         self.0.settings()
     }
+
+    /// The same call; `controllers` are those that the program knows by name.
+    ///
+    /// # Errors
+    /// As [`CallArguments::settings`].
+    pub fn settings_with(&self, controllers: &Controllers) -> anyhow::Result<CallSettings> {
+        self.0.settings_with(controllers)
+    }
 }
 
 impl LinkWords {
@@ -148,12 +158,20 @@ impl ControlWords {
     pub fn settings(&self) -> anyhow::Result<ControlSettings> {
         self.0.control_settings()
     }
+
+    /// The same; `controllers` are those that the program knows by name.
+    ///
+    /// # Errors
+    /// As [`CallArguments::control_settings`].
+    pub fn settings_with(&self, controllers: &Controllers) -> anyhow::Result<ControlSettings> {
+        self.0.control_settings_with(controllers)
+    }
 }
 
 impl Serialize for ControlWords {
     /// As reports of a call have it: with the defaults for what was not given.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let settings = self.0.settings().map_err(serde::ser::Error::custom)?;
+        let settings = self.0.settings_with(&self.0.named_controllers()).map_err(serde::ser::Error::custom)?;
         settings.options().record(Self::GROUPS).serialize(serializer)
     }
 }

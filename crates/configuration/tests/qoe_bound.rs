@@ -176,7 +176,7 @@ fn no_controller_exceeds_the_bound_on_any_trace() {
         })
         .collect();
     // No model comes with one of them.
-    let controllers = Algorithm::all().filter(|&algorithm| algorithm != Algorithm::Mmsys24);
+    let controllers = Algorithm::all().filter(|algorithm| *algorithm != Algorithm::Mmsys24);
     let controllers: Vec<String> = controllers.map(|algorithm| algorithm.to_string()).collect();
     let mut cases = cases(
         &scenarios,

@@ -6,7 +6,7 @@ use lockstep_control::recording::{Answer, Event, Kept, KeptEvents, RecordedInput
 use lockstep_control::{Algorithm, PathObserver};
 use lockstep_media::{SourceOptions, source_format};
 
-fn settings(controller: Algorithm) -> CallSettings {
+fn settings(controller: &Algorithm) -> CallSettings {
     let mut options = CallArguments::default();
     for (name, word) in [
         ("modelled", "true"),
@@ -37,7 +37,7 @@ fn controllers() -> impl Iterator<Item = Algorithm> {
 #[test]
 fn what_each_controller_decided_in_a_simulated_call_it_decides_again_when_told_the_same() {
     for algorithm in controllers() {
-        let text = simulated(&settings(algorithm)).text();
+        let text = simulated(&settings(&algorithm)).text();
         let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
         assert_eq!(header.algorithm, algorithm);
         let mut again = header.algorithm.controller(&header.setting()).expect("it needs no path");
@@ -61,7 +61,7 @@ fn what_each_controller_decided_in_a_simulated_call_it_decides_again_when_told_t
 #[test]
 fn a_call_that_is_recorded_is_the_same_call() {
     for algorithm in [Algorithm::Lockstep, Algorithm::Gcc] {
-        let settings = settings(algorithm);
+        let settings = settings(&algorithm);
         let observers = Observers { decisions: Some(Box::new(KeptEvents::default())), ..Observers::default() };
         let recorded = simulate_with(&settings, None, observers, |_| Ok(())).expect("it runs").report;
         let plain = simulate_with(&settings, None, Observers::default(), |_| Ok(())).expect("it runs").report;
@@ -74,7 +74,7 @@ fn a_call_that_is_recorded_is_the_same_call() {
 fn the_controller_of_a_live_end_is_made_of_the_same_as_that_of_a_simulated_one() {
     let format = source_format("generated:320x240@30", &SourceOptions::default()).expect("it is generated");
     for algorithm in controllers() {
-        let settings = settings(algorithm);
+        let settings = settings(&algorithm);
         let live = KeptEvents::default();
         let end = settings.control.recorded_sending_end(&format, 7, Some(Box::new(live.clone())));
         drop(end.expect("it needs no path"));
@@ -85,7 +85,7 @@ fn the_controller_of_a_live_end_is_made_of_the_same_as_that_of_a_simulated_one()
 
 #[test]
 fn a_recording_names_the_model_that_the_sender_runs_and_no_other() {
-    let of = |algorithm| simulated(&settings(algorithm)).header.expect("it begins with one").model;
+    let of = |algorithm| simulated(&settings(&algorithm)).header.expect("it begins with one").model;
     assert_eq!(of(Algorithm::Concerto), Shipped::Concerto.bytes().map(content_hash));
     assert_eq!((of(Algorithm::Bob), of(Algorithm::Nada)), (None, None), "what the receiver runs is not the sender's");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/rlv.onnx");
@@ -98,7 +98,7 @@ fn a_recording_names_the_model_that_the_sender_runs_and_no_other() {
 fn hindsight_is_not_recorded_without_a_path() {
     let observers = Observers { decisions: Some(Box::new(KeptEvents::default())), ..Observers::default() };
     let refused =
-        simulate_with(&settings(Algorithm::Hindsight), None, observers, |_| Ok(())).expect_err("it is refused");
+        simulate_with(&settings(&Algorithm::Hindsight), None, observers, |_| Ok(())).expect_err("it is refused");
     let said = format!("{refused:#}");
     assert!(said.contains("cannot be recorded: the controller hindsight must know the path"), "{said}");
 }

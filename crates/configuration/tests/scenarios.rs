@@ -16,7 +16,8 @@ struct CommandLine {
 fn run_it(scenario: Scenario, arguments: &str) -> ScenarioReport {
     let words = std::iter::once("run").chain(arguments.split_whitespace());
     let arguments = CommandLine::parse_from(words).arguments;
-    run_scenario(scenario, &arguments, &CodecModel::built_in().unwrap(), false, |_, _| {}).unwrap().0
+    let control = arguments.control.settings().unwrap();
+    run_scenario(scenario, &arguments, &control, &CodecModel::built_in().unwrap(), false, |_, _| {}).unwrap().0
 }
 
 fn run(name: &str, arguments: &str) -> ScenarioReport {
@@ -166,7 +167,8 @@ fn a_scenario_that_makes_no_sense_is_refused_with_what_is_wrong() {
     let text = serde_json::to_string(&scenario).unwrap();
     let arguments = CommandLine::parse_from(["run", "--controller", "fixed:1mbps"]).arguments;
     let scenario = Scenario::from_json(&text).unwrap();
-    let error = run_scenario(scenario, &arguments, &CodecModel::built_in().unwrap(), false, |_, _| {}).unwrap_err();
+    let (control, model) = (arguments.control.settings().unwrap(), CodecModel::built_in().unwrap());
+    let error = run_scenario(scenario, &arguments, &control, &model, false, |_, _| {}).unwrap_err();
     assert_eq!(error.to_string(), "the route of flow 1 goes over link 7, but there are only 2");
     for (from, to) in [("\"seconds\":120.0", "\"seconds\":1e300"), ("\"seconds\":120.0", "\"seconds\":-1.0")] {
         let text = serde_json::to_string(&Scenario::named("same-controller").unwrap()).unwrap().replace(from, to);

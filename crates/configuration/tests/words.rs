@@ -29,14 +29,17 @@ fn a_wrong_word_is_answered_with_the_choices_that_there_are() {
     assert!(similar.contains("[possible values: fit, serial, parallel]") && similar.contains("'fit'"), "{similar}");
     assert!(refusal(&["--fit-passes=9"]).contains("9 is not in 1..=8"));
     assert!(refusal(&["--nosuch=1"]).contains("unexpected argument '--nosuch' found"));
-    assert!(refusal(&["--controller=reno"]).contains("no controller is called `reno`; there are: salsify, "));
+    assert!(refusal(&["--controller=fixed:fast"]).contains("`fixed:fast` names no bit rate"));
+    assert!(refusal(&["--controller=program:"]).contains("expected a file behind the colon, such as program:./mine"));
+    let unknown = read(&["--controller=reno"]).unwrap().settings().unwrap_err().to_string();
+    assert!(unknown.contains("no controller is called `reno`; there are: salsify, "), "{unknown}");
 }
 
 #[test]
 fn only_what_was_given_is_said() {
     assert_eq!(read(&[]).unwrap(), CallArguments::default());
     let given = read(&["--controller=gcc", "--loss-at=1s+1s", "--loss-at", "5s+100ms", "--vmaf"]).unwrap();
-    assert_eq!(given.controller, Some(Algorithm::Gcc));
+    assert_eq!(given.controller, Some(Algorithm::Gcc.into()));
     assert_eq!(given.loss_at.as_ref().map(Vec::len), Some(2));
     assert_eq!(CallArguments { controller: None, loss_at: None, vmaf: None, ..given }, CallArguments::default());
 }

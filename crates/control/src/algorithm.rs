@@ -15,8 +15,8 @@ use crate::learned::Concerto;
 use crate::learned::Lockstep;
 use crate::learned::shipped::Shipped;
 use crate::{
-    Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Latency, Nada, ReceiverEstimate,
-    SalsifyWindow, Scream, Sprout, Tuning,
+    Controller, Copa, Estimator, EstimatorKind, Failure, Fixed, Gcc, GracePeriod, Hindsight, Latency, Nada,
+    ReceiverEstimate, Registration, SalsifyWindow, Scream, Sprout, Tuning,
 };
 
 /// The bit rates among which rate-based algorithms choose.
@@ -54,6 +54,10 @@ pub struct Setting {
     pub model: Option<Arc<Model>>,
     /// The tuned constants.
     pub tuning: Tuning,
+    /// Seed of what is random in a controller; 0 in calls that are not simulated.
+    pub seed: u64,
+    /// Where a controller that can fail leaves its error.
+    pub failure: Failure,
 }
 
 impl Setting {
@@ -62,12 +66,13 @@ impl Setting {
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
         let (bounds, latency) = (RateBounds::default(), Latency::default());
-        Self { payload, frame_interval, bounds, path: None, latency, model: None, tuning: Tuning::default() }
+        let (tuning, failure) = (Tuning::default(), Failure::default());
+        Self { payload, frame_interval, bounds, path: None, latency, model: None, tuning, seed: 0, failure }
     }
 }
 
 /// An estimator and a controller that belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// Salsify's window over its inter-arrival average.
@@ -108,14 +113,29 @@ pub enum Algorithm {
     /// A controller that trusts the receiver, for an estimator from elsewhere. The estimator that comes with it says
     /// nothing of the capacity, so it is no algorithm by itself, and not among [`Algorithm::NAMES`].
     ReceiverEstimate,
+    /// A controller that a program registered ([`crate::Controllers`]).
+    Registered(Registration),
 }
 
 /// Why there is no such algorithm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AlgorithmError {
     /// No algorithm has this name.
-    #[error("no controller is called `{0}`; there are: {names}", names = Algorithm::NAMES.map(|(name, _)| name).join(", "))]
-    Unknown(String),
+    #[error("no controller is called `{name}`; there are: {names}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Every name there is, with commas between them.
+        names: String,
+    },
+    /// A controller cannot be registered under this name.
+    #[error(
+        "cannot register the controller `{0}`: a name is 1 to 64 letters, digits, `-`, `_` and `.`; choose such a name"
+    )]
+    Name(String),
+    /// Another controller has this name.
+    #[error("cannot register the controller `{0}`: another one has this name; choose a different name")]
+    Taken(String),
     /// What follows `fixed:` is no bit rate.
     #[error("`fixed:{0}` names no bit rate; it should be like fixed:1.5mbps")]
     Rate(String),
@@ -200,7 +220,10 @@ impl Algorithm {
     /// ECN-capable (RFC 3168, section 5).
     #[must_use]
     pub fn heeds_marks(&self) -> bool {
-        matches!(self, Self::Gcc | Self::Nada | Self::Scream)
+        match self {
+            Self::Registered(registration) => registration.heeds_marks(),
+            _ => matches!(self, Self::Gcc | Self::Nada | Self::Scream),
+        }
     }
 
     /// The estimator for the receiving end.
@@ -224,8 +247,9 @@ impl Algorithm {
     /// Which estimator the controller needs at the receiving end.
     #[must_use]
     pub fn estimator_kind(&self) -> EstimatorKind {
-        match *self {
-            Self::Salsify(grace_period) => EstimatorKind::InterArrival(grace_period),
+        match self {
+            Self::Registered(registration) => registration.estimator(),
+            Self::Salsify(grace_period) => EstimatorKind::InterArrival(*grace_period),
             Self::BobHeuristic => EstimatorKind::BobHeuristic,
             Self::Bob => EstimatorKind::Bob,
             Self::Hrcc => EstimatorKind::Hrcc,
@@ -253,10 +277,11 @@ impl Algorithm {
     /// [`AlgorithmError::NoModel`] for a learned one that no model comes with, without [`Setting::model`];
     /// [`AlgorithmError::Model`] if the model does not fit the controller.
     pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
-        Ok(match *self {
+        Ok(match self {
+            Self::Registered(registration) => registration.controller(setting),
             Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
             Self::Gcc => Box::new(Gcc::new(setting)),
-            Self::Fixed(rate) => Box::new(Fixed::new(rate, setting)),
+            Self::Fixed(rate) => Box::new(Fixed::new(*rate, setting)),
             Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setting)),
             Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
                 // The model is the receiver's. Where the sender is told of it, a wrong one is refused at once.
@@ -311,6 +336,7 @@ impl fmt::Display for Algorithm {
             Self::Lockstep => formatter.write_str("lockstep"),
             Self::Hindsight => formatter.write_str("hindsight"),
             Self::ReceiverEstimate => formatter.write_str("receiver-estimate"),
+            Self::Registered(registration) => formatter.write_str(registration.name()),
         }
     }
 }
@@ -340,7 +366,10 @@ impl FromStr for Algorithm {
             "lockstep" => Ok(Self::Lockstep),
             "hindsight" => Ok(Self::Hindsight),
             "receiver-estimate" => Ok(Self::ReceiverEstimate),
-            _ => Err(AlgorithmError::Unknown(text.to_owned())),
+            _ => Err(AlgorithmError::Unknown {
+                name: text.to_owned(),
+                names: Self::NAMES.map(|(name, _)| name).join(", "),
+            }),
         }
     }
 }

@@ -31,6 +31,8 @@ use std::num::NonZero;
 use anyhow::Result;
 use clap::Subcommand;
 
+use lockstep_control::Controllers;
+
 /// The commands of the laboratory.
 #[derive(Subcommand)]
 pub enum Laboratory {
@@ -73,11 +75,11 @@ pub enum Laboratory {
 }
 
 impl Laboratory {
-    /// Runs the command. `given` says whether an option is on the command line.
+    /// Runs the command with the controllers of the program. `given` says whether an option is on the command line.
     ///
     /// # Errors
     /// If the command fails.
-    pub fn run(&self, given: &dyn Fn(&str) -> bool) -> Result<()> {
+    pub fn run(&self, controllers: &Controllers, given: &dyn Fn(&str) -> bool) -> Result<()> {
         match self {
             Self::Barcode(arguments) => barcode::run(arguments),
             Self::Bench(arguments) => bench::run(arguments),
@@ -86,11 +88,11 @@ impl Laboratory {
             Self::Export(arguments) => train::export(arguments),
             Self::Model(arguments) => model::run(arguments),
             Self::Replay(arguments) => replay::run(arguments),
-            Self::Scenario(arguments) => scenario::run(arguments),
+            Self::Scenario(arguments) => scenario::run(arguments, controllers),
             Self::Sessions(arguments) => sessions::run(arguments),
             Self::Sources(arguments) => sources::run(arguments, given),
             Self::Study(arguments) => study::run(arguments, given),
-            Self::Sweep(arguments) => sweep::run(arguments, given),
+            Self::Sweep(arguments) => sweep::run(arguments, controllers, given),
             Self::Testbed(arguments) => testbed::run(arguments),
             Self::Train(arguments) => train::train(arguments),
         }

@@ -218,7 +218,7 @@ struct Cast {
 }
 
 fn cast(arguments: &ReplayArguments, header: &Header) -> Result<Cast> {
-    let algorithm = arguments.controller.unwrap_or(header.algorithm);
+    let algorithm = arguments.controller.as_ref().unwrap_or(&header.algorithm);
     if algorithm.knows_path() {
         bail!("--controller {algorithm}: it must know what the path carries, and the recording does not say");
     }

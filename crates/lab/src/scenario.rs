@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use lockstep_configuration::{ScenarioArguments, ScenarioSession, read_regular_text, run_scenario};
+use lockstep_configuration::{ControlSettings, ScenarioArguments, ScenarioSession, read_regular_text, run_scenario};
+use lockstep_control::Controllers;
 use lockstep_runner::output_file::{self, write_json};
-use lockstep_runner::progress::Progress;
-use lockstep_runner::progress::figure;
+use lockstep_runner::progress::{Progress, figure};
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
 
@@ -96,13 +96,13 @@ fn log_sessions(
     arguments: &ScenarioArguments,
     scenario: &str,
     sessions: Vec<ScenarioSession>,
+    control: &ControlSettings,
 ) -> Result<()> {
-    let control = arguments.control.settings()?;
     for ScenarioSession { flow, meter, seconds, format } in sessions {
         let name = serde_json::to_string(&(scenario, &flow, arguments))?;
         let Some(mut log) = told.open("scenario", "both", Some(&name))? else { break };
         let description = log.description();
-        description.control(&control);
+        description.control(control);
         description.pictures(&format);
         description.seed = i64::try_from(arguments.seed).ok();
         for (label, value) in [("scenario", scenario), ("flow", &flow)] {
@@ -113,24 +113,25 @@ fn log_sessions(
     Ok(())
 }
 
-fn run_one(arguments: &RunArguments) -> Result<()> {
+fn run_one(arguments: &RunArguments, controllers: &Controllers) -> Result<()> {
     let inputs: Vec<&Path> =
         [Some(Path::new(&arguments.scenario)), arguments.codec_model.as_deref()].into_iter().flatten().collect();
     output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let scenario = find(&arguments.scenario)?;
+    let control = arguments.arguments.control.settings_with(controllers)?;
     let model = open_model(arguments.codec_model.as_ref())?;
     say!("{}: {} ({})", scenario.name, scenario.title, scenario.source);
     say!("expected: {}", scenario.expected);
     let mut progress = None;
     let logged = arguments.session.is_given();
-    let (report, sessions) = run_scenario(scenario, &arguments.arguments, &model, logged, |now, length| {
+    let (report, sessions) = run_scenario(scenario, &arguments.arguments, &control, &model, logged, |now, length| {
         let progress = progress.get_or_insert_with(|| Progress::new("scenario", length.as_millis() as u64));
         progress.update(now.as_nanos() / 1_000_000, &format!("{:.1} s", now.as_secs_f64()));
     })?;
     if let Some(progress) = progress {
         progress.finish();
     }
-    log_sessions(&arguments.session, &arguments.arguments, &report.scenario, sessions)?;
+    log_sessions(&arguments.session, &arguments.arguments, &report.scenario, sessions, &control)?;
     print(&report);
     if let Some(path) = &arguments.json {
         let document = Document {
@@ -146,12 +147,12 @@ fn run_one(arguments: &RunArguments) -> Result<()> {
 }
 
 /// `lockstep scenario`.
-pub fn run(command: &ScenarioCommand) -> Result<()> {
+pub fn run(command: &ScenarioCommand, controllers: &Controllers) -> Result<()> {
     match &command.action {
         Action::List => list(),
         Action::Show(arguments) => say!("{}", serde_json::to_string_pretty(&find(&arguments.scenario)?)?),
-        Action::Run(arguments) => run_one(arguments)?,
-        Action::All(arguments) => all::run(arguments)?,
+        Action::Run(arguments) => run_one(arguments, controllers)?,
+        Action::All(arguments) => all::run(arguments, controllers)?,
     }
     Ok(())
 }

@@ -60,7 +60,7 @@ fn estimator(kind: EstimatorKind) -> Box<dyn Estimator> {
 }
 
 /// What was recorded at both ends of a live call over loopback.
-fn live(algorithm: Algorithm) -> (Kept, Vec<Sensed>) {
+fn live(algorithm: &Algorithm) -> (Kept, Vec<Sensed>) {
     let format =
         lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
     let senses = Senses::default();
@@ -74,7 +74,7 @@ fn live(algorithm: Algorithm) -> (Kept, Vec<Sensed>) {
     let listener = calls::listening_with(receiver, calls::sink(calls::discard));
     let config = SenderConfig { estimator: algorithm.estimator_kind().number(), ..SenderConfig::new(7, format) };
     let setting = Setting::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
-    let header = Header::new(algorithm, &setting, None).expect("it needs no path");
+    let header = Header::new(algorithm.clone(), &setting, None).expect("it needs no path");
     let kept = KeptEvents::default();
     let controller = algorithm.controller(&setting).expect("it needs no path");
     let recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
@@ -88,10 +88,10 @@ fn live(algorithm: Algorithm) -> (Kept, Vec<Sensed>) {
 }
 
 /// Tells a controller that is made of the recording what its file says, and compares what it answers.
-fn replay_controller(algorithm: Algorithm, kept: &Kept) {
+fn replay_controller(algorithm: &Algorithm, kept: &Kept) {
     let text = kept.text();
     let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
-    assert_eq!(header.algorithm, algorithm);
+    assert_eq!(header.algorithm, *algorithm);
     let mut again = algorithm.controller(&header.setting()).expect("it needs no path");
     let mut path = PathObserver::new(header.payload, &header.setting().tuning);
     let (mut asked, mut heard) = (0, 0);
@@ -109,7 +109,7 @@ fn replay_controller(algorithm: Algorithm, kept: &Kept) {
 }
 
 /// The same with the receiver's estimator.
-fn replay_estimator(algorithm: Algorithm, senses: &[Sensed]) {
+fn replay_estimator(algorithm: &Algorithm, senses: &[Sensed]) {
     let mut again = estimator(algorithm.estimator_kind());
     let (mut arrived, mut asked) = (0, 0);
     for (index, sensed) in senses.iter().enumerate() {
@@ -133,7 +133,7 @@ fn what_each_controller_decided_in_a_live_call_it_decides_again_when_told_the_sa
     let algorithms: Vec<Algorithm> = Algorithm::all().filter(|algorithm| !algorithm.knows_path()).collect();
     for beside in algorithms.chunks(AT_ONCE) {
         thread::scope(|scope| {
-            for &algorithm in beside {
+            for algorithm in beside {
                 scope.spawn(move || {
                     let (kept, senses) = live(algorithm);
                     replay_controller(algorithm, &kept);

@@ -3,6 +3,7 @@
 
 mod alphartc;
 mod barcode;
+mod controller;
 mod environment;
 mod frame;
 mod live;
@@ -28,6 +29,8 @@ mod _lockstep {
     use crate::alphartc::SteppedCall;
     #[pymodule_export]
     use crate::barcode::{barcode_regions, read_barcode, read_barcode_regions};
+    #[pymodule_export]
+    use crate::controller::OnnxModel;
     /// The most environments of one vector.
     #[pymodule_export]
     const MOST_ENVIRONMENTS: usize = lockstep_sim::environment::MOST_ENVIRONMENTS;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::Error;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,9 +12,11 @@ use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
 use lockstep_configuration::{CallArguments, Observers, Simulated, SimulationStatus, document, simulate_with};
+use lockstep_control::{Controllers, FailureReason};
 use lockstep_measure::{KeptFrames, SharedSessionMeter};
 use lockstep_units::{Bitrate, Timestamp};
 
+use crate::controller::PyController;
 use crate::table::Table;
 
 create_exception!(
@@ -77,17 +80,22 @@ fn of_process(error: ProcessError, message: String) -> PyErr {
 }
 
 /// What Python raised, if that is what ended a simulation; else the message as the exception that fits.
-fn raised(error: anyhow::Error) -> PyErr {
+fn raised(error: Error) -> PyErr {
     let message = format!("{error:#}");
-    match error.downcast::<lockstep_sim::SimulationError>() {
-        Ok(lockstep_sim::SimulationError::Stopped(reason)) => match reason.downcast::<PyErr>() {
+    let error = match error.downcast::<lockstep_sim::SimulationError>() {
+        Ok(lockstep_sim::SimulationError::Stopped(reason)) => Error::from_boxed(reason),
+        Ok(_) => return PyRuntimeError::new_err(message),
+        Err(error) => error,
+    };
+    // The controller may have failed before the simulation began.
+    match error.downcast::<FailureReason>() {
+        Ok(reason) => match reason.downcast::<PyErr>() {
             Ok(error) => *error,
             Err(reason) => match reason.downcast::<ProcessError>() {
                 Ok(error) => of_process(*error, message),
                 Err(_) => PyRuntimeError::new_err(message),
             },
         },
-        Ok(_) => PyRuntimeError::new_err(message),
         Err(error) => match error.downcast::<ProcessError>() {
             Ok(error) => of_process(error, message),
             Err(_) => PyValueError::new_err(message),
@@ -143,24 +151,31 @@ fn options(given: &Bound<'_, PyDict>) -> PyResult<CallArguments> {
 type Finished = (String, Table, Table, Option<Table>);
 
 /// Runs the call that `options` say, by the names of the table; gives its report as JSON, its frames and its series, and with
-/// `session` the rows of its session log. An object that is an estimator comes with `lockstep.alphartc.exchange`.
+/// `session` the rows of its session log. An object that is an estimator comes with `lockstep.alphartc.exchange`; a
+/// controller of Python is in `controller`, and the options name it.
 #[pyfunction]
-#[pyo3(signature = (options, *, estimator = None, exchange = None, session = false))]
+#[pyo3(signature = (options, *, estimator = None, exchange = None, controller = None, session = false))]
 pub fn simulate(
     py: Python<'_>,
     options: &Bound<'_, PyDict>,
     estimator: Option<Py<PyAny>>,
     exchange: Option<Py<PyAny>>,
+    controller: Option<PyController>,
     session: bool,
 ) -> PyResult<Finished> {
     let options = self::options(options)?;
     let host = estimator.zip(exchange).map(|(estimator, exchange)| ObjectHost { estimator, exchange });
     let host = host.map(|host| Box::new(host) as Box<dyn EstimatorHost>);
+    let mut controllers = Controllers::default();
+    if let Some(controller) = controller {
+        let registered = controllers.register(controller.registration(None));
+        registered.map_err(|error| PyValueError::new_err(format!("controller: {error}")))?;
+    }
     let kept = KeptFrames::default();
     let meter = session.then(|| SharedSessionMeter::new(Timestamp::ZERO));
     let Simulated { report } = py
         .detach(|| {
-            let settings = options.settings()?;
+            let settings = options.settings_with(&controllers)?;
             let mut looked_at = Instant::now();
             let progress = |_: &SimulationStatus| {
                 if looked_at.elapsed() >= SIGNAL_INTERVAL {

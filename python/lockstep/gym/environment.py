@@ -41,7 +41,8 @@ MOST_BPS = 10**12
 _Preset = TypeVar("_Preset")
 
 
-def _preset(presets: dict[str, type[_Preset]], chosen: str | _Preset, of: str) -> _Preset:
+def preset(presets: dict[str, type[_Preset]], chosen: str | _Preset, of: str) -> _Preset:
+    """The preset of this name, or the object that was chosen instead."""
     if not isinstance(chosen, str):
         return chosen
     if chosen not in presets:
@@ -93,9 +94,9 @@ class _Calls:
         if not 0 <= threads <= MOST_THREADS:
             message = f"calls are stepped on 0 (one a core) to {MOST_THREADS} threads, not on {threads}"
             raise ValueError(message)
-        self.observation = _preset(OBSERVATIONS, observation, "observation")
-        self.action = _preset(ACTIONS, action, "action")
-        self.reward = _preset(REWARDS, reward, "reward")
+        self.observation = preset(OBSERVATIONS, observation, "observation")
+        self.action = preset(ACTIONS, action, "action")
+        self.reward = preset(REWARDS, reward, "reward")
         first_bps = whole(initial_bps, "initial_bps", 0, MOST_BPS)
         self.initial_bps = float(first_bps)
         self.bounds_bps = whole_pair(bounds_bps, "bounds_bps", 0, MOST_BPS)

@@ -8,6 +8,7 @@ use clap::Args;
 use lockstep_configuration::{
     CallArguments, CallSettings, ClipName, ControlWords, LinkWords, OptionValue, Seconds, SoundName,
 };
+use lockstep_control::Controllers;
 use lockstep_media::sink_path;
 use lockstep_runner::call::{CallResult, LiveCall, Observed, call};
 use lockstep_runner::interruption::{Interrupted, Interruption};
@@ -53,7 +54,7 @@ pub struct CallCommand {
 }
 
 /// `lockstep call`.
-pub fn run(arguments: &CallCommand) -> Result<()> {
+pub fn run(arguments: &CallCommand, controllers: &Controllers) -> Result<()> {
     let sink = sink_path(&arguments.sink)?;
     if sink.is_some_and(is_standard_output) {
         bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
@@ -71,7 +72,7 @@ pub fn run(arguments: &CallCommand) -> Result<()> {
     if heard.is_some() && arguments.audio.is_none() {
         bail!("--audio-output: nothing is heard of a call without --audio");
     }
-    let settings = CallSettings { audio: arguments.audio.clone(), ..given.settings()? };
+    let settings = CallSettings { audio: arguments.audio.clone(), ..given.settings_with(controllers)? };
     let live = LiveCall {
         settings,
         sink: arguments.sink.clone(),

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::Tuning;
-use lockstep_control::Algorithm;
+use lockstep_control::Controllers;
 use lockstep_runner::output_file;
 use lockstep_units::tuning::{Constant, Tuned, constants};
 
@@ -25,9 +25,9 @@ pub struct ControllersArguments {
 
 /// A controller in the JSON document.
 #[derive(Serialize)]
-struct ControllerRow {
-    name: &'static str,
-    about: &'static str,
+struct ControllerRow<'a> {
+    name: &'a str,
+    about: &'a str,
 }
 
 /// A tuned constant in the JSON document.
@@ -60,18 +60,20 @@ fn print(rows: &[([String; 3], String)]) {
 }
 
 /// `lockstep controllers`.
-pub fn run(arguments: &ControllersArguments) -> Result<()> {
+pub fn run(arguments: &ControllersArguments, controllers: &Controllers) -> Result<()> {
     let tuned = constants(&Tuning::default());
     if let Some(path) = &arguments.json {
         return if arguments.constants {
             output_file::write_json(path, &tuned.iter().map(ConstantRow::of).collect::<Vec<_>>())
         } else {
-            output_file::write_json(path, &Algorithm::NAMES.map(|(name, about)| ControllerRow { name, about }))
+            let rows: Vec<ControllerRow> =
+                controllers.names().map(|(name, about)| ControllerRow { name, about }).collect();
+            output_file::write_json(path, &rows)
         };
     }
     if !arguments.constants {
-        let widest = Algorithm::NAMES.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        for (name, meaning) in Algorithm::NAMES {
+        let widest = controllers.names().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, meaning) in controllers.names() {
             say!("{name:widest$}   {meaning}");
         }
         return Ok(());

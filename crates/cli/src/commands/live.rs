@@ -11,6 +11,7 @@ use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
+use lockstep_control::Controllers;
 use lockstep_emulator::Clock;
 use lockstep_live::{
     CallHandle, CallKind, CallOptions, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending, ThreadedMenu, Ticket,
@@ -297,7 +298,7 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: Status
 }
 
 /// `lockstep send`.
-pub fn send(arguments: &SendArguments) -> Result<()> {
+pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> {
     let inputs: Vec<&Path> = [Path::new(&arguments.source)].into_iter().chain(arguments.speaking.file()).collect();
     let logs = [("--log", arguments.log.as_deref()), arguments.decisions.output()];
     let outputs = [&logs[..], &arguments.observation.outputs()].concat();
@@ -305,7 +306,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let microphone = arguments.speaking.open(LiveSound::Nothing)?;
     let ticket = ticket_to_join(arguments.ticket.as_deref(), is_standard_input(Path::new(&arguments.source)))?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
-    let control = arguments.control.settings()?;
+    let control = arguments.control.settings_with(controllers)?;
     let decisions = arguments.decisions.log();
     let end = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
     let interruption = Interruption::watch()?;

@@ -21,6 +21,8 @@ pub mod tunnel;
 use anyhow::Result;
 use clap::Subcommand;
 
+use lockstep_control::Controllers;
+
 /// Commands that run calls.
 #[derive(Subcommand)]
 pub enum Calls {
@@ -43,16 +45,16 @@ pub enum Calls {
 }
 
 impl Calls {
-    /// Runs the command.
+    /// Runs the command with the controllers of the program.
     ///
     /// # Errors
     /// If the command fails.
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self, controllers: &Controllers) -> Result<()> {
         match self {
-            Self::Talk(arguments) => talk::run(arguments),
-            Self::Send(arguments) => live::send(arguments),
+            Self::Talk(arguments) => talk::run(arguments, controllers),
+            Self::Send(arguments) => live::send(arguments, controllers),
             Self::Receive(arguments) => live::receive(arguments),
-            Self::Call(arguments) => call::run(arguments),
+            Self::Call(arguments) => call::run(arguments, controllers),
             Self::Rendezvous(arguments) => rendezvous::run(arguments),
             Self::Emulate(arguments) => emulate::run(arguments),
         }
@@ -95,15 +97,15 @@ pub enum Simulation {
 }
 
 impl Simulation {
-    /// Runs the command.
+    /// Runs the command with the controllers of the program.
     ///
     /// # Errors
     /// If the command fails.
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self, controllers: &Controllers) -> Result<()> {
         match self {
             #[cfg(feature = "lab")]
-            Self::Simulate(arguments) => simulate::run(arguments),
-            Self::Controllers(arguments) => controllers::run(arguments),
+            Self::Simulate(arguments) => simulate::run(arguments, controllers),
+            Self::Controllers(arguments) => controllers::run(arguments, controllers),
         }
     }
 }

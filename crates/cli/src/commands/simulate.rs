@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_configuration::{Observers, SimulateWords, Simulated};
+use lockstep_control::Controllers;
 use lockstep_measure::SharedSessionMeter;
 use lockstep_runner::output_file;
 use lockstep_runner::session_log::SessionLog;
@@ -38,8 +39,8 @@ pub struct SimulateCommand {
 }
 
 /// `lockstep simulate`.
-pub fn run(command: &SimulateCommand) -> Result<()> {
-    let settings = command.simulation.settings()?;
+pub fn run(command: &SimulateCommand, controllers: &Controllers) -> Result<()> {
+    let settings = command.simulation.settings_with(controllers)?;
     let heard = command.audio_output.as_deref();
     if heard.is_some() && (settings.audio.is_none() || settings.modelled) {
         bail!("--audio-output: nothing is heard of a call without --audio, or of a modelled one");

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 
 use lockstep_configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
-use lockstep_control::Latency;
+use lockstep_control::{Controllers, Latency};
 use lockstep_emulator::Clock;
 use lockstep_live::{
     CallHandle, CallKind, CallOptions, Finished, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
@@ -261,13 +261,13 @@ impl Talk {
 }
 
 /// `lockstep talk`.
-pub fn run(arguments: &TalkArguments) -> Result<()> {
+pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let outputs = arguments.outputs()?;
     let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
     check(&outputs, &inputs, arguments.status)?;
     let pictures_are_piped = is_standard_input(Path::new(arguments.source()));
     arguments.listening.check_streams(sink_path(arguments.sink())?, pictures_are_piped)?;
-    let control = arguments.control.settings()?;
+    let control = arguments.control.settings_with(controllers)?;
     let joined = match arguments.ticket.as_deref() {
         Some("-") => Some(ticket_to_join(None, pictures_are_piped)?),
         given => given.map(|text| ticket_to_join(Some(text), pictures_are_piped)).transpose()?,

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 use serde::Serialize;
 use serde_json::Value;
 
+use lockstep_control::{Algorithm, AlgorithmError};
 use lockstep_link::Trace;
 use lockstep_sound::{Silence, SoundSource, Tone, WavError, WavSource};
 
@@ -76,6 +78,81 @@ impl TraceName {
         let own = Path::new(&self.0);
         // As where it is opened, a file that is called like a generated trace comes first.
         Trace::family_file(&self.0).filter(|_| !own.exists()).unwrap_or(own)
+    }
+}
+
+/// What names a controller: its name among the [`Controllers`](lockstep_control::Controllers) of the program, such as `gcc`,
+/// or the file of a program, such as `program:./mine`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControllerName(String);
+
+impl ControllerName {
+    /// What precedes the file of a program.
+    pub const PROGRAM: &'static str = "program:";
+
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The file of the program, if it names one.
+    #[must_use]
+    pub fn program(&self) -> Option<&Path> {
+        self.0.strip_prefix(Self::PROGRAM).map(Path::new)
+    }
+}
+
+impl From<&Algorithm> for ControllerName {
+    fn from(algorithm: &Algorithm) -> Self {
+        Self(algorithm.to_string())
+    }
+}
+
+impl From<Algorithm> for ControllerName {
+    fn from(algorithm: Algorithm) -> Self {
+        Self::from(&algorithm)
+    }
+}
+
+impl fmt::Display for ControllerName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl FromStr for ControllerName {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        Self::from_word(word)
+    }
+}
+
+impl OptionValue for ControllerName {
+    fn from_word(word: &str) -> Result<Self, String> {
+        match word {
+            "" => Err("expected the name of a controller, found nothing".to_owned()),
+            Self::PROGRAM => Err(format!("`{word}`: expected a file behind the colon, such as {word}./mine")),
+            word => match word.parse::<Algorithm>() {
+                Ok(algorithm) => Ok(algorithm.into()),
+                // A name of the program, perhaps: `CallArguments::settings_with` looks for it.
+                Err(AlgorithmError::Unknown { .. }) => Ok(Self(word.to_owned())),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+
+    /// What is no text names no controller; the error lists those that there are.
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value.to_string().parse::<Algorithm>() {
+            Ok(_) => Err(format!("{value} is no text")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from(self.0.as_str())
     }
 }
 

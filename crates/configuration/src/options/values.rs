@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use lockstep_control::Algorithm;
 use lockstep_link::{GilbertElliott, LossInterval, Reordering};
 use lockstep_units::quantity::{parse_share, parse_time};
 
@@ -368,16 +367,6 @@ impl<T: OptionValue> OptionValue for Vec<T> {
 
     fn to_words(&self) -> Vec<String> {
         self.iter().map(T::to_word).collect()
-    }
-}
-
-impl OptionValue for Algorithm {
-    fn from_word(word: &str) -> Result<Self, String> {
-        word.parse().map_err(|error: lockstep_control::AlgorithmError| error.to_string())
-    }
-
-    fn to_value(&self) -> Value {
-        Value::from(self.to_string())
     }
 }
 

@@ -40,6 +40,9 @@ pub enum HeaderError {
     /// It knew what the path carries, and no recording holds that.
     #[error("the controller {0} must know the path, which no recording holds")]
     KnowsPath(Algorithm),
+    /// It is not among the controllers of this crate.
+    #[error("`lockstep replay` cannot make the controller {0}, which is none of Lockstep's")]
+    Foreign(Algorithm),
     /// A number is beyond what any call has.
     #[error("{0} is beyond what any call has")]
     Beyond(&'static str),
@@ -78,7 +81,10 @@ impl Header {
     /// Finds out whether any call has these values: controllers divide by some of them.
     pub(super) fn check(&self) -> Result<(), HeaderError> {
         if self.algorithm.knows_path() {
-            return Err(HeaderError::KnowsPath(self.algorithm));
+            return Err(HeaderError::KnowsPath(self.algorithm.clone()));
+        }
+        if matches!(self.algorithm, Algorithm::Registered(_)) {
+            return Err(HeaderError::Foreign(self.algorithm.clone()));
         }
         let RateBounds { initial, least, most } = self.bounds;
         let rates = [least.as_bps(), initial.as_bps(), most.as_bps()];

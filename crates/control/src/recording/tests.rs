@@ -7,7 +7,8 @@ use crate::{Algorithm, Setting, Tuning};
 
 fn header(algorithm: Algorithm) -> Header {
     let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
-    Header::new(algorithm, &setting, algorithm.shipped().map(|_| "0123456789abcdef".to_owned())).unwrap()
+    let model = algorithm.shipped().map(|_| "0123456789abcdef".to_owned());
+    Header::new(algorithm, &setting, model).unwrap()
 }
 
 fn written(header: &Header, events: &[Event]) -> String {
@@ -183,7 +184,7 @@ proptest! {
         events in course(),
     ) {
         for algorithm in Algorithm::all().filter(|algorithm| !algorithm.knows_path()) {
-            let header = header(algorithm);
+            let header = header(algorithm.clone());
             let made = || algorithm.controller(&header.setting()).expect("it needs no path");
             let mut paths = [(); 3].map(|()| PathObserver::new(header.setting().payload, &Tuning::default()));
             let (mut plain, mut again, kept) = (made(), made(), KeptEvents::default());

@@ -9,9 +9,9 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_configuration::{ScenarioArguments, run_scenario};
+use lockstep_control::Controllers;
 use lockstep_runner::output_file::{self, write_json};
-use lockstep_runner::progress::Progress;
-use lockstep_runner::progress::figure;
+use lockstep_runner::progress::{Progress, figure};
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_sim::in_parallel;
 use lockstep_sim::scenario::{Metrics, Scenario};
@@ -139,7 +139,7 @@ fn group_cells(rows: &[Row], (group, name): (&str, &str)) -> Vec<String> {
     ]
 }
 
-pub(super) fn run(all: &AllArguments) -> Result<()> {
+pub(super) fn run(all: &AllArguments, controllers: &Controllers) -> Result<()> {
     let inputs: Vec<&Path> = all.codec_model.as_deref().into_iter().collect();
     output_file::check(&[("--json", all.json.as_deref())], &inputs)?;
     let wanted = |scenario: &Scenario| match &all.section {
@@ -151,6 +151,7 @@ pub(super) fn run(all: &AllArguments) -> Result<()> {
         let asked = all.section.as_deref().unwrap_or_default();
         bail!("--section {asked}: no scenario is of it; they are like 8867-5.1, 8867-6.2 and 8869-3");
     }
+    let control = all.arguments.control.settings_with(controllers)?;
     let model = open_model(all.codec_model.as_ref())?;
     let cores = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut progress = Progress::new("scenarios", scenarios.len() as u64);
@@ -160,13 +161,13 @@ pub(super) fn run(all: &AllArguments) -> Result<()> {
     in_parallel(
         &scenarios,
         all.jobs.unwrap_or(cores),
-        |scenario| run_scenario(scenario.clone(), &all.arguments, &model, logged, |_, _| {}),
+        |scenario| run_scenario(scenario.clone(), &all.arguments, &control, &model, logged, |_, _| {}),
         |index, outcome| {
             finished += 1;
             let name = &scenarios[index].name;
             progress.update(finished, name);
             outcomes[index] = Some(outcome.and_then(|(report, sessions)| {
-                log_sessions(&all.session, &all.arguments, name, sessions)?;
+                log_sessions(&all.session, &all.arguments, name, sessions, &control)?;
                 Ok(report.metrics())
             }));
             true

@@ -71,10 +71,10 @@ impl Budget {
 
 /// The scores of each design in the call that was `given`.
 fn scores(study: &str, given: &CallSettings) -> Result<Vec<Scores>> {
-    each(study, &DESIGNS, |&(_, controller, codec)| {
+    each(study, &DESIGNS, |(_, controller, codec)| {
         let mut call = given.clone();
-        call.control.controller = controller.into();
-        call.control.codec = codec;
+        call.control.controller = controller.clone().into();
+        call.control.codec = *codec;
         Ok(simulate(&call, |_| Ok(()))?.report.scores)
     })
 }
@@ -105,10 +105,10 @@ pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
     let rows: Vec<Row> = DESIGNS
         .iter()
         .zip(scores)
-        .map(|(&(design, controller, codec), scores)| {
+        .map(|((design, controller, codec), scores)| {
             let worse = whole.as_ref().map_or([false; 3], |whole| worse(whole, &scores));
             let budget = arguments.budget;
-            Row { budget, design, controller: controller.to_string(), codec, worse, scores }
+            Row { budget, design, controller: controller.to_string(), codec: *codec, worse, scores }
         })
         .collect();
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use lockstep_configuration::CallArguments;
-use lockstep_control::Algorithm;
+use lockstep_configuration::{CallArguments, ControllerName, OptionValue};
+use lockstep_control::{Algorithm, Controllers};
 
 /// A controller of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Contender {
     /// Its name in rows and tables.
     pub name: String,
     /// None where an estimator decides, or for the default.
-    pub controller: Option<Algorithm>,
+    pub controller: Option<ControllerName>,
     /// Its model, where that is not the shipped one.
     pub model: Option<PathBuf>,
     /// The file of the estimator at the receiver, where that is none of this project's.
@@ -25,9 +25,9 @@ pub struct Contender {
 const ESTIMATOR: &str = "estimator:";
 
 impl Contender {
-    /// What `word` of `--controllers` names: `gcc`, `concerto:run.onnx` or `estimator:mine.py`, each with `NAME=` before it if
-    /// it has a name of its own. `given` has the model of those that name none.
-    fn parse(word: &str, given: &CallArguments) -> Result<(Option<String>, Self)> {
+    /// What `word` of `--controllers` names: `gcc`, `concerto:run.onnx`, `estimator:mine.py` or `program:./mine`, each with
+    /// `NAME=` before it if it has a name of its own. `given` has the model of those that name none.
+    fn parse(word: &str, given: &CallArguments, controllers: &Controllers) -> Result<(Option<String>, Self)> {
         let (name, word) = match word.split_once('=') {
             // Paths may have an equals sign.
             Some((name, rest)) if !name.contains([':', '/']) => (Some(name.trim().to_owned()), rest),
@@ -36,25 +36,32 @@ impl Contender {
         if name.as_deref() == Some("") {
             bail!("`={word}`: a name stands before the equals sign, such as mine={word}");
         }
-        let parsed = match (word.strip_prefix(ESTIMATOR), word.parse::<Algorithm>(), word.split_once(':')) {
+        if word.starts_with(ControllerName::PROGRAM) {
+            let program = ControllerName::from_word(word).map_err(anyhow::Error::msg)?;
+            return Ok((name, Self::new(Some(program), None, None)));
+        }
+        let parsed = match (word.strip_prefix(ESTIMATOR), controllers.find(word), word.split_once(':')) {
             (Some(""), ..) => bail!("`{word}`: a file stands behind the colon, such as {ESTIMATOR}mine.py"),
             (Some(path), ..) => Self::new(None, None, Some(path.into())),
-            (None, Ok(algorithm), _) => Self::new(Some(algorithm), given.model.clone(), None),
+            (None, Ok(algorithm), _) => Self::new(Some(algorithm.into()), given.model.clone(), None),
             (None, Err(_), Some((algorithm, model))) if !algorithm.starts_with("fixed") => {
-                Self::new(Some(algorithm.parse()?), Some(model.into()), None)
+                Self::new(Some(controllers.find(algorithm)?.into()), Some(model.into()), None)
             }
             (None, Err(error), _) => return Err(error.into()),
         };
         Ok((name, parsed))
     }
 
-    fn new(controller: Option<Algorithm>, model: Option<PathBuf>, estimator: Option<PathBuf>) -> Self {
+    fn new(controller: Option<ControllerName>, model: Option<PathBuf>, estimator: Option<PathBuf>) -> Self {
         Self { name: String::new(), controller, model, estimator }
     }
 
     /// Its name by what it runs, each file as `shown` says.
     fn usual_name(&self, shown: impl Fn(&Path) -> String) -> String {
-        let controller = || self.controller.unwrap_or_default().to_string();
+        let controller = || match &self.controller {
+            Some(name) => name.program().map_or_else(|| name.to_string(), &shown),
+            None => Algorithm::default().to_string(),
+        };
         match (&self.estimator, &self.model) {
             (Some(estimator), _) => shown(estimator),
             (None, Some(model)) => format!("{}:{}", controller(), shown(model)),
@@ -73,13 +80,13 @@ fn file_name(path: &Path) -> String {
 ///
 /// # Errors
 /// If a word names no controller, or if different contenders were given the same name.
-pub fn all(words: &[String], given: &CallArguments) -> Result<Vec<Contender>> {
+pub fn all(words: &[String], given: &CallArguments, controllers: &Controllers) -> Result<Vec<Contender>> {
     let mut parsed = match words {
         [] => {
             let CallArguments { controller, model, estimator, .. } = given.clone();
             vec![(None, Contender::new(controller, model, estimator))]
         }
-        words => words.iter().map(|word| Contender::parse(word, given)).collect::<Result<_>>()?,
+        words => words.iter().map(|word| Contender::parse(word, given, controllers)).collect::<Result<_>>()?,
     };
     let mut different: Vec<(Option<String>, Contender)> = Vec::new();
     parsed.retain(|one| {
@@ -112,11 +119,13 @@ pub fn all(words: &[String], given: &CallArguments) -> Result<Vec<Contender>> {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_control::{Fixed, Registration};
+
     use super::*;
 
     fn named(words: &[&str]) -> Result<Vec<Contender>> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        all(&words, &CallArguments::default())
+        all(&words, &CallArguments::default(), &Controllers::default())
     }
 
     fn names(words: &[&str]) -> Vec<String> {
@@ -130,18 +139,33 @@ mod tests {
         assert_eq!(names(&["estimator:a/mine.py", "estimator:b/mine.py"]), ["a/mine.py", "b/mine.py"]);
         assert_eq!(names(&["concerto:a/run.onnx", "rlv:b/run.onnx"]), ["concerto:run.onnx", "rlv:run.onnx"]);
         assert_eq!(names(&["concerto", "concerto:a/run.onnx"]), ["concerto", "concerto:run.onnx"]);
+        assert_eq!(names(&["program:./a/mine", "ours=program:./x", "gcc"]), ["gcc", "mine", "ours"]);
         assert_eq!(names(&["mine=estimator:a/x=1.py", "ours=concerto:run.onnx", "gcc"]), ["gcc", "mine", "ours"]);
     }
 
     #[test]
     fn a_contender_runs_what_its_word_names() {
         let [ours, mine] = &named(&["mine=estimator:mine.py", "concerto:run.onnx"]).unwrap()[..] else { panic!("two") };
-        assert_eq!((ours.controller, ours.model.as_deref()), (Some(Algorithm::Concerto), Some(Path::new("run.onnx"))));
-        assert_eq!((mine.controller, mine.estimator.as_deref()), (None, Some(Path::new("mine.py"))));
+        let concerto = Some(Algorithm::Concerto.into());
+        assert_eq!((&ours.controller, ours.model.as_deref()), (&concerto, Some(Path::new("run.onnx"))));
+        assert_eq!((&mine.controller, mine.estimator.as_deref()), (&None, Some(Path::new("mine.py"))));
         let given = CallArguments { model: Some("other.onnx".into()), ..CallArguments::default() };
         let words = ["rlv".to_owned(), "concerto:run.onnx".to_owned()];
-        let models: Vec<_> = all(&words, &given).unwrap().into_iter().map(|contender| contender.model).collect();
+        let models: Vec<_> = all(&words, &given, &Controllers::default())
+            .unwrap()
+            .into_iter()
+            .map(|contender| contender.model)
+            .collect();
         assert_eq!(models, [Some("run.onnx".into()), Some("other.onnx".into())]);
+    }
+
+    #[test]
+    fn registered_controller_is_a_contender() {
+        let mine = Registration::new("mine", "", |setting| Box::new(Fixed::new(setting.bounds.initial, setting)));
+        let controllers = Controllers::default().with(mine).unwrap();
+        let words = ["gcc", "mine", "ours=mine"].map(str::to_owned);
+        let names = all(&words, &CallArguments::default(), &controllers).unwrap().into_iter().map(|one| one.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["gcc", "mine", "ours"]);
     }
 
     #[test]
@@ -151,6 +175,7 @@ mod tests {
             (&["reno:run.onnx"], "no controller is called `reno`"),
             (&["fixed:fast"], "names no bit rate"),
             (&["estimator:"], "a file stands behind the colon"),
+            (&["program:"], "expected a file behind the colon"),
             (&["=gcc"], "a name stands before the equals sign"),
             (&["gcc=estimator:mine.py", "gcc"], "two are called `gcc`"),
         ] {

@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
-use lockstep_configuration::{CallArguments, CallRecord, CallSettings, CodecKind, NamedTrace, TraceName};
+use lockstep_configuration::{
+    CallArguments, CallRecord, CallSettings, CodecKind, ControllerName, NamedTrace, TraceName,
+};
+use lockstep_control::Controllers;
 
 use super::SweepArguments;
 use super::contenders::{self, Contender};
@@ -104,7 +107,7 @@ pub struct Job {
     pub codec_model_hash: Option<String>,
     /// Hash of the controller's model, where it is not the one that comes with it.
     pub model_hash: Option<String>,
-    /// Hash of the estimator with all that it reads, where it is none of this project's.
+    /// Hash of the estimator, or of the controller's program, with all that it reads, where it is none of this project's.
     pub estimator_hash: Option<String>,
     /// Everything else.
     pub call: CallSettings,
@@ -205,7 +208,7 @@ fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
 }
 
 /// Every call that `arguments` ask for, in the order of the rows: by the controller's name, codec, trace and seed.
-pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
+pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<Job>> {
     // What codes is said by the codecs.
     let given = CallArguments { modelled: None, ..arguments.simulation.said().clone() };
     let usual = CallArguments::usual();
@@ -213,7 +216,7 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };
     let traces = traces(&named)?;
     let first_trace = traces.first().map(|trace| trace.name().clone());
-    let contenders = contenders::all(&arguments.controllers, &given)?;
+    let contenders = contenders::all(&arguments.controllers, &given, controllers)?;
     let mut codecs = arguments.codecs.clone();
     codecs.sort_unstable();
     codecs.dedup();
@@ -229,10 +232,12 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     let codec_model_hash = arguments.codec_model.as_deref().map(|path| contents.of_file(path)).transpose()?;
     let mut jobs = Vec::new();
     for Contender { name, controller, model, estimator } in contenders {
-        let estimator_hash = estimator.as_deref().map(contents::of_estimator).transpose()?;
+        let file = controller.as_ref().and_then(ControllerName::program);
+        let estimator_hash = estimator.as_deref().or(file).map(contents::of_estimator).transpose()?;
         let model_hash = model.as_deref().map(|path| contents.of_file(path)).transpose()?;
         let trace = first_trace.clone();
-        let settings = CallArguments { controller, model, estimator, trace, ..given.clone() }.settings()?;
+        let settings = CallArguments { controller, model, estimator, trace, ..given.clone() };
+        let settings = settings.settings_with(controllers)?;
         let seeds = arguments.seeds.as_ref().map_or_else(|| vec![settings.link.seed], |seeds| seeds.0.clone());
         for &codec in &codecs {
             for trace in &traces {

@@ -16,6 +16,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_configuration::{Observers, SimulateWords, simulate_modelled_with, simulate_with};
+use lockstep_control::Controllers;
 use lockstep_measure::{Scores, SharedSessionMeter};
 use lockstep_runner::output_file::{self, is_standard_output};
 use lockstep_runner::progress::Progress;
@@ -33,8 +34,8 @@ use jobs::{Job, SweepCodec};
 /// What `lockstep sweep` is told.
 #[derive(Debug, Clone, Args)]
 pub struct SweepArguments {
-    /// The controllers, with commas between them: `salsify,fixed:1mbps`. Also estimators and models, and names of one's own:
-    /// `gcc,mine=estimator:mine.py,ours=concerto:run.onnx`. If not given, the one of --controller.
+    /// The controllers, with commas between them: `salsify,fixed:1mbps`. Also estimators, models and programs, and names of one's
+    /// own: `gcc,mine=estimator:mine.py,ours=concerto:run.onnx,theirs=program:./theirs`. If not given, the one of --controller.
     #[arg(long, value_delimiter = ',', conflicts_with = "estimator")]
     controllers: Vec<String>,
     /// The codecs, with commas between them, in the place of --codec and --modelled.
@@ -120,8 +121,11 @@ fn run_here(
 }
 
 /// Runs the jobs of a file, as a machine of a cluster does.
-fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
-    let jobs: Vec<Job> = remote::read_jobs(path)?;
+fn run_job_file(path: &Path, controllers: &Controllers, workers: NonZero<usize>) -> Result<()> {
+    let mut jobs: Vec<Job> = remote::read_jobs(path)?;
+    for job in &mut jobs {
+        job.call.control.controller = job.call.control.controller.clone().found_in(controllers)?;
+    }
     run_here(&jobs, workers, &SessionArguments::default(), |finished| {
         say!("{}", finished.to_line()?);
         Ok(())
@@ -147,12 +151,12 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
 }
 
 /// `lockstep sweep`. `given` says whether an option was given.
-pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
+pub fn run(arguments: &SweepArguments, controllers: &Controllers, given: &dyn Fn(&str) -> bool) -> Result<()> {
     refuse_contradictions(arguments, given)?;
     if let Some(path) = &arguments.job_file {
-        return run_job_file(path, workers(arguments));
+        return run_job_file(path, controllers, workers(arguments));
     }
-    run_calls(arguments)
+    run_calls(arguments, controllers)
 }
 
 fn workers(arguments: &SweepArguments) -> NonZero<usize> {
@@ -160,14 +164,14 @@ fn workers(arguments: &SweepArguments) -> NonZero<usize> {
 }
 
 /// Runs the calls that the journal lacks, writes all of them as rows, and prints their table.
-fn run_calls(arguments: &SweepArguments) -> Result<()> {
+fn run_calls(arguments: &SweepArguments, controllers: &Controllers) -> Result<()> {
     let to_file = !is_standard_output(&arguments.output);
     if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
         bail!("output {}: the name must end in .parquet", arguments.output.display());
     }
     // Before its hash is taken, which names the calls: what is no model of a codec may have no end.
     open_model(arguments.codec_model.as_ref())?;
-    let jobs = jobs::all(arguments)?;
+    let jobs = jobs::all(arguments, controllers)?;
     let mut inputs: Vec<&Path> = jobs.iter().flat_map(|job| job.call.inputs()).collect();
     inputs.sort_unstable();
     inputs.dedup();

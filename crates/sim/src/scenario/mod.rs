@@ -53,6 +53,9 @@ pub enum ScenarioError {
     /// Too many flows or links.
     #[error("a scenario has at most {MOST} flows and links")]
     TooMany,
+    /// The driver of the scenario ended it.
+    #[error("{0}")]
+    Stopped(crate::StopReason),
     /// A link cannot be like this.
     #[error("link `{name}`: {error}")]
     Link {

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::activity::Activity;
 use crate::any_flow::{AnyFlow, AnyPacket};
+use crate::call_flow::StopReason;
 use crate::cross_traffic::{CrossTraffic, TcpStatistics};
 use crate::meter::{FlowMeter, METER_INTERVAL};
 use crate::network::{Network, SharedLink};
@@ -59,20 +60,25 @@ impl Scenario {
         seed: u64,
         progress: impl FnMut(Timestamp),
     ) -> Result<ScenarioReport, ScenarioError> {
-        self.run_metered(media, &[], seed, progress)
+        let mut progress = progress;
+        self.run_metered(media, &[], seed, |now| {
+            progress(now);
+            Ok(())
+        })
     }
 
     /// As [`run`](Self::run), with a meter for the session of each call, in their order, that looks at its ends each second
-    /// from its beginning to its end. Whoever wants its pictures in the rows, too, has the meter observe them.
+    /// from its beginning to its end. Whoever wants its pictures in the rows, too, has the meter observe them. An error of
+    /// `progress` ends the run.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// As [`run`](Self::run); [`ScenarioError::Stopped`] if `progress` fails.
     pub fn run_metered(
         &self,
         media: Vec<AnyFlow>,
         sessions: &[SharedSessionMeter],
         seed: u64,
-        mut progress: impl FnMut(Timestamp),
+        mut progress: impl FnMut(Timestamp) -> Result<(), StopReason>,
     ) -> Result<ScenarioReport, ScenarioError> {
         self.check()?;
         let wanted = self.media_flows().count();
@@ -113,7 +119,7 @@ impl Scenario {
         while network.now() < end {
             look_at_due(&network);
             network.run_until((network.now() + METER_INTERVAL).min(end));
-            progress(network.now());
+            progress(network.now()).map_err(ScenarioError::Stopped)?;
         }
         look_at_due(&network);
         network.run_until(end + DRAIN);

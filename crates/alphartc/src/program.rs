@@ -1,0 +1,115 @@
+//! A controller in a program of its own, which speaks JSON lines in virtual time (`docs/reference/controller-protocol.md`).
+//!
+//! The call waits for each answer, up to a limit.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lockstep_control::{FailureReason, Registration};
+
+use crate::child::{LONGEST_LINE, LineProcess, NoAnswer};
+use crate::protocol::{ControllerLines, Event, line_controller};
+
+/// Why the program of a controller ended the call.
+#[derive(Debug)]
+pub struct ProgramError {
+    path: PathBuf,
+    /// The event that it did not answer, and when it was; none before the first.
+    event: Option<Event>,
+    problem: String,
+    /// The last lines of its standard error.
+    quoted: Vec<String>,
+}
+
+impl std::error::Error for ProgramError {}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "controller program {}: ", self.path.display())?;
+        if let Some(event) = self.event {
+            write!(formatter, "{event}: ")?;
+        }
+        formatter.write_str(&self.problem)?;
+        match self.quoted.join(" | ") {
+            quoted if quoted.is_empty() => Ok(()),
+            quoted => write!(formatter, "; its standard error ends: {quoted}"),
+        }
+    }
+}
+
+/// The program, which runs.
+struct Program {
+    path: PathBuf,
+    limit: Duration,
+    process: LineProcess,
+}
+
+impl Program {
+    /// The error that `problem` is, at an event.
+    fn error(&self, event: Option<Event>, problem: String) -> FailureReason {
+        Box::new(ProgramError { path: self.path.clone(), event, problem, quoted: self.process.quoted() })
+    }
+
+    /// Starts the program in the file `path`.
+    fn start(path: &Path, limit: Duration) -> Result<Self, FailureReason> {
+        let named = path.to_path_buf();
+        let refused = |problem| ProgramError { path: named.clone(), event: None, problem, quoted: Vec::new() };
+        // The whole path: a mere name would be looked for where the system has its programs.
+        let file = path.canonicalize().ok().filter(|file| file.is_file());
+        let file = file.ok_or_else(|| refused("no such file; name the file of a program".to_owned()))?;
+        let process = LineProcess::start(&mut Command::new(file), true, None).map_err(|error| {
+            refused(format!(
+                "cannot start it: {error}; it must be executable (`chmod +x`) and begin with `#!` if a script"
+            ))
+        })?;
+        Ok(Self { path: named, limit, process })
+    }
+}
+
+impl ControllerLines for Program {
+    fn answer(&mut self, event: Event, mut line: String) -> Result<String, FailureReason> {
+        if self.process.has_line() {
+            let problem = "it wrote a line before the event; it must write one line for each event, and print to standard \
+                           error instead";
+            return Err(self.error(Some(event), problem.to_owned()));
+        }
+        line.push('\n');
+        let answer = self.process.send(line).and_then(|()| self.process.line(self.limit));
+        let reason = match answer {
+            Ok(text) => return Ok(text),
+            Err(NoAnswer::Interrupted(reason)) => return Err(reason),
+            Err(reason) => reason,
+        };
+        let problem = match reason {
+            NoAnswer::Slow(limit) => format!("no answer within {} s", limit.as_secs_f64()),
+            NoAnswer::Ended(status) => format!("it ended without an answer ({status})"),
+            NoAnswer::TooLong => format!("its answer is longer than {LONGEST_LINE} bytes"),
+            NoAnswer::Unread | NoAnswer::Interrupted(_) => "it does not read its standard input".to_owned(),
+        };
+        Err(self.error(Some(event), problem))
+    }
+
+    fn refused(&self, event: Event, problem: String) -> FailureReason {
+        self.error(Some(event), problem)
+    }
+}
+
+impl Drop for Program {
+    /// Its input ends first, so that it can write what it has left.
+    fn drop(&mut self) {
+        self.process.finish();
+    }
+}
+
+/// The controller that the program in the file `path` is, under the name `name`. Each sending end starts a process of its
+/// own, which must answer each event within `limit` on the wall clock.
+#[must_use]
+pub fn program_controller(name: &str, path: &Path, limit: Duration) -> Registration {
+    let path = path.to_path_buf();
+    let about = format!("the program {}", path.display());
+    Registration::new(name, about, move |setting| {
+        line_controller(Program::start(&path, limit), setting, setting.failure.clone())
+    })
+}

@@ -1,0 +1,242 @@
+//! Controllers by name: those of this crate, and those that a program registers.
+//!
+//! A program makes one [`Controllers`], registers its own controllers, and passes the registry to whatever reads settings of
+//! calls. [`Controllers::find`] maps a word such as `gcc`, `fixed:1mbps` or `mine` to an [`Algorithm`].
+//!
+//! ```
+//! use lockstep_control::{Controllers, Fixed, Registration};
+//! use lockstep_units::Bitrate;
+//!
+//! let mine = Registration::new("mine", "always 700 kb/s", |setting| {
+//!     Box::new(Fixed::new(Bitrate::from_kbps(700), setting))
+//! });
+//! let controllers = Controllers::default().with(mine).unwrap();
+//! assert_eq!(controllers.find("mine").unwrap().to_string(), "mine");
+//! assert_eq!(controllers.find("gcc").unwrap().to_string(), "gcc");
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Algorithm, AlgorithmError, Controller, EstimatorKind, Fixed, GracePeriod, Setting};
+
+/// Longest name of a registered controller, characters.
+const LONGEST_NAME: usize = 64;
+
+type MakeController = dyn Fn(&Setting) -> Box<dyn Controller> + Send + Sync;
+
+/// A controller of a program outside this crate: its name, what it is, its estimator, its factory.
+#[derive(Clone)]
+pub struct Registration {
+    name: String,
+    about: String,
+    estimator: EstimatorKind,
+    heeds_marks: bool,
+    is_missing: bool,
+    make: Arc<MakeController>,
+}
+
+impl Registration {
+    /// The controller `name`, described by `about` in one line, that `make` makes for each sending end. A controller that can
+    /// fail leaves its error in [`Setting::failure`].
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        about: impl Into<String>,
+        make: impl Fn(&Setting) -> Box<dyn Controller> + Send + Sync + 'static,
+    ) -> Self {
+        let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle);
+        Self {
+            name: name.into(),
+            about: about.into(),
+            estimator,
+            heeds_marks: false,
+            is_missing: false,
+            make: Arc::new(make),
+        }
+    }
+
+    /// The same with another estimator at the receiver than Salsify's inter-arrival average.
+    #[must_use]
+    pub fn with_estimator(self, estimator: EstimatorKind) -> Self {
+        Self { estimator, ..self }
+    }
+
+    /// The same for a controller that answers marks of congestion ([`Algorithm::heeds_marks`]).
+    #[must_use]
+    pub fn heeding_marks(self) -> Self {
+        Self { heeds_marks: true, ..self }
+    }
+
+    /// A controller that this program does not have, as reports of other programs name them. A call with it fails when it
+    /// begins.
+    #[must_use]
+    pub fn missing(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let error = Controllers::default().unknown(&name);
+        let make = move |setting: &Setting| -> Box<dyn Controller> {
+            setting.failure.set(Box::new(error.clone()));
+            Box::new(Fixed::new(setting.bounds.least, setting))
+        };
+        Self { is_missing: true, ..Self::new(name, "", make) }
+    }
+
+    /// Whether this program does not have it.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        self.is_missing
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is, in one line.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    pub(crate) fn estimator(&self) -> EstimatorKind {
+        self.estimator
+    }
+
+    pub(crate) fn heeds_marks(&self) -> bool {
+        self.heeds_marks
+    }
+
+    pub(crate) fn controller(&self, setting: &Setting) -> Box<dyn Controller> {
+        (self.make)(setting)
+    }
+}
+
+impl PartialEq for Registration {
+    /// Whether they have the same name, which is unique in a registry.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Registration {}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The controllers that a program knows by name. The default has those of this crate.
+#[derive(Debug, Clone, Default)]
+pub struct Controllers {
+    registered: Vec<Registration>,
+}
+
+impl Controllers {
+    /// Adds a controller.
+    ///
+    /// # Errors
+    /// [`AlgorithmError::Name`] if its name is not a word of letters, digits, `-`, `_` and `.`;
+    /// [`AlgorithmError::Taken`] if another controller has it.
+    pub fn register(&mut self, registration: Registration) -> Result<(), AlgorithmError> {
+        let name = registration.name();
+        let is_allowed = |letter: u8| letter.is_ascii_alphanumeric() || b"-_.".contains(&letter);
+        if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(is_allowed) {
+            return Err(AlgorithmError::Name(name.to_owned()));
+        }
+        if self.find(name).is_ok() {
+            return Err(AlgorithmError::Taken(name.to_owned()));
+        }
+        self.registered.push(registration);
+        Ok(())
+    }
+
+    /// The same registry with one more controller.
+    ///
+    /// # Errors
+    /// As [`Controllers::register`].
+    pub fn with(mut self, registration: Registration) -> Result<Self, AlgorithmError> {
+        self.register(registration)?;
+        Ok(self)
+    }
+
+    /// The controller that `word` names.
+    ///
+    /// # Errors
+    /// [`AlgorithmError::Unknown`], with every name there is; [`AlgorithmError::Rate`] after `fixed:`.
+    pub fn find(&self, word: &str) -> Result<Algorithm, AlgorithmError> {
+        if let Some(found) = self.registered.iter().find(|registration| registration.name == word) {
+            return Ok(Algorithm::Registered(found.clone()));
+        }
+        word.parse().map_err(|error| match error {
+            AlgorithmError::Unknown { .. } => self.unknown(word),
+            error => error,
+        })
+    }
+
+    fn unknown(&self, name: &str) -> AlgorithmError {
+        let names: Vec<&str> = self.names().map(|(name, _)| name).collect();
+        AlgorithmError::Unknown { name: name.to_owned(), names: names.join(", ") }
+    }
+
+    /// Every name, with its meaning: first those of this crate, then the registered ones.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        let own = self.registered.iter().map(|registration| (registration.name(), registration.about()));
+        Algorithm::NAMES.into_iter().chain(own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockstep_units::{Bitrate, ByteCount};
+
+    use super::*;
+    use crate::{InFlight, PathView};
+
+    fn mine(name: &str) -> Registration {
+        Registration::new(name, "always 700 kb/s", |setting| Box::new(Fixed::new(Bitrate::from_kbps(700), setting)))
+    }
+
+    #[test]
+    fn registered_controller_is_made_by_its_factory() {
+        let registration = mine("mine").with_estimator(EstimatorKind::BobHeuristic).heeding_marks();
+        let algorithm = Controllers::default().with(registration).unwrap().find("mine").unwrap();
+        assert_eq!(algorithm.to_string(), "mine");
+        assert!(algorithm.heeds_marks() && !algorithm.takes_model() && !algorithm.takes_latency());
+        assert_eq!(algorithm.estimator_kind(), EstimatorKind::BobHeuristic);
+        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
+        let controller = algorithm.controller(&setting).unwrap();
+        let allowance = controller.allowance(&PathView::default(), InFlight::default());
+        assert_eq!(allowance.target, Bitrate::from_kbps(700));
+    }
+
+    #[test]
+    fn taken_and_malformed_names_are_refused() {
+        let mut controllers = Controllers::default().with(mine("mine")).unwrap();
+        for name in ["mine", "gcc", "lockstep"] {
+            assert_eq!(controllers.register(mine(name)), Err(AlgorithmError::Taken(name.to_owned())));
+        }
+        for name in ["", "fixed:2mbps", "my controller", "a=b", "program:x", &"x".repeat(65)] {
+            assert_eq!(controllers.register(mine(name)), Err(AlgorithmError::Name(name.to_owned())));
+        }
+    }
+
+    #[test]
+    fn unknown_name_lists_registered_controllers_too() {
+        let error = Controllers::default().with(mine("mine")).unwrap().find("reno").unwrap_err().to_string();
+        assert!(error.contains("`reno`") && error.contains("salsify") && error.ends_with(", mine"), "{error}");
+        assert!(Controllers::default().find("fixed:fast").unwrap_err().to_string().contains("bit rate"));
+    }
+
+    #[test]
+    fn missing_controller_fails_once_a_call_needs_it() {
+        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
+        assert!(Registration::missing("theirs").is_missing());
+        drop(Registration::missing("theirs").controller(&setting));
+        let error = setting.failure.check().unwrap_err().to_string();
+        assert!(error.contains("no controller is called `theirs`"), "{error}");
+    }
+}

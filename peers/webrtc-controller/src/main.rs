@@ -1,0 +1,87 @@
+//! Google Congestion Control as webrtc-rs has it (`rtc-interceptor`), registered as a controller, beside Lockstep's own.
+
+use std::time::Instant;
+
+use lockstep_configuration::{CallArguments, simulate};
+use lockstep_control::{
+    ControllerHost, Controllers, Decision, FailureReason, HostedController, PathView, Registration, Sending,
+};
+use lockstep_transport::{Feedback, LostFragment};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use rtc_interceptor::{BandwidthEstimator, Gcc, PacketReport};
+
+/// The estimator, fed with feedback as if it were that of transport-wide congestion control.
+struct WebRtc {
+    estimator: Gcc,
+    /// The moment that stands for the beginning of the call: only differences to it count.
+    epoch: Instant,
+    reported: u64,
+}
+
+impl WebRtc {
+    fn moment(&self, at: Timestamp) -> Instant {
+        self.epoch + at.saturating_since(Timestamp::ZERO)
+    }
+
+    fn report(&mut self, size: ByteCount, sent_at: Timestamp, arrived_at: Option<Timestamp>) -> PacketReport {
+        self.reported += 1;
+        PacketReport {
+            ssrc: 1,
+            id: self.reported,
+            rtp_sequence_number: self.reported as u16,
+            is_twcc: true,
+            twcc_sequence_number: self.reported as u16,
+            size: size.get() as usize,
+            arrived: arrived_at.is_some(),
+            departure: self.moment(sent_at),
+            arrival: arrived_at.map(|at| at.saturating_since(Timestamp::ZERO)),
+            ecn: Default::default(),
+        }
+    }
+
+    fn pass(&mut self, now: Timestamp, mut reports: Vec<PacketReport>) {
+        reports.sort_by_key(|report| report.departure);
+        let now = self.moment(now);
+        self.estimator.on_reports(now, &reports);
+        self.estimator.handle_timeout(now);
+    }
+}
+
+impl ControllerHost for WebRtc {
+    fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) -> Result<(), FailureReason> {
+        let packets = feedback.acknowledged.iter();
+        let reports = packets.map(|packet| self.report(packet.size, packet.sent_at, Some(packet.arrived_at))).collect();
+        self.pass(path.now, reports);
+        Ok(())
+    }
+
+    fn on_loss(&mut self, path: &PathView<'_>, lost: &[LostFragment]) -> Result<(), FailureReason> {
+        let reports = lost.iter().map(|packet| self.report(packet.size, packet.sent_at, None)).collect();
+        self.pass(path.now, reports);
+        Ok(())
+    }
+
+    fn decide(&mut self, _path: &PathView<'_>, _sending: Sending) -> Result<Decision, FailureReason> {
+        Ok(Decision::at(Bitrate::from_bps(self.estimator.target_bitrate() as u64)))
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let webrtc = Registration::new("webrtc-rs", "GCC of rtc-interceptor 0.21", |setting| {
+        let [initial, least, most] =
+            [setting.bounds.initial, setting.bounds.least, setting.bounds.most].map(|rate| rate.as_bps() as f64);
+        let host = WebRtc { estimator: Gcc::new(initial, least, most), epoch: Instant::now(), reported: 0 };
+        Box::new(HostedController::new(Some(host), setting, setting.failure.clone()))
+    });
+    let controllers = Controllers::default().with(webrtc)?;
+    for name in ["webrtc-rs", "gcc", "lockstep"] {
+        let mut options = CallArguments { modelled: Some(true), ..CallArguments::default() };
+        for (option, word) in [("controller", name), ("trace", "cellular:mean=4mbps,seed=1"), ("seconds", "60")] {
+            options.set_words(option, &[word.to_owned()])?;
+        }
+        let report = simulate(&options.settings_with(&controllers)?, |_| Ok(()))?.report;
+        let delay = report.scores.video_delay_ms.map_or(0.0, |delay| delay.p95);
+        println!("{name:10} QoE_d {:.3}   p95 of the video delay {delay:.0} ms", report.scores.qoe_d.unwrap_or(0.0));
+    }
+    Ok(())
+}
