@@ -193,10 +193,42 @@ impl LessonSetting {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_call::CodecModel;
     use lockstep_control::learned::shipped::Shipped;
+    use lockstep_control::learned::{OBSERVATIONS, OBSERVED};
     use lockstep_units::ByteCount;
 
     use super::*;
+
+    fn lessons_over(trace: &str, delay: Duration) -> LessonSetting {
+        let model = CodecModel::built_in().expect("it comes with the crate");
+        LessonSetting {
+            traces: vec![Trace::from_spec(trace).expect("a trace")],
+            clips: vec![Arc::new(ClipCurves::new(&model.clips[0], 640, 360))],
+            frame_rates: vec![FrameRate::default()],
+            delay: delay..=delay,
+            queue_packets: 100..=100,
+            loss: 0.05..=0.05,
+            jitter: Duration::ZERO..=Duration::ZERO,
+            feedback: Vec::new(),
+            pictures: 300,
+        }
+    }
+
+    #[test]
+    fn every_observation_varies_over_lessons() {
+        let rates = [24, 60].map(|rate| FrameRate::new(rate, 1).expect("a frame rate"));
+        let path = lessons_over("cellular:mean=1mbps,outage-every=5s,seed=1", Duration::from_millis(20));
+        let setting = LessonSetting { frame_rates: rates.into(), ..path };
+        let model = Shipped::Lockstep.model().expect("it comes with the crate");
+        let lessons = setting.record(Some(&model), 8, 1, 1).expect("lessons").concat();
+        let seen = |place: usize| lessons.iter().map(move |lesson| lesson.seen[place]);
+        let constant: Vec<&str> = (0..OBSERVED)
+            .filter(|&place| seen(place).fold(f32::MAX, f32::min) == seen(place).fold(f32::MIN, f32::max))
+            .map(|place| OBSERVATIONS[place])
+            .collect();
+        assert!(constant.is_empty(), "{constant:?}");
+    }
 
     #[test]
     fn a_lessons_controller_sees_skipped_pictures_as_in_calls() {
