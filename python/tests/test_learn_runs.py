@@ -308,6 +308,18 @@ def test_a_model_to_begin_at_that_is_damaged_or_none_is_refused_before_any_call(
         assert said.count("\n") == 1
 
 
+def test_first_lessons_are_its_own_for_a_model_to_begin_at(tmp_path: Path) -> None:
+    import numpy as np  # noqa: PLC0415
+
+    def first_lessons(name: str, *words: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
+        assert train("lockstep", tmp_path / name, *words, "--stop-after", "1") == 0
+        seen: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = np.load(tmp_path / name / "lessons-0.npz")["seen"]
+        return seen
+
+    begun = first_lessons("begun", "--begin", str(MODELS / "lockstep.onnx"))
+    assert not np.array_equal(begun, first_lessons("anew"), equal_nan=True)
+
+
 def test_a_clip_to_search_by_that_is_none_is_refused_before_any_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,7 +107,7 @@ def lessons(
         sizes=[(320, 180), (640, 360), (1280, 720), (1280, 720), (1920, 1080)],
         frame_rates=[5, 10, 12, 15, 20, 24, 25, 30, 30, 30, 30, 50, 60, 120],
         pictures=options.pictures,
-        delay_ms=(5.0, 150.0),
+        delay_ms=(5.0, 400.0),
         queue_packets=(30, 1000),
         loss=(0.002, 0.05),
         jitter_ms=(1.0, 30.0),
@@ -340,10 +340,13 @@ def learn_rounds(
     if "net" in state:
         net.load_state_dict(state["net"])
         optimiser.load_state_dict(state["optimiser"])
+    if options.begin and "net" not in state:
+        begin(net, Path(options.begin), torch.zeros(OBSERVED), torch.ones(OBSERVED))
     checked = None
     passes = options.rounds * options.epochs
     for index in range(state.get("round", 0), options.rounds):
-        model = None if index == 0 else model_bytes(net, {})
+        # The lessons of a model that resumes training come from its own calls from the first round on.
+        model = None if index == 0 and not options.begin else model_bytes(net, {})
         run.show(0.6 * index / options.rounds, f"round {index + 1}: {options.calls} calls")
         known.append(lessons(options, training, options.calls, 1_000_003 * options.seed + index, model))
         run.save_array(f"lessons-{index}", seen=known[-1][0], right=known[-1][1])

@@ -143,6 +143,18 @@ impl LessonSetting {
         model: Option<&Arc<Model>>,
         seed: u64,
     ) -> Result<Vec<Lesson>, EnvironmentError> {
+        let mut lessons = self.run(environment, model, seed)?.lock().take_lessons();
+        lessons.truncate(self.pictures as usize);
+        Ok(lessons)
+    }
+
+    /// The controller of a call, after the call.
+    fn run(
+        &self,
+        environment: &EnvironmentSetting,
+        model: Option<&Arc<Model>>,
+        seed: u64,
+    ) -> Result<Shared, EnvironmentError> {
         let mut generator = Pcg64::seed_from_u64(seed);
         let latency = Latency::ALL[generator.random_range(0..Latency::ALL.len())];
         let frame_rate = self.frame_rates[generator.random_range(0..self.frame_rates.len())];
@@ -174,7 +186,9 @@ impl LessonSetting {
             ceiling: Some(bitrate_ceiling(width, height, usual.frame_interval())),
             ..usual
         };
-        let control = Setting { latency, ..Setting::new(call.payload, call.frame_interval()) };
+        let mut control = Setting { latency, ..Setting::new(call.payload, call.frame_interval()) };
+        // A model must learn from its own calls over long paths, too.
+        control.tuning.lockstep.far = f64::INFINITY;
         let controller = match model {
             Some(model) => Lockstep::with_model(&control, model)
                 .map_err(|_| EnvironmentError::Setting("the model is none for Lockstep's own controller"))?
@@ -187,18 +201,60 @@ impl LessonSetting {
         let mut network = drawn.network(&call, Box::new(controller.clone()), estimator)?;
         // A little longer, so that there is a lesson of the last picture.
         network.run_until(Timestamp::ZERO + frame_rate.time_of(u64::from(self.pictures) + 2));
-        let mut lessons = controller.lock().take_lessons();
-        lessons.truncate(self.pictures as usize);
-        Ok(lessons)
+        Ok(controller)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use lockstep_call::CodecModel;
     use lockstep_control::learned::shipped::Shipped;
+    use lockstep_control::learned::{OBSERVATIONS, OBSERVED};
     use lockstep_units::ByteCount;
 
     use super::*;
+
+    fn lessons_over(trace: &str, delay: Duration) -> LessonSetting {
+        let model = CodecModel::built_in().expect("it comes with the crate");
+        LessonSetting {
+            traces: vec![Trace::from_spec(trace).expect("a trace")],
+            clips: vec![Arc::new(ClipCurves::new(&model.clips[0], 640, 360))],
+            frame_rates: vec![FrameRate::default()],
+            delay: delay..=delay,
+            queue_packets: 100..=100,
+            loss: 0.05..=0.05,
+            jitter: Duration::ZERO..=Duration::ZERO,
+            feedback: Vec::new(),
+            pictures: 300,
+        }
+    }
+
+    #[test]
+    fn every_observation_varies_over_lessons() {
+        let rates = [24, 60].map(|rate| FrameRate::new(rate, 1).expect("a frame rate"));
+        let path = lessons_over("cellular:mean=1mbps,outage-every=5s,seed=1", Duration::from_millis(20));
+        let setting = LessonSetting { frame_rates: rates.into(), ..path };
+        let model = Shipped::Lockstep.model().expect("it comes with the crate");
+        let lessons = setting.record(Some(&model), 8, 1, 1).expect("lessons").concat();
+        let seen = |place: usize| lessons.iter().map(move |lesson| lesson.seen[place]);
+        let constant: Vec<&str> = (0..OBSERVED)
+            .filter(|&place| seen(place).fold(f32::MAX, f32::min) == seen(place).fold(f32::MIN, f32::max))
+            .map(|place| OBSERVATIONS[place])
+            .collect();
+        assert!(constant.is_empty(), "{constant:?}");
+    }
+
+    #[test]
+    fn a_model_decides_in_lessons_over_long_paths() {
+        let setting = lessons_over("constant:1mbps", Duration::from_millis(400));
+        let model = Shipped::Lockstep.model().expect("it comes with the crate");
+        let by_sprout = (0..4).map(|seed| {
+            let controller = setting.run(&setting.environment(), Some(&model), seed).expect("a call");
+            let counters = controller.counters();
+            counters.into_iter().find(|(name, _)| *name == "sprout_as_the_path_is_long").expect("a counter").1
+        });
+        assert_eq!(by_sprout.collect::<Vec<_>>(), [0; 4]);
+    }
 
     #[test]
     fn a_lessons_controller_sees_skipped_pictures_as_in_calls() {

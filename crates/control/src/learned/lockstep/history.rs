@@ -19,7 +19,7 @@ use pictures::Pictures;
 use waits::Waits;
 
 /// How many values a model sees of a picture.
-pub const OBSERVED: usize = 47;
+pub const OBSERVED: usize = 45;
 
 /// What the values are that a model sees, in their order. Rates are logarithms of ratios to Sprout's mean rate, times
 /// `ln(1 + t / 20 ms)`, everything within -4 to 4.
@@ -33,13 +33,11 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
     "bytes on the way / mean rate in a round trip, ln(1 + ratio)",
     "bytes on the way / mean rate in that time and 25 ms, ln(ratio + 0.05)",
     "time that the link is kept by what is on the way",
-    "nothing: 0 since waits for other flows are no input",
     "shortest round trip",
     "last round trip - shortest",
     "time since feedback",
     "frame interval",
     "age of the call, exp(-age / 2 s)",
-    "nothing: 0 since a window beside others is no longer held",
     "arrival rate over 30 ms / mean rate, ln(ratio + 0.05)",
     "the same over 0.1 s",
     "the same over 0.4 s",
@@ -210,13 +208,11 @@ impl History {
             log1p(outlook.on_the_way / (mean * outlook.round_trip.max(1e-3))),
             log(outlook.on_the_way / (mean * (unknown + 0.025)) + 0.05),
             time(outlook.wait),
-            0.0,
             time(outlook.round_trip),
             time(outlook.last_round_trip - outlook.round_trip),
             time(now - self.feedback_at),
             time(self.pictures.interval),
             exp(-age / 2.0),
-            0.0,
             ratio(arrivals[0]),
             ratio(arrivals[1]),
             ratio(arrivals[2]),
