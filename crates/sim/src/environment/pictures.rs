@@ -207,7 +207,7 @@ impl LessonSetting {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_call::CodecModel;
+    use crate::codec_model::CodecModel;
     use lockstep_control::learned::shipped::Shipped;
     use lockstep_control::learned::{OBSERVATIONS, OBSERVED};
     use lockstep_units::ByteCount;
