@@ -93,7 +93,7 @@ impl EstimatorKind {
             Some("hrcc") => Ok(Self::Hrcc),
             Some("gemini") => Ok(Self::Gemini),
             None | Some("mmsys24") => Ok(Self::Mmsys24),
-            Some(_) => Err(is_not_for(&model, "an estimator at the receiver")),
+            Some(_) => Err(is_not_for(model, "an estimator at the receiver")),
         }
     }
 

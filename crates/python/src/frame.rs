@@ -27,7 +27,7 @@ pub struct Frame {
 }
 
 impl From<ReceivedFrame> for Frame {
-    fn from(ReceivedFrame { picture, captured_at, age }: ReceivedFrame) -> Self {
+    fn from(ReceivedFrame { picture, captured_at, age, .. }: ReceivedFrame) -> Self {
         let captured_at = captured_at.saturating_since(Timestamp::ZERO).as_secs_f64();
         Self { picture, captured_at, age: age.map(|age| age.as_secs_f64()) }
     }

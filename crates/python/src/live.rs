@@ -376,11 +376,11 @@ fn fields(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_, PyD
             set_quality(&fields, &quality)?;
             "Quality"
         }
-        Event::Stale { age } => {
+        Event::Stale { age, .. } => {
             fields.set_item("age", age.as_secs_f64())?;
             "Stale"
         }
-        Event::Fresh => "Fresh",
+        Event::Fresh { .. } => "Fresh",
         Event::Message(ReceivedMessage { delivery, payload, delay, .. }) => {
             fields.set_item("data", PyBytes::new(py, &payload))?;
             let channel = match delivery {

@@ -39,7 +39,7 @@ impl Fit {
     /// If `model` is none for this.
     pub(super) fn check(&self, model: &Model) -> Result<(), ModelError> {
         let Self { controller, input, output } = self;
-        check_controller(&model, controller)?;
+        check_controller(model, controller)?;
         let wanted = [&[1], *input].concat();
         match (model.inputs(), model.outputs()) {
             ([given], [said]) if given.shape == wanted && said.shape == [1, *output] => Ok(()),

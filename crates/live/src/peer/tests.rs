@@ -45,11 +45,14 @@ fn receiving_end() -> ReceivingEnd {
     })
 }
 
+/// A datagram on its way: time of arrival, number, peer that it goes to, bytes.
+type Transit = (Timestamp, u64, usize, Vec<u8>);
+
 /// Two peers in virtual time; datagrams take [`WAY`], and every `loss`th is lost.
 struct World {
     now: Timestamp,
     peers: [Peer; 2],
-    transit: BinaryHeap<Reverse<(Timestamp, u64, usize, Vec<u8>)>>,
+    transit: BinaryHeap<Reverse<Transit>>,
     sent: u64,
     loss: u64,
     /// Bytes a second that the forward link carries, and when it is free again; 0 means no limit.
@@ -99,7 +102,7 @@ impl World {
                     Output::Transmit { to, bytes } => {
                         let other = ADDRESSES.iter().position(|&address| SocketAddr::from(address) == to);
                         self.sent += 1;
-                        if self.loss == 0 || self.sent % self.loss != 0 {
+                        if self.loss == 0 || !self.sent.is_multiple_of(self.loss) {
                             let other = other.expect("an address of the test");
                             let mut left = self.now;
                             if place == 0 && self.rate > 0 {
