@@ -19,11 +19,12 @@ SCALARS = {
     "deadline": (0.0143, 0.004, 0.0, 0.2),
     "intervals": (1.05, 0.07, 0.0, 3.0),
     "level": (0.55, 0.05, 0.1, 0.75),
-    "smallest": (0.4, 0.1, 0.0, 0.8),
+    "smallest": (0.4, 0.2, 0.0, 0.8),
 }
 """Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean).
 
-It begins with the shipped rule, which was chosen by calls with pixels (``docs/learning.md``, "The rule").
+It begins with the shipped rule, which was chosen by calls with pixels (``docs/learning.md``, "The rule"), and is wide
+enough that a level of 0.5 and frames of any size (``smallest`` of 0) are tried.
 """
 FIXED = "shared=1.75,shared_steady=0.3"
 """What is not searched for: calls alone on a path do not need it, but it is what a call has beside others."""
