@@ -40,8 +40,8 @@ pub fn of_event(event: &Event) -> Option<gst::Structure> {
             of("peer-changed").field("muted", presence.muted).field("camera-off", presence.camera_off).build()
         }
         Event::Quality(quality) => of_quality(quality),
-        Event::Stale { age } => of("stale").field("age", nanoseconds(*age)).build(),
-        Event::Fresh => of("fresh").build(),
+        Event::Stale { age, .. } => of("stale").field("age", nanoseconds(*age)).build(),
+        Event::Fresh { .. } => of("fresh").build(),
         Event::Message(message) => {
             let channel = match message.delivery {
                 Delivery::Reliable => RELIABLE,
