@@ -6,7 +6,7 @@ What runs calls is written in Rust, and is loaded when it is asked for: reports 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lockstep.distribution import installed_version
+from lockstep.distribution import imported, installed_version
 
 if TYPE_CHECKING:
     from lockstep._lockstep import (
@@ -116,6 +116,8 @@ _HOMES = {
     "simulate": "lockstep.simulation",
 }
 """Where each name comes from that is loaded when it is asked for."""
+_EXTRAS = {"lockstep.controllers": "lab", "lockstep.policy": "gym"}
+"""The extras that these modules require."""
 
 
 if not TYPE_CHECKING:  # with it, every name would be one that the package may have
@@ -124,7 +126,10 @@ if not TYPE_CHECKING:  # with it, every name would be one that the package may h
         if name not in _HOMES:
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message)
-        value = getattr(import_module(_HOMES[name]), name)
+        home = _HOMES[name]
+        extra = _EXTRAS.get(home)
+        module = import_module(home) if extra is None else imported(home, f"lockstep.{name}", extra)
+        value = getattr(module, name)
         globals()[name] = value
         return value
 

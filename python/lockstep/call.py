@@ -25,12 +25,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from lockstep._lockstep import CallError, Frame, LiveCall
+from lockstep.distribution import imported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from lockstep.controllers import ControllerFactory
 
     Picture = Frame | NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
 
@@ -277,6 +280,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
         reconnect: bool = False,
         wait_limit: float | None = 10.0,
         idle_limit: float | None = 30.0,
+        controller: "ControllerFactory | None" = None,
     ) -> Self:
         """Joins the giver of a ticket. Returns at once; entering the context waits until the other end has answered.
 
@@ -291,13 +295,17 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
             reconnect: Resume the call whenever it breaks or the other end leaves, until :meth:`leave`.
             wait_limit: Seconds that the other end may take to answer; None waits forever.
             idle_limit: Seconds of silence that end the call; None waits forever.
+            controller: A :class:`lockstep.Controller`, its class, or a function that makes one for each connection,
+                instead of Lockstep's; requires the extra `lab`. The next method of the call raises what it raises.
 
         Raises:
             ValueError: If the ticket is damaged or an option is out of range.
             CallError: If no thread can be started. Later failures are raised by the method that waits for them.
 
         """
-        options = _options(send, receive, latency, max_bitrate, stale_after, reconnect, wait_limit, idle_limit)
+        options = _options(
+            send, receive, latency, max_bitrate, stale_after, reconnect, wait_limit, idle_limit, controller
+        )
         return cls(LiveCall.join(ticket, options), ticket, joins=True)
 
     @classmethod
@@ -313,6 +321,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
         stale_after: float | None = None,
         reconnect: bool = False,
         idle_limit: float | None = 30.0,
+        controller: "ControllerFactory | None" = None,
     ) -> Self:
         """Listens for one call; :attr:`ticket` is for the other end. Waits for it as long as it takes.
 
@@ -327,6 +336,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
             stale_after: As for :meth:`join`.
             reconnect: As for :meth:`join`; requires ``identity``.
             idle_limit: As for :meth:`join`.
+            controller: As for :meth:`join`.
 
         Raises:
             ValueError: If the address cannot be read or an option is out of range.
@@ -335,7 +345,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
         """
         if reconnect and identity is None:
             raise ValueError("reconnect: a listener requires a standing key; give identity='FILE'")
-        options = _options(send, receive, latency, max_bitrate, stale_after, reconnect, None, idle_limit)
+        options = _options(send, receive, latency, max_bitrate, stale_after, reconnect, None, idle_limit, controller)
         live, ticket = LiveCall.listen(address, None if identity is None else os.fspath(identity), options)
         return cls(live, ticket, joins=False)
 
@@ -546,6 +556,7 @@ def _options(  # noqa: PLR0913, PLR0917
     reconnect: bool,
     wait_limit: float | None,
     idle_limit: float | None,
+    controller: "ControllerFactory | None",
 ) -> dict[str, Any]:
     """The options of a call as the extension reads them."""
     return {
@@ -557,7 +568,13 @@ def _options(  # noqa: PLR0913, PLR0917
         "reconnect": reconnect,
         "wait_limit": wait_limit,
         "idle_limit": idle_limit,
+        "controller": None if controller is None else _registered(controller),
     }
+
+
+def _registered(controller: "ControllerFactory") -> Any:
+    """A controller in Python as the extension takes it."""
+    return imported("lockstep.controllers", "`controller`", "lab").registered(controller)
 
 
 def _sent_format(send: tuple[int, int, float | Fraction]) -> tuple[int, int, tuple[int, int]]:

@@ -14,11 +14,11 @@ from lockstep import _lockstep
 from lockstep._lockstep import Table
 from lockstep.alphartc.estimator import Estimator, exchange
 from lockstep.alphartc.worker import shortened
-from lockstep.controllers import Controller, ControllerFactory, registered
 from lockstep.distribution import imported
 
 if TYPE_CHECKING:
     from lockstep.call_log import CallReport
+    from lockstep.controllers import ControllerFactory
 
 Codec = Literal["functional", "conventional", "modelled"]
 
@@ -92,7 +92,7 @@ def simulate(  # noqa: PLR0913
     *,
     codec: Codec | None = None,
     modelled: bool = False,
-    controller: str | ControllerFactory | None = None,
+    controller: "str | ControllerFactory | None" = None,
     latency: str | None = None,
     model: str | os.PathLike[str] | None = None,
     max_bitrate: str | None = None,
@@ -212,9 +212,11 @@ def simulate(  # noqa: PLR0913
     if asked is None and estimator is not None and python is None:
         options["python"] = os.environ.get("LOCKSTEP_PYTHON") or sys.executable
     own = None
-    if isinstance(controller, Controller) or callable(controller):
-        own = registered(controller)
-        options["controller"] = own.name
+    if controller is not None and not isinstance(controller, str):
+        controllers = imported("lockstep.controllers", "`controller`", "lab")
+        if isinstance(controller, controllers.Controller) or callable(controller):
+            own = controllers.registered(controller)
+            options["controller"] = own.name
     if codec == "modelled":
         options |= {"codec": "functional", "modelled": True}
     text, frames, series, session = _lockstep.simulate(

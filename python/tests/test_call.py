@@ -353,6 +353,43 @@ def test_iteration_ends_when_the_other_end_leaves() -> None:
         assert sender.leave() == "left"
 
 
+class Steady(lockstep.Controller):
+    """Sends at a fixed rate, bit/s."""
+
+    decided = 0
+
+    def allowance(self, path: Any, sending: Any) -> float:  # noqa: ARG002
+        type(self).decided += 1
+        return 300_000
+
+
+class Broken(lockstep.Controller):
+    """Fails at its first decision."""
+
+    def allowance(self, path: Any, sending: Any) -> float:  # noqa: ARG002
+        raise ZeroDivisionError("no rate")
+
+
+def test_controller_in_python_controls_a_live_call() -> None:
+    with (
+        lockstep.Call.listen("127.0.0.1:0") as receiver,
+        lockstep.Call.join(receiver.ticket, send=(*SIZE, 30), receive=False, controller=Steady) as sender,
+    ):
+        for event in zip(frames_of(receiver, sender, grey()), range(40), strict=False):
+            assert event
+        quality = next(event.sending for event in sender.events() if isinstance(event, lockstep.Quality))
+        assert quality is not None
+        assert quality.target == 300_000
+    assert Steady.decided > 0
+
+
+def test_error_of_a_controller_is_raised_by_the_call() -> None:
+    with lockstep.Call.listen("127.0.0.1:0") as receiver:
+        call = lockstep.Call.join(receiver.ticket, send=(*SIZE, 30), receive=False, controller=Broken)
+        with pytest.raises(ZeroDivisionError, match="no rate"):
+            list(frames_of(receiver, call, grey()))
+
+
 def test_options_can_be_changed_during_the_call() -> None:
     with connected() as (receiver, sender):
         sender.set_max_bitrate(200_000)

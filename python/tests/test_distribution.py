@@ -222,6 +222,8 @@ def test_calls_and_the_simulator_run_without_the_laboratory() -> None:
     [
         ("call.frames.to_polars()", "Table.to_polars"),
         ("call.report", "`report`"),
+        ("lockstep.Controller", "lockstep.Controller"),
+        ("lockstep.Call.listen('127.0.0.1:0', controller=print)", "`controller`"),
         ("lockstep.simulate('constant:1mbps', modelled=True, seconds=1, session_log='log')", "`session_log`"),
     ],
 )

@@ -1,7 +1,7 @@
 //! Controllers that are Python objects, and models in ONNX files for them.
 
 use lockstep_alphartc::{ControllerLines, Event, line_controller};
-use lockstep_control::{Failure, FailureReason, Registration};
+use lockstep_control::{Controller, Failure, FailureReason, Registration, Setting};
 use lockstep_nn::Model;
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
@@ -36,13 +36,17 @@ impl ControllerLines for ObjectLines {
 impl PyController {
     /// The controller for a registry. What it raises is in `failure`, or else where the setting of the call says.
     pub fn registration(self, failure: Option<Failure>) -> Registration {
-        let Self { name, make, answer } = self;
-        Registration::new(name, "a Python object", move |setting| {
-            let lines =
-                Python::attach(|py| Ok(ObjectLines { controller: make.call0(py)?, answer: answer.clone_ref(py) }));
-            let failure = failure.clone().unwrap_or_else(|| setting.failure.clone());
-            line_controller(lines.map_err(|error: PyErr| error.into()), setting, failure)
+        Registration::new(self.name.clone(), "a Python object", move |setting| {
+            self.make(setting, failure.clone().unwrap_or_else(|| setting.failure.clone()))
         })
+    }
+
+    /// The controller of one sending end; it leaves what it raises in `failure`.
+    pub fn make(&self, setting: &Setting, failure: Failure) -> Box<dyn Controller> {
+        let lines = Python::attach(|py| {
+            Ok(ObjectLines { controller: self.make.call0(py)?, answer: self.answer.clone_ref(py) })
+        });
+        line_controller(lines.map_err(|error: PyErr| error.into()), setting, failure)
     }
 }
 

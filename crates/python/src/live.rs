@@ -16,6 +16,9 @@ use lockstep::{
     Quality, ReceivedMessage, VideoFormat, Way,
 };
 
+use lockstep_control::Failure;
+
+use crate::controller::PyController;
 use crate::frame::{Frame, picture};
 use crate::paths::invalid;
 
@@ -62,9 +65,18 @@ fn latency(name: &str) -> PyResult<Latency> {
     name.parse().map_err(|error| invalid(format!("latency: {error}")))
 }
 
+/// Raises what a controller of Python raised.
+fn raise(failure: &Failure) -> PyResult<()> {
+    failure.check().map_err(|reason| match reason.downcast::<PyErr>() {
+        Ok(error) => *error,
+        Err(reason) => failed(format!("the controller failed: {reason}")),
+    })
+}
+
 /// Waits in slices until `wait` gives something or `timeout` has passed.
 fn wait<T: Send>(
     py: Python<'_>,
+    failure: &Failure,
     timeout: Option<f64>,
     wait: impl Fn(Duration) -> Option<T> + Sync,
 ) -> PyResult<Option<T>> {
@@ -76,6 +88,7 @@ fn wait<T: Send>(
         if let Some(item) = py.detach(|| wait(slice)) {
             return Ok(Some(item));
         }
+        raise(failure)?;
         py.check_signals()?;
         if left().is_some_and(|left| left.is_zero()) {
             return Ok(None);
@@ -98,10 +111,12 @@ struct Options {
     reconnect: bool,
     wait_limit: Option<f64>,
     idle_limit: Option<f64>,
+    controller: Option<PyController>,
 }
 
 impl Options {
-    fn builder(&self) -> PyResult<CallBuilder> {
+    /// The call of these options, and where its controller leaves errors.
+    fn builder(&mut self) -> PyResult<(CallBuilder, Failure)> {
         let mut builder = Call::builder()
             .latency(latency(&self.latency)?)
             .wait_limit(optional_seconds("wait_limit", self.wait_limit)?)
@@ -130,11 +145,16 @@ impl Options {
         if let Some(age) = optional_seconds("stale_after", self.stale_after)? {
             builder = builder.stale_after(age);
         }
-        Ok(if self.reconnect { builder.reconnect() } else { builder })
+        let failure = Failure::default();
+        if let Some(controller) = self.controller.take() {
+            let failure = failure.clone();
+            builder = builder.controller(move |setting| controller.make(setting, failure.clone()));
+        }
+        Ok((if self.reconnect { builder.reconnect() } else { builder }, failure))
     }
 
-    fn start(&self, call: Call) -> LiveCall {
-        LiveCall { call: Some(call), sends: self.send.is_some(), receives: self.receive }
+    fn start(&self, call: Call, failure: Failure) -> LiveCall {
+        LiveCall { call: Some(call), failure, sends: self.send.is_some(), receives: self.receive }
     }
 }
 
@@ -143,6 +163,7 @@ impl Options {
 pub struct LiveCall {
     /// None only while the object is dropped.
     call: Option<Call>,
+    failure: Failure,
     sends: bool,
     receives: bool,
 }
@@ -167,6 +188,7 @@ impl LiveCall {
 
     /// Refuses `action` after the call's end.
     fn require_running(&self, action: &str) -> PyResult<()> {
+        raise(&self.failure)?;
         let reason = match self.call()?.wait_ended(Duration::ZERO) {
             None => return Ok(()),
             Some(Ok(Ended::ByPeer)) => "the other end left".to_owned(),
@@ -185,7 +207,7 @@ impl LiveCall {
         take: impl Fn(&Call) -> Option<T> + Sync,
     ) -> PyResult<Option<T>> {
         let call = self.call()?;
-        let taken = wait(py, timeout, |slice| {
+        let taken = wait(py, &self.failure, timeout, |slice| {
             let taken = is_ready(call, slice).then(|| take(call))?;
             // Nothing to take: another thread was faster, or the call is over.
             (taken.is_some() || call.wait_ended(Duration::ZERO).is_some()).then_some(taken)
@@ -201,25 +223,30 @@ impl LiveCall {
 impl LiveCall {
     /// Joins the giver of `ticket`.
     #[staticmethod]
-    fn join(py: Python<'_>, ticket: &str, options: Options) -> PyResult<Self> {
+    fn join(py: Python<'_>, ticket: &str, mut options: Options) -> PyResult<Self> {
         let ticket = ticket.trim().parse().map_err(|error| invalid(format!("ticket: {error}")))?;
-        let builder = options.builder()?;
-        py.detach(|| builder.join(ticket)).map(|call| options.start(call)).map_err(failed)
+        let (builder, failure) = options.builder()?;
+        py.detach(|| builder.join(ticket)).map(|call| options.start(call, failure)).map_err(failed)
     }
 
     /// Listens at `address`; gives the call and its ticket.
     #[staticmethod]
-    fn listen(py: Python<'_>, address: &str, identity: Option<PathBuf>, options: Options) -> PyResult<(Self, String)> {
+    fn listen(
+        py: Python<'_>,
+        address: &str,
+        identity: Option<PathBuf>,
+        mut options: Options,
+    ) -> PyResult<(Self, String)> {
         let address = address.parse().map_err(|_| {
             invalid(format!("address: expected an IP address and port such as 0.0.0.0:0, got {address:?}"))
         })?;
-        let builder = options.builder()?;
+        let (builder, failure) = options.builder()?;
         let listened = py.detach(|| {
             let identity = identity.map_or_else(Identity::new, |path| Identity::standing(&path))?;
             builder.listen_as(identity, address)
         });
         let (call, ticket) = listened.map_err(failed)?;
-        Ok((options.start(call), ticket.to_string()))
+        Ok((options.start(call, failure), ticket.to_string()))
     }
 
     /// Sends a frame that was captured `age` seconds ago; says whether it replaced one that waited for the encoder.
@@ -265,21 +292,21 @@ impl LiveCall {
     /// Waits until a frame can be taken or none will come; says whether one of both holds.
     fn wait_for_frame(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let call = self.call()?;
-        let ready = wait(py, Some(timeout), |slice| call.wait_for_frame(slice).then_some(()));
+        let ready = wait(py, &self.failure, Some(timeout), |slice| call.wait_for_frame(slice).then_some(()));
         Ok(ready?.is_some())
     }
 
     /// Waits until an event can be taken or none will come; says whether one of both holds.
     fn wait_for_event(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let call = self.call()?;
-        let ready = wait(py, Some(timeout), |slice| call.wait_for_event(slice).then_some(()));
+        let ready = wait(py, &self.failure, Some(timeout), |slice| call.wait_for_event(slice).then_some(()));
         Ok(ready?.is_some())
     }
 
     /// Waits until the other end has joined; says whether it has. Fails if the call did, before or after that.
     fn wait_joined(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let call = self.call()?;
-        let joined = wait(py, timeout, |slice| {
+        let joined = wait(py, &self.failure, timeout, |slice| {
             let joined = call.wait_joined(slice);
             (joined || call.wait_ended(Duration::ZERO).is_some()).then_some(joined)
         })?;
@@ -302,7 +329,7 @@ impl LiveCall {
     fn leave(&self, py: Python<'_>) -> PyResult<&'static str> {
         let call = self.call()?;
         call.end();
-        match wait(py, None, |slice| call.wait_ended(slice))? {
+        match wait(py, &self.failure, None, |slice| call.wait_ended(slice))? {
             Some(Err(reason)) => Err(failed(reason)),
             Some(Ok(ended)) => Ok(reason(ended)),
             None => Ok(reason(Ended::Left)),
