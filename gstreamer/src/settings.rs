@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn refusal(settings: &Settings) -> String {
-        settings.start(Call::builder().receive_frames()).err().expect("refused")
+        settings.start(Call::builder().receive_frames()).expect_err("refused")
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::{env, fs, thread};
 use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use gst::glib;
 use gst::prelude::*;
@@ -228,6 +228,27 @@ fn pictures_of_the_crate_reach_a_pipeline() {
     let luma = map[64 * 24 + 32];
     assert!(luma.abs_diff(90) <= 4, "{luma}");
     assert!(receiving.event("stale").get::<u64>("age").expect("an age") >= 1_000_000_000);
+}
+
+#[test]
+fn listener_that_reconnects_serves_the_next_sender() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    let receiving = Pipeline::new(&format!(
+        "lockstepsrc listen=127.0.0.1:0 reconnect=true key-file={} ! appsink name=show sync=false",
+        key.display()
+    ));
+    let samples = receiving.samples("show");
+    let receiving = receiving.play();
+    let ticket = receiving.ticket();
+    for _ in 0..2 {
+        let sending = Pipeline::new(&format!("{PICTURES} ! lockstepsink ticket={ticket}")).play();
+        receiving.event("joined");
+        samples.try_iter().for_each(drop);
+        samples.recv_timeout(LIMIT).expect("a picture");
+        drop(sending);
+        receiving.event("interrupted");
+    }
 }
 
 #[test]
