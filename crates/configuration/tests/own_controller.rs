@@ -4,7 +4,7 @@ use lockstep_configuration::{CallArguments, CallSettings, simulate};
 use lockstep_control::{Controllers, Fixed, Registration};
 use lockstep_units::Bitrate;
 
-#[path = "../examples/own_controller.rs"]
+#[path = "../examples/registered_controller.rs"]
 mod example;
 
 /// A modelled call of a few seconds with these options.
