@@ -1,4 +1,4 @@
-//! A controller of one's own, registered and simulated: `cargo run --release -p lockstep-configuration --example own_controller`.
+//! A controller of one's own, registered and simulated: `cargo run --release -p lockstep-configuration --example registered_controller`.
 
 use std::time::Duration;
 
