@@ -97,8 +97,9 @@ def test_frames_arrive_as_sent_in_every_form() -> None:
     wide[:, 10:74] = rgb
     padded = tuple(np.pad(plane, ((0, 0), (0, 7))) for plane in planes)
     views = tuple(plane[:, :-7] for plane in padded)
+    bgr = np.ascontiguousarray(rgb[..., ::-1])
     with connected() as (receiver, sender):
-        for picture in (rgb, wide[:, 10:74], i420, planes, views, list(planes)):
+        for picture in (rgb, bgr[..., ::-1], wide[:, 10:74], i420, planes, views, list(planes)):
             for frame in frames_of(receiver, sender, picture):
                 if (abs(frame.to_rgb().astype(int) - rgb) <= 12).all():
                     break

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numpy::ndarray::{ArrayView2, ArrayViewD, ShapeBuilder};
+use numpy::ndarray::{ArrayView2, ArrayViewD, Axis, ShapeBuilder};
 use numpy::{PyArray1, PyArray2, PyArray3, PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -104,7 +104,25 @@ fn refused(error: PictureError) -> PyErr {
 
 /// The samples of a view, row after row.
 fn samples(view: &ArrayViewD<'_, u8>) -> Arc<[u8]> {
-    view.as_slice().map_or_else(|| view.iter().copied().collect(), Arc::from)
+    if let Some(samples) = view.as_slice() {
+        return samples.into();
+    }
+    // OpenCV's pictures as RGB: `bgr[..., ::-1]`.
+    let mut mirrored = view.view();
+    mirrored.invert_axis(Axis(view.ndim() - 1));
+    if let ([_, _, 3], Some(bgr)) = (view.shape(), mirrored.as_slice()) {
+        let mut rgb = bgr.to_vec();
+        rgb.as_chunks_mut::<3>().0.iter_mut().for_each(|pixel| pixel.swap(0, 2));
+        return rgb.into();
+    }
+    let mut samples = Vec::with_capacity(view.len());
+    for row in view.outer_iter() {
+        match row.as_slice() {
+            Some(row) => samples.extend_from_slice(row),
+            None => samples.extend(row.iter().copied()),
+        }
+    }
+    samples.into()
 }
 
 /// The picture that Python gives: an array, planes or a frame. The samples are copied without the interpreter's lock.
