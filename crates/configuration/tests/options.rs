@@ -62,7 +62,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("estimator_limit", "2.5", &[("estimator", "mine.py")]),
     ("modelled", "true", &[]),
     ("seconds", "12.3", &[]),
-    ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json"), &[]),
+    ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/src/encode_time.json"), &[]),
     ("encode_ms", "4.35", &[]),
     ("decode_ms", "1.1", &[]),
     ("feedback_ms", "0", &[]),

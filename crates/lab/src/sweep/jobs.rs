@@ -336,7 +336,7 @@ mod tests {
                     ("tuning", "silence.margin=0.2"),
                     ("seconds", "5"),
                     ("encode_ms", "6"),
-                    ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json")),
+                    ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/src/encode_time.json")),
                     ("decode_ms", "7"),
                     ("feedback_ms", "8"),
                     ("two_way", "true"),
