@@ -1,0 +1,215 @@
+/* Lockstep: live video calls. Generated from crates/capi by cbindgen; do not edit.
+ *
+ * Every function accepts a null handle and then does nothing, or fails. A function that fails returns null or false;
+ * lockstep_last_error() has the reason, for the calling thread. Strings are UTF-8. All functions may be called from any
+ * thread; the handle of a call may be used by several threads at once. */
+
+#ifndef LOCKSTEP_H
+#define LOCKSTEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The delay that a call tolerates for a better picture.
+typedef enum lockstep_latency {
+  // As little as possible: tele-operation and games.
+  LOCKSTEP_LATENCY_LOW,
+  // Conversations.
+  LOCKSTEP_LATENCY_BALANCED,
+  // More delay for a better picture: watching.
+  LOCKSTEP_LATENCY_QUALITY,
+} lockstep_latency;
+
+// The kind of an event.
+typedef enum lockstep_event_kind {
+  // The other end has joined.
+  LOCKSTEP_EVENT_KIND_JOINED,
+  // Packets take another path.
+  LOCKSTEP_EVENT_KIND_PATH_CHANGED,
+  // Nothing arrives from the other end.
+  LOCKSTEP_EVENT_KIND_INTERRUPTED,
+  // Packets arrive again.
+  LOCKSTEP_EVENT_KIND_RESUMED,
+  // The other end muted its sound (bit 0 of value) or turned its camera off (bit 1), or on again.
+  LOCKSTEP_EVENT_KIND_PEER_CHANGED,
+  // How the call does, once a second: text has it, value is the target bit rate in bit/s, or 0.
+  LOCKSTEP_EVENT_KIND_QUALITY,
+  // The newest picture is too old; value is its age in microseconds. A remote-controlled machine should stop.
+  LOCKSTEP_EVENT_KIND_STALE,
+  // A picture that is young enough is shown again.
+  LOCKSTEP_EVENT_KIND_FRESH,
+  // A message arrived: data, and its delay in microseconds as value.
+  LOCKSTEP_EVENT_KIND_MESSAGE,
+  // The call is over.
+  LOCKSTEP_EVENT_KIND_ENDED,
+  // The call failed; text says why.
+  LOCKSTEP_EVENT_KIND_FAILED,
+  // A condition degrades the call; text says which.
+  LOCKSTEP_EVENT_KIND_WARNING,
+  // An event that this header does not know.
+  LOCKSTEP_EVENT_KIND_OTHER,
+} lockstep_event_kind;
+
+// A call.
+typedef struct lockstep_call lockstep_call;
+
+// Options of a call. By default it neither sends nor receives pictures.
+typedef struct lockstep_options lockstep_options;
+
+// An event, until lockstep_event_free().
+typedef struct lockstep_event {
+  // Its kind, which says what the other fields mean.
+  enum lockstep_event_kind kind;
+  // A number, see the kind.
+  uint64_t value;
+  // A description, never null.
+  char *text;
+  // Bytes of a message; null for other kinds.
+  uint8_t *data;
+  // Number of these bytes.
+  size_t size;
+  // Channel of a latest message; -1 for a reliable one.
+  int32_t channel;
+} lockstep_event;
+
+// Called for each event, on a thread of the library, with the pointer given beside it. The event is freed afterwards.
+typedef void (*lockstep_on_event)(const struct lockstep_event *event, void *user);
+
+// Planes of an I420 picture: luma, and two of half the size in each direction, rounded up.
+typedef struct lockstep_picture {
+  // Samples in a row of luma, 1 to 16383.
+  uint32_t width;
+  // Rows of luma, 1 to 16383.
+  uint32_t height;
+  // First samples of the planes Y, U and V.
+  const uint8_t *planes[3];
+  // Bytes from a row to the next, in each plane.
+  size_t strides[3];
+} lockstep_picture;
+
+// A picture of the other end, until lockstep_frame_free().
+typedef struct lockstep_frame {
+  // The picture; its planes belong to the frame.
+  struct lockstep_picture picture;
+  // Time of capture in microseconds, on the other end's clock.
+  uint64_t captured_us;
+  // Age in microseconds, from capture until it was returned; -1 before the clocks can be compared.
+  int64_t age_us;
+  // Owned by the library.
+  void *owner;
+} lockstep_frame;
+
+// Called for each picture, on a thread of the library, with the pointer given beside it. The frame is freed afterwards.
+typedef void (*lockstep_on_frame)(const struct lockstep_frame *frame, void *user);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The reason of the last failure on this thread; empty before the first. Valid until the next call of a Lockstep function on
+// this thread.
+const char *lockstep_last_error(void);
+
+// The version of the library, such as "0.1.0".
+const char *lockstep_version(void);
+
+// New options; free them with lockstep_options_free().
+struct lockstep_options *lockstep_options_new(void);
+
+// Frees options.
+void lockstep_options_free(struct lockstep_options *options);
+
+// The application sends pictures of this format with lockstep_send_frame(); the rate is numerator/denominator a second.
+bool lockstep_options_send_frames(struct lockstep_options *options,
+                                  uint32_t width,
+                                  uint32_t height,
+                                  uint32_t rate_numerator,
+                                  uint32_t rate_denominator);
+
+// The application receives pictures, by lockstep_next_frame() or a callback.
+void lockstep_options_receive_frames(struct lockstep_options *options);
+
+// The delay that the call tolerates for a better picture; LOCKSTEP_LATENCY_BALANCED without it.
+void lockstep_options_set_latency(struct lockstep_options *options, enum lockstep_latency latency);
+
+// A cap of the bit rate, in bit/s; 0 for the one that follows from the pictures.
+void lockstep_options_set_max_bitrate(struct lockstep_options *options, uint64_t bits_per_second);
+
+// The age of the newest picture, in milliseconds, at which LOCKSTEP_EVENT_KIND_STALE is reported; 0 for never.
+void lockstep_options_set_stale_after(struct lockstep_options *options,
+                                      uint32_t milliseconds);
+
+// Milliseconds that the other end may take to answer a join; 10,000 without it.
+void lockstep_options_set_wait_limit(struct lockstep_options *options, uint32_t milliseconds);
+
+// Whether the call resumes by itself whenever it breaks or the other end leaves.
+void lockstep_options_set_reconnect(struct lockstep_options *options, bool reconnects);
+
+// A listener's ticket stays the same, and admits one call after another: its key is kept in this file.
+bool lockstep_options_set_standing_identity(struct lockstep_options *options,
+                                            const char *path);
+
+// A callback for events; lockstep_next_event() then returns none.
+void lockstep_options_on_event(struct lockstep_options *options,
+                               lockstep_on_event callback,
+                               void *user);
+
+// A callback for pictures, which are then received; lockstep_next_frame() returns none.
+void lockstep_options_on_frame(struct lockstep_options *options,
+                               lockstep_on_frame callback,
+                               void *user);
+
+// Joins the giver of a ticket. Later failures are events. End the call with lockstep_leave().
+struct lockstep_call *lockstep_join(const struct lockstep_options *options, const char *ticket);
+
+// Listens at an address such as "0.0.0.0:0", and writes the ticket and a zero into `ticket`, of `size` bytes; 1024 suffice.
+struct lockstep_call *lockstep_listen(const struct lockstep_options *options,
+                                      const char *address,
+                                      char *ticket,
+                                      size_t size);
+
+// Ends a call, tells the other end, waits for callbacks to return, and frees the handle. Do not call it from a callback.
+void lockstep_leave(struct lockstep_call *call);
+
+// Sends a picture that was captured `age_us` microseconds ago. It is copied. Of pictures that wait for the encoder only the
+// newest is kept.
+bool lockstep_send_frame(const struct lockstep_call *call,
+                         const struct lockstep_picture *picture,
+                         uint64_t age_us);
+
+// Waits for the next picture, up to `milliseconds`; false if none came, or the call is over. Free it with
+// lockstep_frame_free(). Of pictures that wait the newest three are kept.
+bool lockstep_next_frame(const struct lockstep_call *call,
+                         uint32_t milliseconds,
+                         struct lockstep_frame *frame);
+
+// Frees a frame that lockstep_next_frame() returned.
+void lockstep_frame_free(struct lockstep_frame *frame);
+
+// Waits for the next event, up to `milliseconds`; false if none came, or the last was returned. Free it with
+// lockstep_event_free().
+bool lockstep_next_event(const struct lockstep_call *call,
+                         uint32_t milliseconds,
+                         struct lockstep_event *event);
+
+// Frees an event that lockstep_next_event() returned.
+void lockstep_event_free(struct lockstep_event *event);
+
+// Sends a message: a reliable one if `channel` is -1, else a latest one of channel 0 to 255. The bytes are copied.
+bool lockstep_send_message(const struct lockstep_call *call,
+                           int32_t channel,
+                           const uint8_t *data,
+                           size_t size);
+
+// Mutes the sound or turns the camera off, or on again, and tells the other end.
+void lockstep_set_presence(const struct lockstep_call *call, bool muted, bool camera_off);
+
+// Changes the cap of the bit rate, in bit/s; 0 removes it.
+void lockstep_set_max_bitrate(const struct lockstep_call *call, uint64_t bits_per_second);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* LOCKSTEP_H */
