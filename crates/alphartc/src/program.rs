@@ -12,6 +12,10 @@ use lockstep_control::{FailureReason, Registration};
 use crate::child::{LONGEST_LINE, LineProcess, NoAnswer};
 use crate::protocol::{ControllerLines, Event, line_controller};
 
+/// The problem of a program that answers before it reads.
+const EARLY: &str =
+    "it wrote a line before it read the event; write one line for each event, and print to standard error instead";
+
 /// Why the program of a controller ended the call.
 #[derive(Debug)]
 pub struct ProgramError {
@@ -71,9 +75,7 @@ impl Program {
 impl ControllerLines for Program {
     fn answer(&mut self, event: Event, mut line: String) -> Result<String, FailureReason> {
         if self.process.has_line() {
-            let problem = "it wrote a line before the event; it must write one line for each event, and print to standard \
-                           error instead";
-            return Err(self.error(Some(event), problem.to_owned()));
+            return Err(self.error(Some(event), EARLY.to_owned()));
         }
         line.push('\n');
         let answer = self.process.send(line).and_then(|()| self.process.line(self.limit));
@@ -86,7 +88,8 @@ impl ControllerLines for Program {
             NoAnswer::Slow(limit) => format!("no answer within {} s", limit.as_secs_f64()),
             NoAnswer::Ended(status) => format!("it ended without an answer ({status})"),
             NoAnswer::TooLong => format!("its answer is longer than {LONGEST_LINE} bytes"),
-            NoAnswer::Unread | NoAnswer::Interrupted(_) => "it does not read its standard input".to_owned(),
+            // Only lines that answer nothing let a call go on past an unread event.
+            NoAnswer::Unread | NoAnswer::Interrupted(_) => EARLY.to_owned(),
         };
         Err(self.error(Some(event), problem))
     }
