@@ -1,12 +1,11 @@
 //! A controller of one's own, registered and simulated: `cargo run --release -p lockstep-configuration --example own_controller`.
 
-use std::time::Duration;
-
 use lockstep_configuration::{CallOptions, simulate};
 use lockstep_control::{
     Allowance, Controller, Controllers, InFlight, Input, PathView, Registration, Setting, TokenBucket, Traits,
 };
 use lockstep_units::Bitrate;
+use std::time::Duration;
 
 /// Sends 5 % faster after each feedback whose packets were queued for less than 30 ms, and 10 % slower otherwise.
 struct Mine {
