@@ -1,16 +1,11 @@
 //! How long the jobs of a call take in virtual time.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
-
 use lockstep_call::EncodeWork;
 use lockstep_measure::CodingTimes;
-use lockstep_sim::{EncodeTime, JobTimes};
+use lockstep_sim::JobTimes;
 
 use crate::coding_time::EncodeTimeSettings;
 use crate::options::{CodecKind, Milliseconds};
-use crate::regular_file::read_regular_text;
 use crate::settings::{CallSettings, ControlSettings};
 
 impl ControlSettings {
@@ -40,12 +35,4 @@ impl CallSettings {
         };
         (times, told)
     }
-}
-
-/// The times in `file`, or those that come with Lockstep.
-pub(crate) fn encode_time(file: Option<&Path>) -> Result<EncodeTime> {
-    let Some(path) = file else { return Ok(EncodeTime::built_in()?) };
-    let name = || format!("encode times {}", path.display());
-    let text = read_regular_text(path).with_context(name)?;
-    EncodeTime::from_json(&text).with_context(name)
 }
