@@ -44,7 +44,7 @@ impl Controller for Mine {
     }
 }
 
-pub fn main() -> anyhow::Result<()> {
+pub(crate) fn main() -> anyhow::Result<()> {
     let mine = Registration::new("mine", "keeps the queue below 30 ms", |setting| {
         let bucket = TokenBucket::new(setting.payload, setting.frame_interval);
         Box::new(Mine { target: setting.bounds.initial, setting: setting.clone(), bucket })

@@ -31,6 +31,7 @@ const DECODE_TIME: Duration = Duration::from_millis(3);
 /// What a run of a scenario is told.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct ScenarioArguments {
+    /// Options of the controller.
     #[command(flatten)]
     #[serde(flatten)]
     pub control: ControlWords,

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use lockstep::{Call, Event, Latency};
 
-pub fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     run(&arguments, Duration::MAX)
 }
 
-pub fn run(arguments: &[String], length: Duration) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(arguments: &[String], length: Duration) -> Result<(), Box<dyn Error>> {
     let second = arguments.get(1).map(String::as_str);
     let call = match arguments.first().map(String::as_str) {
         None => return Err("usage: camera_to_window receive [SINK] | camera_to_window TICKET [SOURCE]".into()),

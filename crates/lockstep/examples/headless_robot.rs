@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockstep::{Call, Event, Identity, Latency, Message};
 
-pub fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["operate", address, key_file] => {
@@ -24,13 +24,13 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The robot's end.
-pub fn robot(ticket: &str, source: &str) -> Result<Call, Box<dyn Error>> {
+pub(crate) fn robot(ticket: &str, source: &str) -> Result<Call, Box<dyn Error>> {
     let builder = Call::builder().open_source(source).latency(Latency::Low).reconnect();
     Ok(builder.join(ticket.parse()?)?)
 }
 
 /// Prints events, and answers messages, until the call is over for good.
-pub fn watch(call: &Call) -> Result<(), Box<dyn Error>> {
+pub(crate) fn watch(call: &Call) -> Result<(), Box<dyn Error>> {
     for event in call.events() {
         match event {
             Event::Message(message) => call.send_message(Message::reliable(message.payload))?,

@@ -16,7 +16,7 @@ fn picture(number: usize) -> Result<Picture, Box<dyn Error>> {
     Ok(Picture::from_i420(width, height, samples)?)
 }
 
-pub fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let (receiver, ticket) = Call::builder().receive_frames().listen("127.0.0.1:0".parse()?)?;
     let sender = Call::builder().send_frames(VideoFormat::new(320, 240)).join(ticket)?;
     while sender.next_event(LIMIT).ok_or("nobody joined")? != Event::Joined {}

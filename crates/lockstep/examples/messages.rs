@@ -8,7 +8,7 @@ use lockstep::{Call, Event, Latency, Message, Picture, VideoFormat};
 const STEERING: u8 = 1;
 const LIMIT: Duration = Duration::from_secs(10);
 
-pub fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let operator = Call::builder().receive_frames().stale_after(Duration::from_millis(300));
     let (operator, ticket) = operator.listen("127.0.0.1:0".parse()?)?;
     let robot = Call::builder().send_frames(VideoFormat::new(320, 240)).latency(Latency::Low).join(ticket)?;

@@ -41,7 +41,7 @@ impl Controller for Cautious {
     }
 }
 
-pub fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let (receiver, ticket) = Call::builder().receive_frames().listen("127.0.0.1:0".parse()?)?;
     let sender = Call::builder().send_frames(VideoFormat::new(320, 240)).controller(|setting: &Setting| {
         let bucket = TokenBucket::new(setting.payload, setting.frame_interval);

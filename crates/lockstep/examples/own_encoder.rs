@@ -31,7 +31,7 @@ impl PictureDecoder for Coarse {
     fn forget(&mut self, _: StateId) {}
 }
 
-pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let addresses = [([192, 0, 2, 1], 1).into(), ([192, 0, 2, 2], 2).into()];
     let (identity, codec) = (Identity::new()?, CodecId(200));
     let ticket = Peer::ticket(&identity, &addresses[1..], &[]);

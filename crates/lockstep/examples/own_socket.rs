@@ -40,7 +40,7 @@ fn drive(socket: &UdpSocket, mut peer: Peer, length: Option<Duration>) -> Result
     Ok(frames)
 }
 
-pub fn main() -> Result<(), Failure> {
+pub(crate) fn main() -> Result<(), Failure> {
     let [listening, joining] = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
     let identity = Identity::new()?;
     let ticket = Peer::ticket(&identity, &[listening.local_addr()?], &[]);

@@ -72,7 +72,6 @@
 //! opt-level = 3
 //! ```
 #![forbid(unsafe_code)]
-#![deny(missing_docs)]
 
 mod call;
 pub mod codec;

@@ -26,11 +26,17 @@ pub type Counters = BTreeMap<String, u64>;
 #[serde(rename_all = "snake_case")]
 pub enum SenderEntry {
     /// First of all: when the clock of all times in the log began, since the Unix epoch.
-    Start { epoch: Timestamp },
+    Start {
+        /// Time since the Unix epoch.
+        epoch: Timestamp,
+    },
     /// A captured frame, in the order of capture, without what only the receiver knows.
     Frame(Box<FrameRecord>),
     /// At the end: the counters of the transport.
-    End { counters: Counters },
+    End {
+        /// By name.
+        counters: Counters,
+    },
 }
 
 /// An entry of the receiver's log.
@@ -38,13 +44,21 @@ pub enum SenderEntry {
 #[serde(rename_all = "snake_case")]
 pub enum ReceiverEntry {
     /// First of all: when the clock of all times in the log began, since the Unix epoch.
-    Start { epoch: Timestamp },
+    Start {
+        /// Time since the Unix epoch.
+        epoch: Timestamp,
+    },
     /// A picture that was shown, in the order in which they were.
     Display(DisplayRecord),
     /// Before the end: how the sound was heard, if it was.
     Sound(SoundScores),
     /// At the end: the counters of the transport and of the decoder.
-    End { counters: Counters, decoder: Counters },
+    End {
+        /// Of the transport, by name.
+        counters: Counters,
+        /// Of the decoder, by name.
+        decoder: Counters,
+    },
 }
 
 /// A log that is being written. What goes wrong is told at once and again at the end: it is no reason to stop a call.
@@ -117,7 +131,9 @@ impl<Entry: DeserializeOwned> Iterator for LogReader<Entry> {
 pub struct Captures {
     /// When the sender's clock began, since the Unix epoch.
     pub epoch: Timestamp,
+    /// Capture of the first picture; none before it.
     pub first: Option<Timestamp>,
+    /// Capture of the last picture; none before the first.
     pub last: Option<Timestamp>,
 }
 
@@ -152,14 +168,19 @@ impl Captures {
 /// What the ends counted: the sender's transport, the receiver's, and the decoder.
 #[derive(Debug, Default)]
 pub struct EndCounters {
+    /// Of the sender's transport, by name.
     pub sender: Counters,
+    /// Of the receiver's transport, by name.
     pub receiver: Counters,
+    /// Of the decoder, by name.
     pub decoder: Counters,
 }
 
 /// A call made of the logs of both its ends.
 pub struct Merged {
+    /// Frames of both ends.
     pub log: CallLog,
+    /// Counters of both ends.
     pub counters: EndCounters,
     /// How its sound was heard, if it was.
     pub sound: Option<SoundScores>,

@@ -40,27 +40,40 @@ pub struct Sample {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outbound {
+    /// Frames handed to the transport.
     pub frames_sent: u64,
+    /// Frames that decode from nothing.
     pub key_frames_encoded: u64,
+    /// Frames sent in the last second.
     pub frames_per_second: u64,
+    /// Sum of the quantizer indices (0-127) of all frames.
     pub qp_sum: u64,
+    /// Packets of pictures and sound.
     pub packets_sent: u64,
+    /// Retransmitted packets.
     pub retransmitted_packets_sent: u64,
+    /// Their bytes.
     pub bytes_sent: u64,
+    /// Target of the controller, bit/s.
     pub target_bitrate: u64,
     /// Of `RTCRemoteInboundRtpStreamStats`, as the other end's acknowledgements tell.
     pub packets_lost: u64,
+    /// Smoothed round-trip time in seconds; none before the first feedback.
     pub round_trip_time: Option<f64>,
     /// Ours: quantizer index (0-127), budget and size, bytes, of the newest frame sent.
     pub quantizer: Option<u8>,
+    /// Ours: budget of the newest frame, bytes.
     pub frame_budget: Option<u64>,
+    /// Ours: size of the newest frame, bytes.
     pub frame_bytes: Option<u64>,
     /// Ours: pictures by what held them back, as in the frame log's `limited_by`, and that of the newest.
     #[serde(default)]
     pub limited_frames: BTreeMap<LimitedBy, u64>,
+    /// Ours: the limit of the newest frame.
     pub limited_by: Option<LimitedBy>,
     /// Ours: one's own sound is silenced, one's own camera is off.
     pub muted: bool,
+    /// Ours: this end's camera is off.
     pub camera_off: bool,
 }
 
@@ -68,21 +81,30 @@ pub struct Outbound {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inbound {
+    /// Frames that arrived whole.
     pub frames_received: u64,
+    /// Frames decoded.
     pub frames_decoded: u64,
     /// Decoded, and not shown because the sink was too slow.
     pub frames_dropped: u64,
+    /// Frames shown in the last second.
     pub frames_per_second: u64,
+    /// Freezes, by the definition of WebRTC's statistics.
     pub freeze_count: u64,
+    /// Their duration in seconds.
     pub total_freezes_duration: f64,
+    /// Packets that arrived.
     pub packets_received: u64,
+    /// Packets missing of those sent before the newest arrival.
     pub packets_lost: u64,
+    /// Interarrival jitter in seconds (RFC 3550, section 6.4.1).
     pub jitter: f64,
     /// Ours: from capture to display of the newest picture shown, as far as an end can know it that does not see the other's
     /// clock.
     pub video_delay: Option<f64>,
     /// Ours: the other end's sound is silenced, its camera is off.
     pub muted: bool,
+    /// Ours: the other end's camera is off.
     pub camera_off: bool,
 }
 
@@ -90,9 +112,13 @@ pub struct Inbound {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Transport {
+    /// UDP datagrams sent.
     pub packets_sent: u64,
+    /// Their bytes.
     pub bytes_sent: u64,
+    /// UDP datagrams received.
     pub packets_received: u64,
+    /// Their bytes.
     pub bytes_received: u64,
     /// Ours: its packets go by a rendezvous, because there is no direct way (yet).
     #[serde(default)]
@@ -103,6 +129,7 @@ pub struct Transport {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sound {
+    /// Packets of sound that arrived.
     pub packets: u64,
     /// The share (0-1) that was made up.
     pub concealed_share: f64,

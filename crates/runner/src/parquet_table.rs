@@ -30,24 +30,34 @@ pub fn check() -> Result<()> {
 
 /// The values of one column, one for each row.
 pub enum Values {
+    /// Whole numbers of 64 bits.
     Integers(Vec<Option<i64>>),
     /// Whole numbers of 32 bits, kept as differences: small where neighbours are alike.
     Small(Vec<Option<i32>>),
     /// Whole numbers that every row has, kept as differences.
     Names(Vec<i64>),
+    /// Floating-point numbers.
     Numbers(Vec<Option<f64>>),
+    /// True or false, in every row.
     Flags(Vec<bool>),
+    /// Text, in every row.
     Texts(Vec<String>),
 }
 
 /// What the values of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// [`Values::Integers`].
     Integers,
+    /// [`Values::Small`].
     Small,
+    /// [`Values::Names`].
     Names,
+    /// [`Values::Numbers`].
     Numbers,
+    /// [`Values::Flags`].
     Flags,
+    /// [`Values::Texts`].
     Texts,
 }
 
@@ -64,6 +74,7 @@ impl Values {
         }
     }
 
+    /// The kind of these values.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Integers(_) => Kind::Integers,

@@ -80,7 +80,9 @@ impl Description {
 /// The row of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionRow<'a> {
+    /// Facts about the session.
     pub description: &'a Description,
+    /// Sums over the session.
     pub totals: &'a SessionTotals,
     /// Whether the log was finished in order.
     pub complete: bool,
