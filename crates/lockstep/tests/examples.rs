@@ -91,9 +91,7 @@ fn robot_that_is_killed_and_restarted_is_let_in_again() {
     // Nothing more arrives from the first robot: as if its process was killed.
     emulated.silence();
     let again = headless_robot::robot(&ticket.to_string(), "generated:80x64@30").expect("it starts");
-    let began = std::time::Instant::now();
     while operator.next_frame(LIMIT).expect("a frame arrives").picture.width() != 80 {}
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     drop((robot, again));
 }
 
