@@ -38,7 +38,7 @@ pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalConfig, Func
 pub use narrow::NarrowWayConfig;
 pub use open_records::OpenRecords;
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
-pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
+pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd, age};
 pub use record::{FrameRecord, Outcome};
 pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use size_curve::SizeCurveConfig;

@@ -109,6 +109,15 @@ pub struct DecodeCounts {
     pub late: u64,
 }
 
+/// Age at `now` of what the other end stamped at `stamped_at`: the delay beyond `least_delay`, which includes the offset between
+/// the clocks in nanoseconds, plus half the `round_trip`. Any stamp is accepted: it comes from outside.
+#[must_use]
+pub fn age(now: Timestamp, stamped_at: Timestamp, least_delay: i64, round_trip: Duration) -> Duration {
+    let delay = now.as_nanos().wrapping_sub(stamped_at.as_nanos()) as i64;
+    let beyond = u64::try_from(delay.saturating_sub(least_delay)).unwrap_or(0);
+    Duration::from_nanos(beyond) + round_trip / 2
+}
+
 /// Pixels of a picture.
 fn pixels(format: &VideoFormat) -> usize {
     usize::from(format.width) * usize::from(format.height)
@@ -390,9 +399,7 @@ impl<C: Codec> ReceivingEnd<C> {
     /// smallest packet delay of the last minute, plus half the `round_trip`. None before the first packet.
     #[must_use]
     pub fn age(&self, now: Timestamp, stamped_at: Timestamp, round_trip: Duration) -> Option<Duration> {
-        let delay = now.as_nanos() as i64 - stamped_at.as_nanos() as i64;
-        let beyond = delay.saturating_sub(self.transport.least_delay()?);
-        Some(Duration::from_nanos(u64::try_from(beyond).unwrap_or(0)) + round_trip / 2)
+        Some(age(now, stamped_at, self.transport.least_delay()?, round_trip))
     }
 
     /// How many datagrams are missing of those transmitted before the newest that came.
@@ -445,6 +452,22 @@ impl<C: Codec> ReceivingEnd<C> {
                 }
                 ReceiverEvent::Release(state) => self.states.remove(state),
                 _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn age_accepts_any_stamp_of_the_other_end() {
+        let (now, way) = (Timestamp::from_millis(500), Duration::from_millis(20));
+        assert_eq!(age(Timestamp::from_millis(530), now, 0, 2 * way), Duration::from_millis(50));
+        for stamp in [0, 1, 1 << 62, 1 << 63, u64::MAX] {
+            for least in [i64::MIN, -1, 0, i64::MAX] {
+                assert!(age(now, Timestamp::from_nanos(stamp), least, 2 * way) >= way);
             }
         }
     }

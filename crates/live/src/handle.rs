@@ -38,7 +38,6 @@ struct Inside {
     /// Bytes of the reliable messages.
     message_bytes: usize,
     frame: Option<PushedFrame>,
-    replaced: u64,
     wake: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -135,7 +134,6 @@ impl CallHandle {
     pub fn send_frame(&self, picture: Picture, captured_at: Instant) -> bool {
         let mut inside = self.inside();
         let replaced = inside.frame.replace(PushedFrame { captured_at, picture }).is_some();
-        inside.replaced += u64::from(replaced);
         inside.wake();
         replaced
     }

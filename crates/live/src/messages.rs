@@ -205,7 +205,6 @@ pub(crate) fn is_latest(datagram: &[u8]) -> bool {
 pub(crate) struct ReceivedMessages {
     waiting: VecDeque<ReceivedMessage>,
     bytes: usize,
-    dropped: u64,
     least: SlidingMinimum<i64>,
 }
 
@@ -223,12 +222,11 @@ impl ReceivedMessages {
         let delay = now.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64;
         let least = self.least.put(now, delay, DELAY_MEMORY);
         let least = video_least.map_or(least, |video| video.min(least));
-        let beyond = Duration::from_nanos(u64::try_from(delay.saturating_sub(least)).unwrap_or(0));
+        let age = lockstep_call::age(now, sent_at, least, round_trip);
         self.bytes += payload.len();
-        self.waiting.push_back(ReceivedMessage { delivery, payload, sent_at, delay: beyond + round_trip / 2 });
+        self.waiting.push_back(ReceivedMessage { delivery, payload, sent_at, delay: age });
         while self.waiting.len() > MOST_RECEIVED || self.bytes > MOST_RECEIVED_BYTES {
             self.bytes -= self.waiting.pop_front().map_or(0, |message| message.payload.len());
-            self.dropped += 1;
         }
     }
 
@@ -322,6 +320,6 @@ mod tests {
         for _ in 0..100 {
             received.push(at(1), Delivery::Reliable, at(1), vec![0; LONGEST_MESSAGE], None, Duration::ZERO);
         }
-        assert_eq!((received.waiting.len(), received.dropped), (64, 36));
+        assert_eq!((received.waiting.len(), received.bytes), (64, MOST_RECEIVED_BYTES));
     }
 }

@@ -158,7 +158,7 @@ pub struct Peer<C: PictureCodec = Vp8> {
     buffer: Vec<u8>,
 }
 
-/// A limit on outputs without progress of time would hide a loop; the largest wait is this.
+/// Longest time that [`Output::Timeout`] asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Peer {

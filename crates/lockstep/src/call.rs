@@ -308,9 +308,7 @@ impl Shared {
     /// The age of a picture at this moment.
     fn age(&self, captured_at: Timestamp) -> Option<Duration> {
         let Clocks { least_delay, round_trip } = *self.clocks();
-        let delay = self.clock.now().as_nanos() as i64 - captured_at.as_nanos() as i64;
-        let beyond = u64::try_from(delay.saturating_sub(least_delay?)).unwrap_or(0);
-        Some(Duration::from_nanos(beyond) + round_trip? / 2)
+        Some(lockstep_call::age(self.clock.now(), captured_at, least_delay?, round_trip?))
     }
 }
 
