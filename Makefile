@@ -125,7 +125,10 @@ test-rust: | $(CMAKE) ## The Rust half of the tests
 	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'minifb|linuxvideo|zune|cpal|prost'
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
-test-python: setup ## The Python half of the tests
+test-language: ## Words, lengths of sentences and test names, by shared rules; see .ci/language.py
+	$(PYTHON) .ci/language.py
+
+test-python: setup test-language ## The Python half of the tests
 	$(BIN)/ruff check python
 	$(BIN)/ruff format --check python
 	$(BIN)/mypy
