@@ -45,7 +45,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock web/monitor/index.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install install-c demo test test-rust test-python test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel install install-c demo docs test test-rust test-python test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -113,6 +113,14 @@ demo: $(VENV)/.packages build ## A live call over an emulated cellular link, and
 	@mkdir -p $(DEMO)
 	target/release/lockstep call $(CALL_ARGUMENTS) --json $(DEMO)/call.json --frames $(DEMO)/frames.csv
 	@$(REPORT) $(DEMO)/call.json --frames $(DEMO)/frames.csv --output $(DEMO)/report.html
+
+docs: setup ## The site with all pages and references, in out/docs/index.html
+	$(UV) sync --quiet --frozen --inexact --group docs --no-build-isolation --no-install-project || \
+		$(BIN)/pip install --quiet "mkdocs-material>=9.7,<10" "mkdocstrings-python>=2,<3"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(CARGO) doc --quiet --no-deps $(addprefix --package lockstep-,vp8 link transport control call sim live) --package lockstep
+	@rm -rf out/docs/rust && cp -r target/doc out/docs/rust
+	@echo "site: out/docs/index.html"
 
 test: test-rust test-python ## Everything that a change must pass
 

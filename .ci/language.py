@@ -205,7 +205,9 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", help="files and folders below the repository's root")
     parser.add_argument("--count", action="store_true", help="number of findings per folder, for all files")
     arguments = parser.parse_args()
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
     files = [name for name in listed if Path(name).suffix in {".rs", ".py", ".pyi", ".md"} and (ROOT / name).exists()]
     under = [str(Path(path)).rstrip("/") for path in arguments.paths]
     if under:
