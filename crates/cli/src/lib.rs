@@ -153,3 +153,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>, controllers: &Controllers)
         }
     }
 }
+
+/// Examples of the tutorial, compiled as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorials/own-controller.md")]
+struct OwnController;

@@ -99,3 +99,12 @@ pub use lockstep_transport::SoundPacket;
 pub use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub use lockstep_vp8::{Picture, PictureError, Preset};
 pub use options::{ReceiveOptions, SendOptions};
+
+/// Examples of pages, compiled and run as documentation tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/tutorials/embed.md")]
+    struct Embed;
+}

@@ -54,3 +54,8 @@ pub use state_error::StateError;
 
 /// Whether the compiler optimised this crate (`opt-level` above 0).
 pub const IS_OPTIMISED: bool = !cfg!(unoptimised);
+
+/// Examples of the page, compiled as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/codec.md")]
+struct Codec;
