@@ -1,7 +1,7 @@
 """Hooks of the documentation site (mkdocs.yml): pages that are generated, and links to files outside of `docs`.
 
 - `reference/cli.md` has `--help-all` of every command, from the command named by LOCKSTEP (target/release/lockstep).
-- A link to a file of the repository leads to a page with its text, so that the site works offline.
+- A link to a file of the repository leads to a page with its text. So the site works offline.
 """
 
 import json
