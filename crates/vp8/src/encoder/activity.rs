@@ -17,7 +17,7 @@ pub(crate) struct Activity {
 pub(crate) const DEFAULT_WEIGHT: u16 = 256;
 
 /// Exponent of the weight, in 1/1024 (0.08): the weight is (variance / geometric mean of the picture's variances) to
-/// this power. lab: 2026-11-notes-vp8.
+/// this power. `lab: 2026-11-notes-vp8`.
 const EXPONENT: i32 = 82;
 /// Smallest and largest weight.
 const WEIGHTS: (i32, i32) = (102, 640);

@@ -211,7 +211,7 @@ impl Analysis {
     /// Estimates the size of [`Analysis::encode`] in bytes at this one quantizer.
     ///
     /// It is as accurate as [`Analysis::predict_size`], which covers all quantizers, and takes at most half of its
-    /// time. lab: 2026-11-notes-vp8.
+    /// time. `lab: 2026-11-notes-vp8`.
     #[must_use]
     pub fn estimate_size(&self, quantizer: u8) -> usize {
         let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
@@ -266,7 +266,7 @@ impl Drop for Analysis {
 /// SATD that coding may leave in a macroblock, in quantizer steps: half a step per subblock. A picture that is coded as
 /// coarsely again leaves it again.
 ///
-/// A lower value takes coarse frames for scene cuts, a higher one misses cuts. lab: 2026-11-notes-vp8.
+/// A lower value takes coarse frames for scene cuts, a higher one misses cuts. `lab: 2026-11-notes-vp8`.
 const RESIDUAL_STEPS: u32 = 7;
 
 /// SATD that frames of this quantizer leave in a macroblock. A residual below it is hardly coded.

@@ -19,15 +19,15 @@ pub(super) struct Contest {
     steady: u32,
 }
 
-/// Limit for the trellis of inter macroblocks in the quality preset. With rounded levels, a trial may cost 1/8 more than
-/// the best so far.
+/// Limit for the trellis of inter macroblocks in the quality preset. With rounded levels, a trial may cost 1/8 more
+/// than the best so far.
 ///
 /// A trellis for all trials saves no more bits. A trellis for the winner alone is useless, since another mode might win
-/// with fewer levels. lab: 2026-11-notes-vp8.
+/// with fewer levels. `lab: 2026-11-notes-vp8`.
 const NEAR: u64 = 8;
 
 /// Refinement of zero motion: after this number of consecutive macroblocks for which zero motion was best, only one in
-/// `NUDGED_OF` is refined. It saves time in noisy still pictures. lab: 2026-11-notes-vp8.
+/// `NUDGED_OF` is refined. It saves time in noisy still pictures. `lab: 2026-11-notes-vp8`.
 const PATIENCE: u32 = 6;
 const NUDGED_OF: u32 = 4;
 

@@ -289,7 +289,7 @@ impl Analysis {
     /// may fill less, because modes and vectors take most of those. If even the coarsest quantizer exceeds the budget,
     /// it returns the smallest frame that it found.
     ///
-    /// It runs at most six passes. lab: 2026-11-notes-vp8.
+    /// It runs at most six passes. `lab: 2026-11-notes-vp8`.
     #[must_use]
     pub fn encode_to_fit(&self, budget: usize) -> Encoded {
         let mut fitting = Fitting::new(Cow::Borrowed(self), None);

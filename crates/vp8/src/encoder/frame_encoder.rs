@@ -53,8 +53,8 @@ impl Analysis {
     /// [`Analysis::encode`]. If the quantizers are too different ([`Decisions::serve`]), it reuses nothing and returns
     /// the frame of [`Analysis::encode`].
     ///
-    /// Encode the finest candidate first: candidates that are coarser than the first one lose fewer bits. lab:
-    /// 2026-11-notes-vp8.
+    /// Encode the finest candidate first: candidates that are coarser than the first one lose fewer bits.
+    /// `lab: 2026-11-notes-vp8`.
     ///
     /// # Panics
     /// If `first` visibly belongs to another picture: the frame kind or the number of macroblocks differs.

@@ -10,7 +10,7 @@ const MOST: usize = 160;
 /// A shift counts only if its difference is below 5/8 of the difference without motion.
 const BETTER: (u64, u64) = (5, 8);
 
-/// Column sums use one row in this number. lab: 2026-11-notes-vp8.
+/// Column sums use one row in this number. `lab: 2026-11-notes-vp8`.
 const SUMMED: usize = 3;
 /// Number of sums that are compared before the comparison may stop early.
 const TOGETHER: usize = 64;

@@ -11,7 +11,7 @@ use crate::macroblock::MacroblockInfo;
 /// on a part of the rows and takes the one with the least error.
 ///
 /// The best level depends on the clip, not only on the quantizer. A level that is too high removes detail in every
-/// frame; one that is too low leaves block edges. lab: 2026-11-notes-vp8.
+/// frame; one that is too low leaves block edges. `lab: 2026-11-notes-vp8`.
 pub(super) fn choose_level(
     analysis: &Analysis,
     quantizer: u8,
@@ -56,7 +56,7 @@ pub(super) fn level_from(quantizer: u8, (other, level): (u8, u8)) -> u8 {
     ((2 * u32::from(level) * usual + others) / (2 * others)).min(63) as u8
 }
 
-/// In real time, levels are tried on one row of macroblocks in this number. lab: 2026-11-notes-vp8.
+/// In real time, levels are tried on one row of macroblocks in this number. `lab: 2026-11-notes-vp8`.
 const ROW_SPACING: usize = 20;
 
 /// Default level for a quantizer: about the mean of the levels that trials choose.

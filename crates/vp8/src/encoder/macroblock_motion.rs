@@ -2,9 +2,9 @@
 
 use crate::motion_vector::MotionVector;
 
-/// SATD below which the quality preset does not try split mode. lab: 2026-11-notes-vp8.
+/// SATD below which the quality preset does not try split mode. `lab: 2026-11-notes-vp8`.
 pub(super) const SPLIT_SATD: u32 = 400;
-/// SATD below which intra prediction is not tried. lab: 2026-11-notes-vp8.
+/// SATD below which intra prediction is not tried. `lab: 2026-11-notes-vp8`.
 pub(super) const INTRA_SATD: u32 = 200;
 
 /// SATD above which the analysis estimates intra prediction. Such macroblocks decide about scene cuts. For others the

@@ -45,7 +45,7 @@ struct Candidate {
 /// Number of the cheapest candidates that the quality preset codes.
 ///
 /// Real time codes one. It codes a second one only if there is a residual. In addition, the first must be a new vector,
-/// or intra prediction would follow. lab: 2026-11-notes-vp8.
+/// or intra prediction would follow. `lab: 2026-11-notes-vp8`.
 const QUALITY_CANDIDATES: usize = 3;
 
 /// If no motion was found, zero motion with an empty residual is final below this SATD in steps.
@@ -56,15 +56,15 @@ const GOOD_STEPS: u32 = 30;
 /// The same for the quality preset.
 const QUALITY_GOOD_STEPS: u32 = 10;
 
-/// SATD in steps above which the quality preset searches the other references, and tries split mode. lab:
-/// 2026-11-notes-vp8.
+/// SATD in steps above which the quality preset searches the other references, and tries split mode.
+/// `lab: 2026-11-notes-vp8`.
 const SEARCHED_STEPS: u32 = 8;
 const SPLIT_STEPS: u32 = 8;
 
 /// SATD in steps from which on the cheapest vector is refined by SATD. Below it, there is seldom anything to code.
 ///
 /// Motion search compares fractional positions by the mean of two samples. SATD of the real interpolation is more
-/// accurate. lab: 2026-11-notes-vp8.
+/// accurate. `lab: 2026-11-notes-vp8`.
 const NUDGED_STEPS: u32 = 24;
 /// The same for the quality preset.
 const QUALITY_NUDGED_STEPS: u32 = 6;
@@ -112,7 +112,7 @@ pub(super) fn decide<'c>(costs: &Costs<'_>, canvas: &Canvas, place: &Place, cont
 }
 
 /// Decides a macroblock with the reference and vectors of another pass. Intra macroblocks are decided again, because
-/// reused intra modes cost bits. lab: 2026-11-notes-vp8.
+/// reused intra modes cost bits. `lab: 2026-11-notes-vp8`.
 pub(super) fn decide_again<'c>(
     costs: &Costs<'_>,
     canvas: &Canvas,

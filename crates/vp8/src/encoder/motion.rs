@@ -210,7 +210,7 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     /// A cheaper [`refine`] that uses [`WholeSampleSearch::sad_between`].
     ///
     /// In each dimension it moves only towards the neighbour with the lower SAD. A diagonal step is evaluated only if
-    /// one of the straight steps is better. `weigh` returns the cost of a vector's bits. lab: 2026-11-notes-vp8.
+    /// one of the straight steps is better. `weigh` returns the cost of a vector's bits. `lab: 2026-11-notes-vp8`.
     pub(crate) fn refine(&self, from: &Found, weigh: impl Fn((i32, i32)) -> u32) -> ((i32, i32), u32) {
         let Displacement { x, y } = from.displacement;
         let [up, left, right, down] = from.beside.unwrap_or_else(|| {

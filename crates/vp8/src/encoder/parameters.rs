@@ -48,8 +48,8 @@ pub enum FrameKind {
     /// An interframe whenever the state has a reference of the picture's size.
     ///
     /// After a cut, golden and altref keep earlier scenes, which may return. This saves many bits in scenes that
-    /// alternate or flash. An encoder that cannot return to an older state better starts with a key frame. lab:
-    /// 2026-11-notes-vp8.
+    /// alternate or flash. An encoder that cannot return to an older state better starts with a key frame.
+    /// `lab: 2026-11-notes-vp8`.
     Inter,
     /// A key frame, which depends on no earlier state.
     Key,

@@ -23,7 +23,7 @@ const REAL_TIME_STILL_SAD: u32 = 300;
 const REAL_TIME_STEPS: usize = 4;
 const QUALITY_STEPS: usize = 16;
 const OTHER_STEPS: usize = 4;
-/// SATD in the last frame from which on other references are searched in real time. lab: 2026-11-notes-vp8.
+/// SATD in the last frame from which on other references are searched in real time. `lab: 2026-11-notes-vp8`.
 const OTHER_REFERENCES_SATD: u32 = 2600;
 /// SATD in the last frame from which on the quality preset searches other references at once.
 ///
@@ -228,8 +228,8 @@ impl PictureSearch<'_> {
             let (best, cost) = refine(start, start_cost, |candidate| satd_at(candidate.into()) + weigh(candidate));
             (best, cost - weigh(best))
         } else {
-            // Vectors that are coded are refined by SATD once the quantizer is known (`mode_decision`). lab:
-            // 2026-11-notes-vp8.
+            // Vectors that are coded are refined by SATD once the quantizer is known (`mode_decision`).
+            // `lab: 2026-11-notes-vp8`.
             let (best, _) = search.refine(&found, weigh);
             (best, satd_at(best.into()))
         };

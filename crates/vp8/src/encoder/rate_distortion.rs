@@ -56,10 +56,10 @@ impl Lagrangian {
     }
 }
 
-/// Squared error per bit and squared step, in 1/256, of key frames and interframes. lab: 2026-11-notes-vp8.
+/// Squared error per bit and squared step, in 1/256, of key frames and interframes. `lab: 2026-11-notes-vp8`.
 const KEY_SQUARED_WEIGHT: u64 = 8;
 const INTER_SQUARED_WEIGHT: u64 = 6;
-/// The same for interframes of the quality preset. lab: 2026-11-notes-vp8.
+/// The same for interframes of the quality preset. `lab: 2026-11-notes-vp8`.
 const QUALITY_INTER_SQUARED_WEIGHT: u64 = 7;
 /// SATD per bit and step, in 1/256.
 const TRANSFORMED_WEIGHT: u32 = 54;

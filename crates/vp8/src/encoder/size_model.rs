@@ -11,8 +11,8 @@ const BINS: usize = 1024;
 /// Width of a histogram bin for Y2. Its coefficients are up to eight times larger, and its steps at least twice those
 /// of luma.
 const SECOND_ORDER_BIN: usize = 4;
-/// Cost of an interframe's macroblock that has moved, in addition to its coefficients: 3.2 bits. lab:
-/// 2026-11-notes-vp8.
+/// Cost of an interframe's macroblock that has moved, in addition to its coefficients: 3.2 bits.
+/// `lab: 2026-11-notes-vp8`.
 const MOVED: u64 = 16 * BIT as u64 / 5;
 
 /// Coefficients of the residual of a macroblock's luma: its blocks, and the Y2 block of their DC coefficients.

@@ -21,8 +21,8 @@ const HALVES_BESIDE: u8 = 1;
 const QUARTERS: u8 = 2;
 const SIXTEENTHS: u8 = 3;
 
-/// SATD in steps from which on a subblock's vector is refined. Below it there is almost nothing to code. lab:
-/// 2026-11-notes-vp8.
+/// SATD in steps from which on a subblock's vector is refined. Below it there is almost nothing to code.
+/// `lab: 2026-11-notes-vp8`.
 const REFINED_STEPS: u32 = 2;
 
 /// A macroblock in split mode.

@@ -11,8 +11,8 @@ use crate::tables::ZIGZAG;
 
 /// Weights of bits in the trellis for key frames and interframes, in 1/16 of the weight in mode decisions.
 ///
-/// Key frames have a lower weight, because detail that they lose is missing in all following frames. lab:
-/// 2026-11-notes-vp8.
+/// Key frames have a lower weight, because detail that they lose is missing in all following frames.
+/// `lab: 2026-11-notes-vp8`.
 const KEY_BIT_WEIGHT: u64 = 5;
 const INTER_BIT_WEIGHT: u64 = 16;
 

@@ -19,10 +19,10 @@ use crate::neighbours::NearVectors;
 /// The weight is `MENDING_BITS` for a residual that corrects nothing. It decreases by `MENDING_RELIEF` times the share
 /// of the error that the residual corrects, down to `MENDING_LEAST`. An error that is corrected now need not be
 /// corrected in later frames. This holds for lost detail, which a few large coefficients restore. It does not hold for
-/// noise, since coefficients capture little of it. With equal weights, lost detail stays lost and pictures fade. lab:
-/// 2026-11-notes-vp8.
+/// noise, since coefficients capture little of it. With equal weights, lost detail stays lost and pictures fade.
+/// `lab: 2026-11-notes-vp8`.
 const MENDING_BITS: u32 = 48;
-/// The first of these constants for the quality preset. lab: 2026-11-notes-vp8.
+/// The first of these constants for the quality preset. `lab: 2026-11-notes-vp8`.
 const QUALITY_MENDING_BITS: u32 = 64;
 const MENDING_RELIEF: u32 = 120;
 const MENDING_LEAST: u32 = 2;
