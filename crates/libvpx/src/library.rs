@@ -39,7 +39,7 @@ const KEY_FRAME: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibvpxError {
-    /// The library is not installed.
+    /// The library is not installed, or lacks a function.
     #[error("cannot load libvpx: {0} (on Debian install libvpx7)")]
     Missing(String),
     /// The library has an unsupported interface.
@@ -457,8 +457,8 @@ impl Decoder {
                 return Err(interface);
             }
             for y in 0..height {
-                // SAFETY: the library reports a plane of `height` rows with `stride` samples each, and `width <=
-                // stride`.
+                // SAFETY: the library reports a plane of `height` rows with `stride` samples each. `width` is at most
+                // `stride`.
                 let row = unsafe { std::slice::from_raw_parts(image.planes[plane].add(y * stride), width) };
                 samples.extend_from_slice(row);
             }
