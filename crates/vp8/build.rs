@@ -1,4 +1,4 @@
-//! Tells the crate whether it is compiled with optimisation, which `cfg` does not show.
+//! Sets `cfg(unoptimised)` if the crate is compiled without optimisation, which no built-in `cfg` shows.
 #![forbid(unsafe_code)]
 
 use std::env;

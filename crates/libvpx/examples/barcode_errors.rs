@@ -1,9 +1,12 @@
-//! How often barcodes are not read, and how often they are misread, after coding at every quantizer and scaling:
-//! `cargo run --release -p lockstep-libvpx --example barcode_errors -- [PICTURES] [QUANTIZER_STEP] [SEED]`.
+//! Counts unread and misread barcodes after scaling and coding at every quantizer.
 //!
-//! A clip of 1280x720 gets its numbers, is scaled as browsers do, is coded at its new size (a key frame, then inter frames, so
-//! that each number has to replace the one before it), is decoded and read. Each picture's number is far from the one before it
-//! in half of the clips and next to it in the others. One line a codec and size, over all quantizers; misread must be 0.
+//! Usage: `cargo run --release -p lockstep-libvpx --example barcode_errors -- [PICTURES] [QUANTIZER_STEP] [SEED]`.
+//!
+//! Each picture of a 1280x720 clip carries a number. The example scales the picture as browsers do, codes it, decodes
+//! it and reads the number. The first frame is a key frame. The others are interframes, so each number has to replace
+//! the one before. In half of the clips numbers jump from picture to picture; in the others they count up by one.
+//!
+//! It prints one line per codec and size, summed over all quantizers. The number of misread barcodes must be 0.
 
 use std::error::Error;
 
@@ -14,12 +17,12 @@ use lockstep_vp8::{Parameters, Picture, State, decode, encode};
 
 const SIZES: [(usize, usize); 6] = [(1280, 720), (960, 540), (640, 360), (480, 270), (426, 240), (320, 180)];
 
-/// How a scaler mixes samples.
+/// Filter of a scaler.
 #[derive(Debug, Clone, Copy)]
 enum Scaler {
-    /// The mean of what a sample covers.
+    /// Mean of the source samples that the target sample covers.
     Area,
-    /// Two samples each way around its centre, however far apart: aliases.
+    /// Two source samples around the centre in each direction, at any scale. It aliases.
     Bilinear,
 }
 
@@ -30,7 +33,7 @@ fn scaled(picture: &Picture, (width, height): (usize, usize), scaler: Scaler) ->
     let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
     for (index, plane) in picture.planes().iter().enumerate() {
         let (width, height) = if index == 0 { (width, height) } else { (width.div_ceil(2), height.div_ceil(2)) };
-        // Samples of the original and their weights, for each of the result.
+        // For each target sample: source samples and their weights.
         let weights = |from: usize, to: usize| -> Vec<Vec<(usize, f32)>> {
             let step = from as f32 / to as f32;
             let of = |at: usize| match scaler {
@@ -55,7 +58,7 @@ fn scaled(picture: &Picture, (width, height): (usize, usize), scaler: Scaler) ->
             }
         }
     }
-    Picture::from_i420(width, height, samples).expect("a size that was asked for")
+    Picture::from_i420(width, height, samples).expect("a valid size")
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -80,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(std::env::args().nth(at + 1).map_or(Ok(otherwise), |text| text.parse())?)
     };
     let (pictures, step, seed) = (argument(0, 12)?, argument(1, 1)?.max(1) as usize, argument(2, 1)?);
-    let library = Library::open().map_err(|error| eprintln!("without libvpx: {error}")).ok();
+    let library = Library::open().map_err(|error| eprintln!("skipping libvpx: {error}")).ok();
     let clip = GeneratedClip::new(VideoFormat::default(), seed)?;
     println!("codec       size      scaler    pictures  unread  misread  unread by quantizer");
     for size in SIZES {
@@ -91,8 +94,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             let numbered = |index: u64, jumps: bool| -> (u32, Picture) {
                 let mixed = index.wrapping_add(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
                 let number = if jumps { mixed as u32 & MAXIMUM_NUMBER } else { 1_000 + index as u32 };
-                // Every seventh picture of the clip, so that the scene moves much.
-                let picture = write_barcode(&clip.picture(7 * index), number).expect("a size that carries barcodes");
+                // Every seventh picture of the clip, so that the scene moves a lot.
+                let picture = write_barcode(&clip.picture(7 * index), number).expect("a size with room for a barcode");
                 (number, scaled(&picture, size, scaler))
             };
             let clips = [false, true].map(|jumps| (0..pictures).map(|i| numbered(i, jumps)).collect::<Vec<_>>());

@@ -1,5 +1,7 @@
-//! libvpx as a conventional codec in a call: its own rate control, quantizers and references, behind the seam that the
-//! codecs of this project stand behind.
+//! libvpx as a conventional codec in a call.
+//!
+//! [`LibvpxEncoder`] implements [`FrameEncoder`]. libvpx does its own rate control and chooses its quantizers and
+//! references.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +17,7 @@ use lockstep_vp8::{Picture, State, decode};
 
 use crate::{Effort, Encoder, EncoderSettings, Library, LibvpxError, RateControl};
 
-/// libvpx, and what a decoder holds that has followed it.
+/// libvpx's encoder and the state of a decoder that has decoded all its frames.
 #[derive(Debug)]
 struct Coder {
     encoder: Encoder,
@@ -24,8 +26,8 @@ struct Coder {
 }
 
 impl Coder {
-    /// Codes a picture, and decodes it with the decoder of this project, which gives the very pictures of libvpx's: so the
-    /// frame leads to a state with a name.
+    /// Codes a picture, and decodes the frame with Lockstep's decoder. Both decoders are bit-exact, so the frame leads
+    /// to a named state.
     fn code(
         &mut self,
         picture: &Picture,
@@ -49,9 +51,11 @@ impl Coder {
     }
 }
 
-/// libvpx's VP8 encoder as WebRTC sets it up: a constant bit rate, one thread, a target taken over once a second. After a
-/// loss that retransmission did not repair it makes a key frame. A picture that libvpx drops or refuses is not sent; whoever
-/// made the encoder hears why it refused one.
+/// libvpx's VP8 encoder, configured as WebRTC configures it.
+///
+/// It uses a constant bit rate and one thread, and takes over the target once a second. After a loss that
+/// retransmission did not repair it makes a key frame. A picture that libvpx drops or refuses is not sent. The reason
+/// of a refusal goes to the caller's channel.
 #[derive(Debug)]
 pub struct LibvpxEncoder {
     coder: Arc<Mutex<Coder>>,
@@ -63,11 +67,12 @@ pub struct LibvpxEncoder {
 }
 
 impl LibvpxEncoder {
-    /// An encoder for pictures of this size and `frame_rate` (numerator, denominator). Why libvpx refused a picture goes to
-    /// `refusals`: a menu has no room for it.
+    /// Creates an encoder for pictures of this size and `frame_rate` (numerator, denominator).
+    ///
+    /// `refusals` receives an error for each picture that libvpx refuses, because a menu has no field for it.
     ///
     /// # Errors
-    /// If libvpx cannot be used for it.
+    /// If libvpx rejects the settings or has an unsupported interface.
     pub fn new(
         library: &Library,
         (width, height): (usize, usize),
@@ -75,7 +80,7 @@ impl LibvpxEncoder {
         effort: Effort,
         refusals: Sender<LibvpxError>,
     ) -> Result<Self, LibvpxError> {
-        let kbps = 300; // until the first target
+        let kbps = 300; // before the first target
         let rate_control = RateControl::Constant(kbps);
         let settings = EncoderSettings { width, height, frame_rate, effort, rate_control };
         let encoder = Encoder::new(library, &settings)?;
@@ -100,7 +105,7 @@ impl FrameEncoder for LibvpxEncoder {
         if pacer_delay > LONGEST_PACER_DELAY {
             return None;
         }
-        // No job is under way when another is begun.
+        // The caller runs one job at a time, so this lock does not wait.
         let last = self.coder.lock().unwrap_or_else(PoisonError::into_inner).name();
         let must_be_key = offered == StateId::EMPTY || offered != last;
         if must_be_key && self.key_frame_at.is_some_and(|at| now < at + KEY_FRAME_INTERVAL) {
@@ -116,7 +121,7 @@ impl FrameEncoder for LibvpxEncoder {
         let job = EncodeJob::new(EncodeWork::OneFrame, move |_| {
             let mut coder = coder.lock().unwrap_or_else(PoisonError::into_inner);
             let coded = coder.code(&picture, time.round() as u64, kbps, must_be_key).unwrap_or_else(|error| {
-                // Without anyone to hear it the picture is left out all the same.
+                // The picture is skipped even if the receiving end of the channel is gone.
                 let _ = refusals.send(error);
                 None
             });
@@ -139,7 +144,7 @@ impl FrameEncoder for LibvpxEncoder {
     }
 
     fn forget(&mut self, _state: StateId) {
-        // libvpx keeps one state, whoever else holds it: a frame is coded from it or from nothing.
+        // libvpx keeps only its last state: a frame is coded from that state or is a key frame.
     }
 
     fn held_states(&self) -> usize {

@@ -1,6 +1,7 @@
-//! The structures that libvpx's interface is made of, as far as they are used here, as its documentation describes them
-//! (vpx_codec.h, vpx_encoder.h, vpx_image.h). Versions differ in what follows, for which there is room, and an encoder is
-//! only made if the defaults stand where they are expected.
+//! The structures of libvpx's C interface, as its headers document them (vpx_codec.h, vpx_encoder.h, vpx_image.h).
+//!
+//! Versions of libvpx differ in the fields at the end of a structure, so each structure reserves room for them.
+//! [`Configuration::is_default`] checks the layout before an encoder is made.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
@@ -15,7 +16,7 @@ pub(crate) struct Configuration {
     pub height: c_uint,
     pub bit_depth: c_uint,
     pub input_bit_depth: c_uint,
-    /// Seconds of a tick: numerator, denominator.
+    /// Length of a tick in seconds: numerator, denominator.
     pub timebase: [c_int; 2],
     pub error_resilient: c_uint,
     pub pass: c_uint,
@@ -36,7 +37,7 @@ pub(crate) struct Configuration {
     pub key_frame_mode: c_uint,
     pub key_frame_least_distance: c_uint,
     pub key_frame_most_distance: c_uint,
-    /// What versions add: 1.12 has 500 bytes of it.
+    /// Room for fields of newer versions: 1.12 has 500 bytes of them.
     pub rest: [u64; 512],
 }
 
@@ -72,7 +73,7 @@ impl Configuration {
         rest: [0; 512],
     };
 
-    /// Whether these are VP8's defaults, as documented: an interface with other fields would show here.
+    /// Whether these are VP8's documented defaults. A different layout of the structure would show here.
     pub(crate) fn is_default(&self) -> bool {
         let size = (self.width, self.height, self.timebase) == (320, 240, [1, 30]);
         let rate = (self.target_bitrate, self.min_quantizer, self.max_quantizer) == (256, 4, 63)
@@ -108,11 +109,11 @@ pub(crate) struct Image {
 /// `VPX_IMG_FMT_I420`.
 pub(crate) const I420: c_uint = 0x102;
 
-/// `vpx_codec_ctx_t`, which is 56 bytes on 64-bit systems.
+/// `vpx_codec_ctx_t`: 56 bytes on 64-bit systems.
 #[repr(C)]
 pub(crate) struct Context(pub [u64; 32]);
 
-/// `vpx_codec_cx_pkt_t` of a coded frame.
+/// `vpx_codec_cx_pkt_t` of kind `VPX_CODEC_CX_FRAME_PKT`.
 #[repr(C)]
 pub(crate) struct Packet {
     pub kind: c_int,

@@ -1,7 +1,9 @@
-//! The library itself. Every call into C is here, and `unsafe` for that reason alone: the functions are looked up by their
-//! names in a library that is kept loaded as long as anything made by it lives; what they are given are structures of
-//! [`layout`](crate::layout), which are checked against the library's own defaults before an encoder is made; and each
-//! context is used by one owner at a time.
+//! The bindings to libvpx. All `unsafe` code of the crate is here.
+//!
+//! - [`Library`] looks functions up by name. It stays loaded while any object made by it lives.
+//! - Structures that C reads or writes come from [`layout`](crate::layout). Before an encoder is made, the library's
+//!   defaults are compared with the expected ones.
+//! - Each context has one owner at a time.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
@@ -14,7 +16,7 @@ use lockstep_vp8::{DecodeError, MAXIMUM_DIMENSION, Picture};
 use crate::layout::{Configuration, Context, FrameFlags, I420, Image, Iterator, Packet};
 use crate::{Effort, EncoderSettings, RateControl};
 
-/// Where the library is looked for, newest first.
+/// Names and paths of the library, newest version first.
 #[cfg(target_os = "macos")]
 const NAMES: [&str; 2] = ["libvpx.dylib", "/opt/homebrew/lib/libvpx.dylib"];
 #[cfg(windows)]
@@ -22,7 +24,7 @@ const NAMES: [&str; 2] = ["libvpx-1.dll", "vpx.dll"];
 #[cfg(not(any(target_os = "macos", windows)))]
 const NAMES: [&str; 6] = ["libvpx.so.11", "libvpx.so.9", "libvpx.so.8", "libvpx.so.7", "libvpx.so.6", "libvpx.so"];
 
-/// Numbers that versions of the interface may have: that of libvpx 1.12's encoder is 25, of its decoder 12.
+/// ABI versions to try. libvpx 1.12 has 25 for encoders and 12 for decoders.
 const INTERFACE_VERSIONS: std::ops::RangeInclusive<c_int> = 5..=80;
 const ABI_MISMATCH: c_int = 3;
 
@@ -37,36 +39,36 @@ const KEY_FRAME: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibvpxError {
-    /// There is none.
-    #[error("libvpx is not installed (Debian: libvpx7): {0}")]
+    /// The library is not installed, or lacks a function.
+    #[error("cannot load libvpx: {0} (on Debian install libvpx7)")]
     Missing(String),
-    /// It is not as expected.
-    #[error("this libvpx ({version}) has another interface than expected: {what}")]
+    /// The library has an unsupported interface.
+    #[error("libvpx {version} has an unsupported interface: {what}")]
     Interface {
-        /// What it says of its version.
+        /// Version that the library reports.
         version: String,
-        /// What is other.
+        /// Part of the interface that differs.
         what: &'static str,
     },
-    /// It refuses something.
-    #[error("libvpx: {what}: {reason}")]
+    /// The library refused an operation.
+    #[error("libvpx cannot {what}: {reason}")]
     Refused {
-        /// What it was to do.
+        /// The operation: a verb and its object.
         what: &'static str,
-        /// What it says.
+        /// Reason that the library reports.
         reason: String,
     },
-    /// A picture has another size than the encoder was made for.
-    #[error("a picture of {0}x{1} for an encoder of another size")]
+    /// The picture's size is invalid or differs from that of the encoder.
+    #[error("picture size {0}x{1} is invalid or differs from the encoder's")]
     Size(usize, usize),
-    /// The decoder of this project does not follow it.
-    #[error("a frame of libvpx's does not decode: {0}")]
+    /// Lockstep's decoder cannot decode a frame of libvpx's encoder.
+    #[error("cannot decode a frame of libvpx: {0}")]
     Undecodable(#[from] DecodeError),
 }
 
 type Status = c_int;
 
-/// The functions that are used, and what they are in.
+/// The functions in use, and the library that contains them.
 struct Functions {
     version: unsafe extern "C" fn() -> *const c_char,
     error_text: unsafe extern "C" fn(Status) -> *const c_char,
@@ -82,11 +84,11 @@ struct Functions {
     decode: unsafe extern "C" fn(*mut Context, *const u8, c_uint, *mut c_void, c_long) -> Status,
     image: unsafe extern "C" fn(*mut Context, *mut Iterator) -> *const Image,
     destroy: unsafe extern "C" fn(*mut Context) -> Status,
-    /// Declared last, dropped last.
+    /// The last field, so that it is dropped after the function pointers.
     _library: libloading::Library,
 }
 
-/// A loaded libvpx. A clone is another handle of it.
+/// A loaded libvpx. A clone is another handle to it.
 #[derive(Clone)]
 pub struct Library(Arc<Functions>);
 
@@ -97,14 +99,14 @@ impl fmt::Debug for Library {
 }
 
 impl Library {
-    /// Loads the library of this system.
+    /// Loads the system's library.
     ///
     /// # Errors
-    /// If there is none, or it is not as expected.
+    /// If it is not installed, or lacks a required function.
     pub fn open() -> Result<Self, LibvpxError> {
         let mut why = String::new();
         for name in NAMES {
-            // SAFETY: libvpx does nothing when it is loaded.
+            // SAFETY: libvpx has no load-time initialisation.
             match unsafe { libloading::Library::new(name) } {
                 Ok(library) => return Self::of(library),
                 Err(error) => why = error.to_string(),
@@ -114,7 +116,7 @@ impl Library {
     }
 
     fn of(library: libloading::Library) -> Result<Self, LibvpxError> {
-        // SAFETY: the types are those that the headers of libvpx declare for these names.
+        // SAFETY: the types match the declarations of these functions in libvpx's headers.
         let functions = unsafe {
             macro_rules! function {
                 ($name:literal) => {
@@ -144,10 +146,10 @@ impl Library {
         Ok(Self(Arc::new(functions)))
     }
 
-    /// What the library calls its version, such as `v1.12.0`.
+    /// Version that the library reports, such as `v1.12.0`.
     #[must_use]
     pub fn version(&self) -> String {
-        // SAFETY: the library gives a text that lives as long as itself.
+        // SAFETY: the library returns a string that lives as long as the library.
         unsafe { CStr::from_ptr((self.0.version)()) }.to_string_lossy().into_owned()
     }
 
@@ -155,7 +157,7 @@ impl Library {
         if status == 0 {
             return Ok(());
         }
-        // SAFETY: the library gives a text that lives as long as itself, whatever the status.
+        // SAFETY: for any status the library returns a string that lives as long as the library.
         let reason = unsafe { CStr::from_ptr((self.0.error_text)(status)) }.to_string_lossy().into_owned();
         Err(LibvpxError::Refused { what, reason })
     }
@@ -164,7 +166,7 @@ impl Library {
         LibvpxError::Interface { version: self.version(), what }
     }
 
-    /// A context, made by `init` with the version of the interface that the library takes.
+    /// Creates a context: calls `init` with each ABI version until the library accepts one.
     fn context(
         &self,
         what: &'static str,
@@ -180,32 +182,32 @@ impl Library {
                 }
             }
         }
-        Err(self.interface("its version is not known"))
+        Err(self.interface("unknown ABI version"))
     }
 }
 
-/// A context that the library has initialised.
+/// A context that the library has initialised; dropping it frees it.
 struct OwnedContext {
     context: Box<Context>,
     library: Library,
 }
 
-// SAFETY: libvpx ties no context to a thread; it only must not be used by two at once, for which it would have to be shared.
+// SAFETY: libvpx ties no context to a thread. Only concurrent use is forbidden, and every call needs `&mut` access.
 unsafe impl Send for OwnedContext {}
 
 impl Drop for OwnedContext {
     fn drop(&mut self) {
-        // SAFETY: the context was initialised, and nothing made of it is used after this.
+        // SAFETY: the context is initialised, and its images and packets are not used after the drop.
         unsafe { (self.library.0.destroy)(&mut *self.context) };
     }
 }
 
-/// A frame as libvpx coded it.
+/// A frame coded by libvpx.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodedFrame {
-    /// Its bytes.
+    /// Bytes of the frame.
     pub data: Vec<u8>,
-    /// Whether it decodes from nothing.
+    /// Whether the frame depends on no earlier state.
     pub key_frame: bool,
 }
 
@@ -214,7 +216,7 @@ pub struct Encoder {
     context: OwnedContext,
     configuration: Box<Configuration>,
     settings: EncoderSettings,
-    /// The time of the next picture, at least.
+    /// Earliest time of the next picture, in ticks.
     next: i64,
 }
 
@@ -224,12 +226,14 @@ impl fmt::Debug for Encoder {
     }
 }
 
-/// What `vpxenc` is told for a fixed quantizer: a rate that is never reached.
+/// Target bit rate for a fixed quantizer, in kb/s: too high to limit anything, as in `vpxenc`.
 const NO_LIMIT: c_uint = 100_000;
 const KEY_FRAMES_NEVER: c_uint = 99_999;
 
-/// WebRTC's settings for a call (libvpx_vp8_encoder.cc): quantizers, how far the rate may be missed (%), the buffer (ms), below
-/// which share of it frames are dropped (%).
+/// WebRTC's settings for a call (libvpx_vp8_encoder.cc).
+///
+/// Here: the range of quantizers. Below: permitted undershoot and overshoot in %; buffer, initial and optimal size in
+/// ms; buffer level in % below which frames are dropped.
 const CALL_QUANTIZERS: (c_uint, c_uint) = (2, 56);
 const CALL_MISS: (c_uint, c_uint) = (100, 15);
 const CALL_BUFFER: (c_uint, c_uint, c_uint) = (1_000, 500, 600);
@@ -263,10 +267,10 @@ fn configure(configuration: &mut Configuration, settings: &EncoderSettings) {
 }
 
 impl Encoder {
-    /// An encoder that has coded nothing.
+    /// Creates an encoder that has coded no picture.
     ///
     /// # Errors
-    /// If the settings cannot be had, or the library is not as expected.
+    /// If the size is invalid, libvpx rejects the settings, or its interface is unsupported.
     pub fn new(library: &Library, settings: &EncoderSettings) -> Result<Self, LibvpxError> {
         let sides = 1..=usize::from(MAXIMUM_DIMENSION);
         if !sides.contains(&settings.width) || !sides.contains(&settings.height) {
@@ -274,70 +278,75 @@ impl Encoder {
         }
         let functions = &library.0;
         let mut configuration = Box::new(Configuration::EMPTY);
-        // SAFETY: there is more room than any version needs.
+        // SAFETY: `Configuration` is larger than the structure of any known version.
         let (interface, status) = unsafe {
             let interface = (functions.vp8_encoder)();
             (interface, (functions.default_configuration)(interface, &mut *configuration, 0))
         };
-        library.check("its defaults", status)?;
+        library.check("report its default configuration", status)?;
         if !configuration.is_default() {
-            return Err(library.interface("its defaults are others, or elsewhere"));
+            return Err(library.interface("unexpected default configuration"));
         }
         configure(&mut configuration, settings);
-        let context = library.context("a new encoder", |context, version| {
-            // SAFETY: context and configuration are larger than any version's; the library keeps a copy of the latter.
+        let context = library.context("create an encoder", |context, version| {
+            // SAFETY: context and configuration are larger than those of any version. The library copies the
+            // configuration.
             unsafe { (functions.init_encoder)(context, interface, &*configuration, 0, version) }
         })?;
         let mut encoder = Self { context, configuration, settings: *settings, next: 0 };
         let cpu_used = match settings.effort {
             Effort::RealTime(cpu_used) | Effort::Good(cpu_used) => cpu_used,
         };
-        encoder.control("cpu-used", SET_CPU_USED, cpu_used.into())?;
+        encoder.control("set cpu-used", SET_CPU_USED, cpu_used.into())?;
         if let RateControl::Constant(_) = settings.rate_control {
-            encoder.control("the static threshold", SET_STATIC_THRESHOLD, 1)?;
-            // As WebRTC computes it: half of the optimal buffer, in percent of a frame's share of the rate.
+            encoder.control("set the static threshold", SET_STATIC_THRESHOLD, 1)?;
+            // WebRTC's formula: half of the optimal buffer, in percent of one frame's share of the bit rate.
             let frames_a_second = f64::from(settings.frame_rate.0) / f64::from(settings.frame_rate.1.max(1));
             let percent = (f64::from(CALL_BUFFER.2) * 0.5 * frames_a_second / 10.0).max(300.0) as c_int;
-            encoder.control("the most of a key frame", SET_MAX_INTRA_BITRATE_PERCENT, percent)?;
+            encoder.control("set the largest key frame", SET_MAX_INTRA_BITRATE_PERCENT, percent)?;
         }
         Ok(encoder)
     }
 
     fn control(&mut self, what: &'static str, id: c_int, value: c_int) -> Result<(), LibvpxError> {
         let library = self.context.library.clone();
-        // SAFETY: each of the controls used takes one number as wide as an `int`.
+        // SAFETY: each control in use takes one `int`.
         library.check(what, unsafe { (library.0.control)(&mut *self.context.context, id, value) })
     }
 
-    /// Quantizer of the last frame, index 0-127 of VP8's scale.
+    /// Quantizer index of the last frame on VP8's scale, 0 to 127.
     ///
     /// # Errors
-    /// If libvpx does not say it.
+    /// If libvpx does not report it.
     pub fn last_quantizer(&mut self) -> Result<u8, LibvpxError> {
         let (library, mut quantizer) = (self.context.library.clone(), 0 as c_int);
         let pointer: *mut c_int = &mut quantizer;
-        // SAFETY: this control takes the place of an `int`, which outlives the call.
+        // SAFETY: this control takes a pointer to an `int`, which outlives the call.
         let status = unsafe { (library.0.control)(&mut *self.context.context, GET_LAST_QUANTIZER, pointer) };
-        library.check("the last quantizer", status)?;
+        library.check("report the last quantizer", status)?;
         Ok(quantizer.clamp(0, 127) as u8)
     }
 
-    /// Aims at another bit rate from the next picture on, kilobits a second.
+    /// Sets the target bit rate in kilobits per second, from the next picture on.
     ///
     /// # Errors
-    /// If libvpx refuses it.
+    /// If libvpx refuses the change.
     pub fn set_target(&mut self, kbps: u32) -> Result<(), LibvpxError> {
         self.configuration.target_bitrate = kbps.max(1);
         let library = self.context.library.clone();
-        // SAFETY: the context was made by the library, and the configuration is one that it has filled.
-        library.check("a new rate", unsafe { (library.0.configure)(&mut *self.context.context, &*self.configuration) })
+        // SAFETY: the library made the context and filled the configuration.
+        library.check("change the bit rate", unsafe {
+            (library.0.configure)(&mut *self.context.context, &*self.configuration)
+        })
     }
 
-    /// Codes the next picture, taken at `time` in frame intervals (or one after the last, if that is later), as a key frame
-    /// if it `must_be_key`; gives nothing where libvpx drops it.
+    /// Codes the next picture as a key frame if `must_be_key`. Returns `None` where libvpx drops the picture.
+    ///
+    /// `time` is the capture time in frame intervals. A time that is not after the last one is replaced by the next
+    /// interval.
     ///
     /// # Errors
-    /// If the picture has another size, or libvpx refuses it.
+    /// If the picture has another size than the encoder, or libvpx refuses it.
     pub fn encode(
         &mut self,
         picture: &Picture,
@@ -376,18 +385,18 @@ impl Encoder {
         let time = i64::try_from(time).unwrap_or(i64::MAX - 1).max(self.next);
         let library = self.context.library.clone();
         let context = &mut *self.context.context;
-        // SAFETY: the image describes three planes that the picture holds: so many rows of so many samples, `strides` apart.
-        // The library reads them, copies what it keeps, and writes to none.
+        // SAFETY: the image describes three planes that the picture holds, with the right dimensions and strides. The
+        // library only reads them and copies what it keeps.
         let status = unsafe { (library.0.encode)(context, &image, time, 1, flags, deadline) };
-        library.check("a picture", status)?;
+        library.check("encode a picture", status)?;
         self.next = time + 1;
         let (mut iterator, mut coded): (Iterator, Option<CodedFrame>) = (ptr::null(), None);
         loop {
-            // SAFETY: packets live until the next picture is coded, and are copied before.
+            // SAFETY: a packet lives until the next picture is coded; it is copied before.
             let packet = unsafe { (library.0.packet)(context, &mut iterator).as_ref() };
             let Some(packet) = packet else { return Ok(coded) };
             if packet.kind == 0 && !packet.frame.data.is_null() {
-                // SAFETY: the library says where the frame's bytes are, and how many.
+                // SAFETY: the library reports the address and length of the frame's bytes.
                 let bytes = unsafe { std::slice::from_raw_parts(packet.frame.data, packet.frame.size) };
                 coded = Some(CodedFrame { data: bytes.to_vec(), key_frame: packet.frame.flags & KEY_FRAME != 0 });
             }
@@ -407,20 +416,21 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder that has seen nothing.
+    /// Creates a decoder that has decoded no frame.
     ///
     /// # Errors
-    /// If the library is not as expected.
+    /// If the library's interface is unsupported.
     pub fn new(library: &Library) -> Result<Self, LibvpxError> {
         let functions = &library.0;
-        let context = library.context("a new decoder", |context, version| {
-            // SAFETY: the context is larger than any version's; without a configuration the library uses one thread.
+        let context = library.context("create a decoder", |context, version| {
+            // SAFETY: the context is larger than that of any version. Without a configuration the library uses one
+            // thread.
             unsafe { (functions.init_decoder)(context, (functions.vp8_decoder)(), ptr::null(), 0, version) }
         })?;
         Ok(Self { context })
     }
 
-    /// Decodes the next frame, and has the library make its picture; none is copied.
+    /// Decodes the next frame without copying its picture.
     ///
     /// # Errors
     /// If libvpx refuses the frame.
@@ -428,12 +438,12 @@ impl Decoder {
         self.decoded(frame).map(drop)
     }
 
-    /// Decodes the next frame; gives its picture, where it has one.
+    /// Decodes the next frame. Returns its picture, or `None` if the frame has none.
     ///
     /// # Errors
     /// If libvpx refuses the frame.
     pub fn picture(&mut self, frame: &[u8]) -> Result<Option<Picture>, LibvpxError> {
-        let interface = self.context.library.interface("its pictures are not as expected");
+        let interface = self.context.library.interface("unexpected picture format");
         let Some(image) = self.decoded(frame)? else { return Ok(None) };
         if image.format != I420 || image.chroma_shifts != [1, 1] {
             return Err(interface);
@@ -447,7 +457,8 @@ impl Decoder {
                 return Err(interface);
             }
             for y in 0..height {
-                // SAFETY: the library says that the plane has so many rows of so many samples.
+                // SAFETY: the library reports a plane of `height` rows with `stride` samples each. `width` is at most
+                // `stride`.
                 let row = unsafe { std::slice::from_raw_parts(image.planes[plane].add(y * stride), width) };
                 samples.extend_from_slice(row);
             }
@@ -459,11 +470,11 @@ impl Decoder {
         let library = self.context.library.clone();
         let context = &mut *self.context.context;
         let length = c_uint::try_from(frame.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the library reads so many bytes of the frame, and keeps none.
+        // SAFETY: the library reads `length` bytes of the frame and keeps none.
         let status = unsafe { (library.0.decode)(context, frame.as_ptr(), length, ptr::null_mut(), 0) };
-        library.check("a frame", status)?;
+        library.check("decode a frame", status)?;
         let mut iterator: Iterator = ptr::null();
-        // SAFETY: the image lives until the next frame is decoded, for which this decoder must be borrowed again.
+        // SAFETY: the image lives until the next frame is decoded, which needs this decoder's exclusive borrow.
         Ok(unsafe { (library.0.image)(context, &mut iterator).as_ref() })
     }
 }

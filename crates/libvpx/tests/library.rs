@@ -1,4 +1,4 @@
-//! libvpx beside the codec of this project, where it is installed.
+//! Tests against libvpx, where it is installed.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{Parameters, Picture, State, decode, encode};
 
 fn library() -> Option<Library> {
-    Library::open().inspect_err(|error| eprintln!("not tested: {error}")).ok()
+    Library::open().inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
 /// A pattern that moves by `time` samples.
@@ -25,7 +25,7 @@ fn picture(width: usize, height: usize, time: usize) -> Picture {
     Picture::from_i420(width, height, luma.chain(chroma).collect()).unwrap()
 }
 
-/// Samples that mean nothing, others in every picture: they cost as many bits as there are.
+/// Noise that differs in every picture: it consumes all bits that the encoder has.
 fn noise(width: usize, height: usize, time: usize) -> Picture {
     let sample = |i: usize| ((i as u32 ^ (time as u32) << 20).wrapping_mul(2_654_435_761) >> 26) as u8 + 96;
     Picture::from_i420(width, height, (0..Picture::i420_length(width, height)).map(sample).collect()).unwrap()
@@ -36,7 +36,7 @@ fn settings(width: usize, height: usize, rate_control: RateControl) -> EncoderSe
 }
 
 #[test]
-fn what_libvpx_codes_both_decoders_decode_to_the_same_pictures() {
+fn both_decoders_agree_on_frames_of_libvpx() {
     let Some(library) = library() else { return };
     for (width, height) in [(64, 48), (63, 47), (16, 16), (1, 1), (176, 144)] {
         let mut encoder = Encoder::new(&library, &settings(width, height, RateControl::Quantizer(24))).unwrap();
@@ -53,7 +53,7 @@ fn what_libvpx_codes_both_decoders_decode_to_the_same_pictures() {
 }
 
 #[test]
-fn what_we_code_libvpx_decodes_to_the_same_pictures() {
+fn libvpx_decodes_our_frames_to_our_pictures() {
     let Some(library) = library() else { return };
     let (mut decoder, mut state) = (Decoder::new(&library).unwrap(), State::default());
     for time in 0..6 {
@@ -65,7 +65,7 @@ fn what_we_code_libvpx_decodes_to_the_same_pictures() {
 }
 
 #[test]
-fn damaged_frames_and_pictures_of_other_sizes_are_errors() {
+fn damaged_frame_or_wrong_picture_size_is_an_error() {
     let Some(library) = library() else { return };
     assert!(Decoder::new(&library).unwrap().decode(&[1, 2, 3]).is_err());
     let mut encoder = Encoder::new(&library, &settings(64, 48, RateControl::Quantizer(24))).unwrap();
@@ -79,7 +79,7 @@ fn request(picture: &Picture, time: usize, source: StateId, kbps: u64) -> FrameR
 }
 
 #[test]
-fn in_a_call_it_follows_its_target_and_goes_on_from_its_last_frame_only() {
+fn encoder_follows_target_and_codes_only_from_its_last_state() {
     let Some(library) = library() else { return };
     let (refusals, refused) = mpsc::channel();
     let mut encoder = LibvpxEncoder::new(&library, (176, 144), (30, 1), Effort::RealTime(-6), refusals).unwrap();
@@ -98,7 +98,7 @@ fn in_a_call_it_follows_its_target_and_goes_on_from_its_last_frame_only() {
             let Some((next, frame)) = send(time, name, kbps) else { continue };
             assert!(!frame.key_frame);
             name = next;
-            // A second for the new target to be taken over.
+            // The encoder takes up to a second to apply a new target.
             if time > part * 90 + 35 {
                 sizes[part] += frame.frame.len();
             }
@@ -108,16 +108,16 @@ fn in_a_call_it_follows_its_target_and_goes_on_from_its_last_frame_only() {
     let elsewhere = StateId(!name.0);
     assert!(send(200, elsewhere, 60).unwrap().1.key_frame);
     assert!(send(201, elsewhere, 60).is_none(), "33 ms after a key frame");
-    assert!(refused.try_recv().is_err(), "what is dropped is not refused");
+    assert!(refused.try_recv().is_err(), "a dropped picture is not a refused one");
 }
 
 #[test]
-fn why_a_picture_is_refused_is_told_and_it_is_left_out() {
+fn refused_picture_is_skipped_and_its_error_reported() {
     let Some(library) = library() else { return };
     let (refusals, refused) = mpsc::channel();
     let mut encoder = LibvpxEncoder::new(&library, (176, 144), (30, 1), Effort::RealTime(-6), refusals).unwrap();
     let picture = noise(64, 48, 0);
     let menu = encoder.begin(&request(&picture, 0, StateId::EMPTY, 500)).unwrap().job.run(&SerialMenu);
     assert!(menu.candidates.is_empty());
-    assert_eq!(refused.try_recv().unwrap().to_string(), "a picture of 64x48 for an encoder of another size");
+    assert_eq!(refused.try_recv().unwrap().to_string(), "picture size 64x48 is invalid or differs from the encoder's");
 }

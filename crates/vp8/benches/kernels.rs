@@ -1,5 +1,6 @@
-//! How long each kernel takes, portable and with the vector instructions that were chosen for this processor:
-//! `sad_16x16/portable`, `sad_16x16/sse2`. Only the ratio of the two, measured in one run, says anything.
+//! Times each kernel in its portable form and with the vector instructions of this processor.
+//!
+//! Benchmarks are named `sad_16x16/portable`, `sad_16x16/sse2`. Compare only the two times of one run.
 
 use std::hint::black_box;
 

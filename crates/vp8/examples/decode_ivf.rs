@@ -1,5 +1,6 @@
-//! Decodes an IVF file, says how fast, and writes the shown frames as I420 if asked:
-//! `cargo run --release -p lockstep-vp8 --example decode_ivf -- IN.ivf [REPETITIONS [OUT.i420]]`.
+//! Decodes an IVF file, prints the speed, and optionally writes the shown frames as I420.
+//!
+//! Usage: `cargo run --release -p lockstep-vp8 --example decode_ivf -- IN.ivf [REPETITIONS [OUT.i420]]`.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -10,14 +11,16 @@ use lockstep_vp8::{State, decode};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path, options @ ..] = &arguments[..] else { return Err("see the top of the example".into()) };
+    let [path, options @ ..] = &arguments[..] else {
+        return Err("usage: decode_ivf IN.ivf [REPETITIONS [OUT.i420]]".into());
+    };
     let repetitions: u32 = options.first().map_or(Ok(1), |text| text.parse())?;
     let file = std::fs::read(path)?;
     let mut frames = Vec::new();
-    let mut rest = file.get(32..).ok_or("no IVF header")?;
+    let mut rest = file.get(32..).ok_or("the IVF header is missing")?;
     while let Some((header, behind)) = rest.split_first_chunk::<12>() {
         let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let (frame, behind) = behind.split_at_checked(length).ok_or("a frame is cut short")?;
+        let (frame, behind) = behind.split_at_checked(length).ok_or("a frame is truncated")?;
         frames.push(frame);
         rest = behind;
     }
@@ -35,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let decoding = (start.elapsed() - hashing).as_secs_f64();
     println!(
-        "{:.1} frames/s, hashing {:.2} % more",
+        "{:.1} frames/s, hashing adds {:.2} %",
         frames.len() as f64 * f64::from(repetitions) / decoding,
         100.0 * hashing.as_secs_f64() / decoding,
     );

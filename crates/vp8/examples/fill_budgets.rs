@@ -1,5 +1,6 @@
-//! How well frames fill budgets, and in what time: against a menu of three candidates from the same analysis, and
-//! against plain quantizers of the same size.
+//! Measures how well frames fill budgets and how long that takes.
+//!
+//! It compares `encode_to_fit` with a menu of three candidates, and with plain quantizers of the same size.
 
 #[path = "../tests/clips/mod.rs"]
 mod clips;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use clips::{CONTENTS, Content, picture, psnr};
 use lockstep_vp8::{Analysis, Parameters, State};
 
-/// Bits a luma sample.
+/// Budgets in bits per luma sample.
 const BUDGETS: [f64; 6] = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
 
 fn main() {
@@ -36,7 +37,7 @@ fn main() {
                 menu += start.elapsed();
                 fills.push(encoded.frame.len() as f64 / budget as f64);
                 over += usize::from(encoded.frame.len() > budget);
-                // Between the neighbouring plain frames, by size.
+                // PSNR at the same size, interpolated between the neighbouring plain frames.
                 let size = encoded.frame.len();
                 let mut finer = encoded.quantizer;
                 while finer > 0 && plain(finer).frame.len() < size {

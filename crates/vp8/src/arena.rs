@@ -1,4 +1,10 @@
-//! Memory that frames are made in, used again for the frames that follow.
+//! Memory for frames, reused from frame to frame.
+//!
+//! [`Arena`] is the public handle. It keeps samples of earlier frames and spare vectors:
+//!
+//! ```text
+//! frame() -> FrameBuffer -> finish() -> Frame (held by states and pictures) -> spare -> frame()
+//! ```
 
 use std::fmt;
 use std::panic::UnwindSafe;
@@ -9,16 +15,17 @@ use crate::encoder::packed_token::PackedToken;
 use crate::frame::{Frame, FrameBuffer, FrameLayout};
 use crate::macroblock::MacroblockInfo;
 
-/// Memory for coding and decoding, which its owner keeps from frame to frame: a system would take large blocks back and
-/// hand them out again page by page, at a few hundredths of the time that a frame takes.
+/// Memory for coding and decoding that its owner keeps from frame to frame.
 ///
-/// Whoever codes or decodes one frame after another owns an arena and passes it on ([`Analysis::new_in`], [`decode_in`]).
-/// It is memory and nothing else: what is coded never depends on it. It remembers the samples of the frames that were
-/// made in it; once no state and no picture holds a frame any more, the next is made in its place. What that leaves over
-/// beyond a few frames is given back then, as is what has another size.
+/// Without an arena each frame allocates large blocks, which the operating system maps page by page. That costs a few
+/// percent of the coding time. A program that codes or decodes consecutive frames owns an arena and passes it on
+/// ([`Analysis::new_in`], [`decode_in`]). The coded bytes never depend on the arena.
 ///
-/// A clone is another handle of the same arena, for jobs on other threads. All memory goes with the last handle, and with
-/// the states and pictures that still hold some.
+/// An arena remembers the samples of its frames. Once no state and no picture holds a frame, the next frame reuses its
+/// memory. Beyond a few spare frames, and for frames of another size, the memory is freed.
+///
+/// A clone is another handle to the same arena, for jobs on other threads. The memory is freed with the last handle,
+/// except for what states and pictures still hold.
 ///
 /// [`Analysis::new_in`]: crate::Analysis::new_in
 /// [`decode_in`]: crate::decode_in
@@ -27,20 +34,20 @@ pub struct Arena(Arc<Shelves>);
 
 #[derive(Default)]
 struct Shelves {
-    /// The samples of frames, the newest last; those are spare that nothing else holds.
+    /// Samples of frames, the newest last. A frame is spare if only the arena holds it.
     frames: Mutex<Vec<Arc<[u8]>>>,
     macroblocks: Shelf<MacroblockInfo>,
     motion: Shelf<MacroblockMotion>,
     tokens: Shelf<PackedToken>,
 }
 
-/// Spare frames that are kept when a frame begins. A menu of three candidates, or three passes, leave three behind for
-/// each picture: the next picture's first takes one.
+/// Spare frames that are kept when a frame begins. A menu of three candidates, or three passes, leaves three spare
+/// frames per picture. The next picture's first frame takes one of them.
 const MOST_SPARE_FRAMES: usize = 2;
-/// Spare vectors of each type: those of so many candidates that are coded beside each other.
+/// Spare vectors of each type: enough for three candidates that are coded at the same time.
 const MOST_SPARE_VECTORS: usize = 3;
 
-/// Empty vectors of one type, with the memory that they took.
+/// Empty vectors of one type that keep their capacity.
 pub(crate) struct Shelf<T>(Mutex<Vec<Vec<T>>>);
 
 impl<T> Default for Shelf<T> {
@@ -50,14 +57,14 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// An empty vector with room for `capacity` elements.
+    /// Returns an empty vector with capacity for `capacity` elements.
     pub(crate) fn take(&self, capacity: usize) -> Vec<T> {
         let mut vector = locked(&self.0).pop().unwrap_or_default();
         vector.reserve(capacity);
         vector
     }
 
-    /// Takes back what a vector took.
+    /// Keeps the memory of `vector` for later use.
     pub(crate) fn give_back(&self, mut vector: Vec<T>) {
         vector.clear();
         let mut spare = locked(&self.0);
@@ -67,13 +74,13 @@ impl<T> Shelf<T> {
     }
 }
 
-/// What a lock holds is whole at any time, whatever happened to who had it.
+/// Locks a mutex and ignores poisoning: the protected data is valid at any time.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Arena {
-    /// A frame to be made. All of its samples are to be written: what they are now is unspecified.
+    /// Returns a buffer for a new frame. Its samples are unspecified until the caller writes them.
     pub(crate) fn frame(&self, layout: FrameLayout) -> FrameBuffer {
         match self.spare(layout.length()) {
             Some(samples) => FrameBuffer::on(samples, layout),
@@ -81,7 +88,7 @@ impl Arena {
         }
     }
 
-    /// The newest spare frame of this length. Others of it are kept, up to a few, and no others.
+    /// Takes the newest spare frame of this length. Keeps a few others of this length and frees the rest.
     fn spare(&self, length: usize) -> Option<Arc<[u8]>> {
         let mut frames = locked(&self.0.frames);
         let mut found = None;
@@ -101,55 +108,55 @@ impl Arena {
         found
     }
 
-    /// Ends the making of a frame, and remembers it.
+    /// Completes a frame and remembers its memory.
     pub(crate) fn finish(&self, buffer: FrameBuffer) -> Frame {
         let frame = buffer.finish();
         locked(&self.0.frames).push(frame.shared_samples());
         frame
     }
 
-    /// A frame whose making is ended, after `rest`, once somebody asks for its samples. If nobody ever does, the frame's
-    /// memory is spare as soon as no state holds the frame any more.
-    pub(crate) fn finish_when_asked(
+    /// Returns a frame that is completed on first access: then `rest` runs. A frame that is never accessed is never
+    /// completed. Its memory becomes spare once no state holds it.
+    pub(crate) fn finish_on_access(
         &self,
         buffer: FrameBuffer,
         rest: impl FnOnce(&mut FrameBuffer) + Send + UnwindSafe + 'static,
     ) -> Frame {
         let layout = buffer.layout();
-        let unasked = Unasked { buffer: Some(buffer), shelves: Arc::downgrade(&self.0) };
-        Frame::made_by(layout, move || unasked.finish(rest))
+        let pending = Pending { buffer: Some(buffer), shelves: Arc::downgrade(&self.0) };
+        Frame::computed_by(layout, move || pending.finish(rest))
     }
 
-    /// Vectors for a frame's macroblocks.
+    /// Vectors for the macroblocks of a frame.
     pub(crate) fn macroblocks(&self) -> &Shelf<MacroblockInfo> {
         &self.0.macroblocks
     }
 
-    /// Vectors for what is found of a picture in its references.
+    /// Vectors for the motion of a picture against its references.
     pub(crate) fn motion(&self) -> &Shelf<MacroblockMotion> {
         &self.0.motion
     }
 
-    /// Vectors for a frame's tokens.
+    /// Vectors for the tokens of a frame.
     pub(crate) fn tokens(&self) -> &Shelf<PackedToken> {
         &self.0.tokens
     }
 }
 
-/// A frame in the making whose samples nobody has asked for. It keeps no arena alive.
-struct Unasked {
-    /// None once they were asked for.
+/// A frame that has not been accessed yet. It does not keep the arena alive.
+struct Pending {
+    /// `None` after the first access.
     buffer: Option<FrameBuffer>,
     shelves: Weak<Shelves>,
 }
 
-/// Nothing of it can be seen by anybody before it is finished.
-impl UnwindSafe for Unasked {}
+/// The buffer is not visible to others before it is complete.
+impl UnwindSafe for Pending {}
 
-impl Unasked {
-    /// The samples, which the arena remembers.
+impl Pending {
+    /// Completes the frame and returns its samples, which the arena remembers.
     fn finish(mut self, rest: impl FnOnce(&mut FrameBuffer)) -> Arc<[u8]> {
-        let mut buffer = self.buffer.take().expect("samples are made once");
+        let mut buffer = self.buffer.take().expect("samples are computed once");
         rest(&mut buffer);
         let samples = buffer.into_finished_samples();
         self.remember(samples.clone());
@@ -163,7 +170,7 @@ impl Unasked {
     }
 }
 
-impl Drop for Unasked {
+impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
             self.remember(buffer.into_samples());
@@ -186,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frames_memory_is_used_again_once_neither_a_state_nor_a_picture_holds_it() {
+    fn memory_of_a_frame_is_reused_once_nothing_holds_it() {
         let (arena, layout) = (Arena::default(), FrameLayout::new(40, 24));
         let first = made(&arena, layout);
         let place = first.samples().as_ptr();
@@ -199,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_goes_when_the_next_frame_begins() {
+    fn excess_spare_memory_is_freed_when_a_frame_begins() {
         let (arena, layout) = (Arena::default(), FrameLayout::new(40, 24));
         let held = |arena: &Arena| locked(&arena.0.frames).len();
         let many: Vec<Frame> = (0..20).map(|_| made(&arena, layout)).collect();
@@ -208,7 +215,7 @@ mod tests {
         let next = made(&arena, layout);
         assert_eq!(held(&arena), 1 + MOST_SPARE_FRAMES);
         let small = made(&arena, FrameLayout::new(16, 16));
-        assert_eq!(held(&arena), 2, "frames of another size are let go");
+        assert_eq!(held(&arena), 2, "frames of another size are freed");
         drop((next, small));
         let vectors: Vec<Vec<PackedToken>> = (0..20).map(|_| arena.tokens().take(10)).collect();
         vectors.into_iter().for_each(|vector| arena.tokens().give_back(vector));
@@ -216,50 +223,50 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_nobody_asks_for_is_never_finished_and_leaves_its_memory() {
+    fn frame_without_access_is_not_completed_and_frees_memory() {
         let (arena, layout) = (Arena::default(), FrameLayout::new(40, 24));
         let buffer = arena.frame(layout);
         let place = buffer.samples().as_ptr();
-        let frame = arena.finish_when_asked(buffer, |_| panic!("nobody asked"));
+        let frame = arena.finish_on_access(buffer, |_| panic!("completed without access"));
         assert_eq!(frame.layout(), layout);
         let clone = frame.clone();
         drop(frame);
-        assert_ne!(made(&arena, layout).samples().as_ptr(), place, "a clone holds it");
+        assert_ne!(made(&arena, layout).samples().as_ptr(), place, "a clone holds the memory");
         drop(clone);
         assert_eq!(made(&arena, layout).samples().as_ptr(), place);
     }
 
     #[test]
-    fn a_frame_is_finished_once_whoever_asks_first_and_its_memory_used_again() {
+    fn frame_is_completed_once_by_concurrent_access() {
         let (arena, layout) = (Arena::default(), FrameLayout::new(40, 24));
         let first = layout.planes[0].origin;
-        let frame = arena.finish_when_asked(arena.frame(layout), move |buffer| {
+        let frame = arena.finish_on_access(arena.frame(layout), move |buffer| {
             let samples = buffer.samples_mut();
             samples.fill(0);
             samples[first] += 7;
         });
         let samples: Vec<u8> = std::thread::scope(|scope| {
-            let asked: Vec<_> = (0..4).map(|_| scope.spawn(|| frame.clone().samples()[first - 1])).collect();
-            asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+            let readers: Vec<_> = (0..4).map(|_| scope.spawn(|| frame.clone().samples()[first - 1])).collect();
+            readers.into_iter().map(|reader| reader.join().unwrap()).collect()
         });
-        assert_eq!(samples, [7; 4], "filled, and the border repeats it");
+        assert_eq!(samples, [7; 4], "the border repeats the filled sample");
         let place = frame.samples().as_ptr();
         drop(frame);
         assert_eq!(made(&arena, layout).samples().as_ptr(), place);
     }
 
     #[test]
-    fn an_arena_is_not_kept_by_frames_that_nobody_asked_for() {
+    fn pending_frames_do_not_keep_the_arena_alive() {
         let (arena, layout) = (Arena::default(), FrameLayout::new(16, 16));
         let shelves = Arc::downgrade(&arena.0);
-        let frame = arena.finish_when_asked(arena.frame(layout), |buffer| buffer.samples_mut().fill(9));
+        let frame = arena.finish_on_access(arena.frame(layout), |buffer| buffer.samples_mut().fill(9));
         drop(arena);
         assert!(shelves.upgrade().is_none());
         assert!(frame.samples().iter().all(|&sample| sample == 9));
     }
 
     #[test]
-    fn a_frame_that_is_never_finished_leaves_nothing_behind() {
+    fn abandoned_buffer_leaves_no_spare_frame() {
         let (arena, layout) = (Arena::default(), FrameLayout::new(16, 16));
         drop(made(&arena, layout));
         drop(arena.frame(layout));

@@ -1,29 +1,29 @@
 //! The boolean entropy decoder (RFC 6386, section 7).
 
-/// Reads booleans from a partition; past its end it reads zeros, as the reference decoder does.
+/// Reads booleans from a partition. Past the end it reads zeros, as the reference decoder does.
 #[derive(Debug, Clone)]
 pub(crate) struct BoolDecoder<'a> {
     input: &'a [u8],
-    /// Bits not yet decided, the next one at the top. What no encoder writes, a value beyond the range, loses its top bits,
-    /// as in libvpx.
+    /// Undecoded bits, the next one at the top. For a value beyond the range, which no encoder writes, the top bits are
+    /// lost, as in libvpx.
     value: u64,
-    /// How many bits of `value` below the top eight are there; negative when bytes must be read.
+    /// Number of valid bits in `value` below the top eight. If negative, bytes must be read.
     bits: i32,
     range: u32,
-    /// Bytes of zero that were read past the end.
+    /// Number of zero bytes read past the end.
     padding: u32,
 }
 
 impl<'a> BoolDecoder<'a> {
-    /// A decoder at the start of `input`.
+    /// Creates a decoder at the start of `input`.
     pub(crate) fn new(input: &'a [u8]) -> Self {
         let mut decoder = Self { input, value: 0, bits: -8, range: 255, padding: 0 };
         decoder.fill();
         decoder
     }
 
-    /// A decoder with at least one byte more, be it a zero. By value, so that a decoder on the stack can live in
-    /// registers.
+    /// Reads at least one byte, which is zero past the end. It takes `self` by value, so that the caller's decoder can
+    /// stay in registers.
     #[cold]
     #[inline(never)]
     fn filled_slowly(mut self) -> Self {
@@ -56,12 +56,12 @@ impl<'a> BoolDecoder<'a> {
         }
     }
 
-    /// Whether what was read depends on bits past the end. Decisions look eight bits ahead.
+    /// Whether decoded values depend on bits past the end. A decision uses eight bits ahead.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.input.is_empty() && i64::from(self.bits) < 8 * i64::from(self.padding)
     }
 
-    /// One boolean whose probability of being false is `probability / 256`.
+    /// Reads one boolean, which is false with probability `probability / 256`.
     #[inline(always)]
     pub(crate) fn read_bool(&mut self, probability: u8) -> bool {
         let split = 1 + (((self.range - 1) * u32::from(probability)) >> 8);
@@ -78,29 +78,29 @@ impl<'a> BoolDecoder<'a> {
         bit
     }
 
-    /// A boolean that is as likely true as false.
+    /// Reads a boolean with probability 1/2.
     #[inline]
     pub(crate) fn read_flag(&mut self) -> bool {
         self.read_bool(128)
     }
 
-    /// `bits` bits, the most significant first.
+    /// Reads an unsigned number of `bits` bits, the most significant bit first.
     pub(crate) fn read_literal(&mut self, bits: u32) -> u32 {
         (0..bits).fold(0, |value, _| value << 1 | u32::from(self.read_flag()))
     }
 
-    /// A magnitude of `bits` bits and its sign.
+    /// Reads a magnitude of `bits` bits and its sign.
     pub(crate) fn read_signed(&mut self, bits: u32) -> i32 {
         let magnitude = self.read_literal(bits) as i32;
         if self.read_flag() { -magnitude } else { magnitude }
     }
 
-    /// A flag, and if it is set a signed value (section 9.3 and elsewhere).
+    /// Reads a flag and, if it is set, a signed value (for example section 9.3).
     pub(crate) fn read_optional_signed(&mut self, bits: u32) -> Option<i32> {
         self.read_flag().then(|| self.read_signed(bits))
     }
 
-    /// A leaf of `tree` (section 8.1); the probability of node `n` is `probabilities[n / 2]`.
+    /// Reads a leaf of `tree` (section 8.1). The probability of node `n` is `probabilities[n / 2]`.
     #[inline]
     pub(crate) fn read_tree(&mut self, tree: &[i8], probabilities: &[u8]) -> u8 {
         let mut node = 0usize;

@@ -1,58 +1,58 @@
-//! What a decoder may refuse.
+//! Errors of the decoder.
 
-/// Why a frame could not be decoded. The state that it was to be decoded from is as it was.
+/// Why a frame cannot be decoded. The source state stays valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The frame ends within its own header.
+    /// The frame ends inside its header.
     #[error("frame of {actual} bytes is shorter than its header of {expected}")]
     Truncated {
-        /// Bytes that the header needs.
+        /// Length of the header in bytes.
         expected: usize,
-        /// Bytes that are there.
+        /// Length of the frame in bytes.
         actual: usize,
     },
     /// A key frame does not begin with 9d 01 2a.
     #[error("key frame begins with {0:02x?} instead of the start code 9d 01 2a")]
     StartCode([u8; 3]),
-    /// A key frame of no size.
-    #[error("key frame says its size is {width}x{height}")]
+    /// A key frame has a width or height of zero.
+    #[error("key frame has an empty size of {width}x{height}")]
     EmptySize {
-        /// Width, luma samples.
+        /// Width in luma samples.
         width: u16,
-        /// Height, luma samples.
+        /// Height in luma samples.
         height: u16,
     },
-    /// A key frame has more pixels than the caller wants to decode.
-    #[error("key frame says its size is {width}x{height}, more than the limit of {limit} pixels")]
+    /// A key frame has more pixels than the caller's limit.
+    #[error("key frame of {width}x{height} exceeds the limit of {limit} pixels")]
     TooManyPixels {
-        /// Width, luma samples.
+        /// Width in luma samples.
         width: u16,
-        /// Height, luma samples.
+        /// Height in luma samples.
         height: u16,
-        /// The caller's limit.
+        /// Largest number of pixels that the caller accepts.
         limit: usize,
     },
-    /// The first partition or the table of partitions reaches beyond the frame.
-    #[error("partition of {expected} bytes reaches beyond the {actual} bytes that are left")]
+    /// The first partition or the table of partition sizes extends beyond the frame.
+    #[error("partition of {expected} bytes does not fit into the remaining {actual} bytes")]
     Partition {
-        /// Bytes that the frame says.
+        /// Length in the header, in bytes.
         expected: usize,
-        /// Bytes that are there.
+        /// Remaining bytes of the frame.
         actual: usize,
     },
-    /// A key frame is too short for its size: fewer than one byte for 16 macroblocks.
+    /// A key frame is too short for its size: it has less than one byte per 16 macroblocks.
     #[error("key frame of {bytes} bytes is too short for {macroblocks} macroblocks")]
     ImplausibleSize {
-        /// Bytes of the frame.
+        /// Length of the frame in bytes.
         bytes: usize,
-        /// Macroblocks of its size.
+        /// Number of macroblocks of its size.
         macroblocks: usize,
     },
-    /// The header says 3 where it says what is copied to the golden or altref frame, which means nothing.
+    /// The header copies buffer 3 to the golden or altref frame, which RFC 6386 does not define.
     #[error("header copies an unknown reference to the golden or altref frame")]
     ReferenceCopy,
-    /// An inter frame came before any key frame.
-    #[error("inter frame without a key frame before it")]
+    /// The source state has no references, so an interframe cannot be decoded.
+    #[error("interframe without a preceding key frame")]
     NoReference,
 }

@@ -19,42 +19,47 @@ use crate::quantization::Steps;
 use crate::state::State;
 use reconstruct::StillRun;
 
-/// A key frame must have at least one byte for so many macroblocks, else it is refused before anything is allocated.
-/// The luma and chroma modes of a key frame's macroblock cost at least 3 bits by the fixed probabilities of RFC 6386,
-/// section 11, so a whole key frame has at most 3 macroblocks to the byte; the rest is allowance.
+/// Largest number of macroblocks per byte of a key frame. A frame with more is refused before anything is allocated.
+///
+/// The modes of a key frame's macroblock cost at least 3 bits (fixed probabilities of RFC 6386, section 11). So a
+/// complete key frame has fewer than 3 macroblocks per byte; the rest is a safety margin.
 const MACROBLOCKS_PER_BYTE: usize = 16;
 
-/// The pixels of a picture that [`decode`] takes at most: 8192x4352, the largest picture of level 6 of H.264, HEVC and AV1,
-/// which is what 8K video needs in any shape. Decoding one takes about 2 bytes a pixel.
+/// Largest number of pixels that [`decode`] accepts: 8192x4352, the largest picture of level 6 of H.264, HEVC and AV1.
+/// It suffices for 8K video of any aspect ratio. Decoding needs about 2 bytes per pixel.
 pub const DEFAULT_PIXEL_LIMIT: usize = 8192 * 4352;
 
 /// Decodes `frame` from `state` as [`decode_within`] does, with pictures of at most [`DEFAULT_PIXEL_LIMIT`] pixels.
 ///
 /// # Errors
-/// As [`decode_within`].
+/// Same as [`decode_within`].
 pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeError> {
     decode_within(state, frame, DEFAULT_PIXEL_LIMIT)
 }
 
-/// Decodes `frame` from `state`: gives the state behind it and the picture.
+/// Decodes `frame` from `state`. Returns the target state and the picture.
 ///
-/// A pure function: nothing but the arguments matters, and `state` can be decoded from again. A frame without bytes
-/// repeats the last picture and leaves the state as it is. Beyond their end the frame and its partitions of coefficients
-/// read as zeros, as in the reference decoder (libvpx). Where a frame is not to be shown ([`State::is_shown`], [`is_shown`]) its
-/// picture is given all the same.
+/// This is a pure function: the result depends only on the arguments, and `state` can be used again. An empty frame
+/// repeats the last picture and keeps the state. Past their ends, the frame and its coefficient partitions read as
+/// zeros, as in the reference decoder (libvpx). A frame that is not to be shown ([`State::is_shown`], [`is_shown`]) has
+/// a picture, too.
 ///
 /// # Errors
-/// If the frame's header cannot be, a partition reaches beyond the frame, or the frame needs a reference that the state
-/// does not have; if a key frame has more than `limit` pixels. Memory is bounded by that limit and by the frame's length (a
-/// key frame's size must be plausible for it), or by the size that the state already has.
+/// - The frame's header is invalid.
+/// - A partition extends beyond the frame.
+/// - The frame needs a reference that the state does not have.
+/// - A key frame has more than `limit` pixels.
+///
+/// Memory for a key frame is bounded by `limit` and by its length, which must be plausible for its size. Memory for an
+/// interframe is bounded by the size in the state.
 pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State, Picture), DecodeError> {
     decode_in(&Arena::default(), state, frame, limit)
 }
 
-/// Decodes as [`decode_within`] does, in the memory of `arena`: for whoever decodes one frame after another.
+/// Decodes as [`decode_within`] does, in the memory of `arena`. Use it to decode consecutive frames.
 ///
 /// # Errors
-/// As [`decode_within`].
+/// Same as [`decode_within`].
 pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Result<(State, Picture), DecodeError> {
     if frame.is_empty() {
         let picture = state.last_picture().ok_or(DecodeError::NoReference)?;
@@ -83,7 +88,8 @@ pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Re
         return Err(DecodeError::NoReference);
     }
     let inherited = contents.inherited(tag.key_frame);
-    // As in libvpx, the first partition ends with the frame: what a damaged one lacks is read from those behind it.
+    // As in libvpx, the reader does not stop at the end of the first partition. In a damaged frame it reads on into the
+    // next ones.
     let mut modes_reader = BoolDecoder::new(rest);
     let (_, rest) = rest.split_at(tag.first_partition);
     let header = FrameHeader::parse(tag.key_frame, &mut modes_reader, &inherited)?;
@@ -138,7 +144,7 @@ pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Re
     Ok((next, picture))
 }
 
-/// The segment map after a frame: what it wrote, or what was there. Empty where all macroblocks are in segment 0.
+/// Segment map after a frame: the new map, or the old one if the frame writes none. Empty if all segments are 0.
 fn segment_map(segmentation: &Segmentation, before: Arc<[u8]>, macroblocks: &[MacroblockInfo]) -> Arc<[u8]> {
     if !(segmentation.enabled && segmentation.update_map) {
         before
@@ -149,13 +155,13 @@ fn segment_map(segmentation: &Segmentation, before: Arc<[u8]>, macroblocks: &[Ma
     }
 }
 
-/// Whether `frame` is meant to be shown (section 9.1, `show_frame`), from its first byte; a frame without bytes is not.
+/// Whether `frame` is to be shown (`show_frame`, section 9.1), from its first byte. False for an empty frame.
 #[must_use]
 pub fn is_shown(frame: &[u8]) -> bool {
     frame.first().is_some_and(|byte| byte >> 4 & 1 == 1)
 }
 
-/// The coefficient partitions behind the first one (section 9.5). The last takes what is left.
+/// Splits the coefficient partitions after the first partition (section 9.5). The last one takes all remaining bytes.
 fn split_partitions(rest: &[u8], count: usize) -> Result<Vec<BoolDecoder<'_>>, DecodeError> {
     let table = 3 * (count - 1);
     if table > rest.len() {

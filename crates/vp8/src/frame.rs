@@ -1,4 +1,6 @@
-//! Reference frames: three planes with a border, in one buffer that never changes once it is a reference.
+//! Reference frames: three planes with borders in one buffer.
+//!
+//! A [`FrameBuffer`] is written once and becomes a [`Frame`], which is immutable and cheap to clone.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -9,20 +11,21 @@ use twox_hash::XxHash3_64;
 
 use crate::picture::{Picture, Plane};
 
-/// Samples around the luma plane that repeat its edge; the chroma planes have as many, so that all reads of a block that
-/// begins at most `BORDER - 16 - 3` outside stay in the buffer.
+/// Width of the border that repeats the edge samples, in samples, for luma and chroma.
+///
+/// With it, reads of a block that begins at most `BORDER - 16 - 3` samples outside stay in the buffer.
 pub(crate) const BORDER: usize = 32;
 
-/// Where a plane lies in the buffer.
+/// Position of a plane in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlaneLayout {
     /// Index of the plane's first sample.
     pub(crate) origin: usize,
-    /// Distance between rows.
+    /// Distance between rows, in samples.
     pub(crate) stride: usize,
-    /// Macroblock-aligned width.
+    /// Width in samples, a multiple of the macroblock width.
     pub(crate) width: usize,
-    /// Macroblock-aligned height.
+    /// Height in samples, a multiple of the macroblock height.
     pub(crate) height: usize,
 }
 
@@ -34,7 +37,7 @@ impl PlaneLayout {
     }
 }
 
-/// The layout of all planes of a frame.
+/// Layout of all planes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameLayout {
     pub(crate) planes: [PlaneLayout; 3],
@@ -44,7 +47,7 @@ pub(crate) struct FrameLayout {
 }
 
 impl FrameLayout {
-    /// The layout for pictures of `width` x `height`.
+    /// Creates the layout for pictures of `width` x `height`.
     pub(crate) fn new(width: usize, height: usize) -> Self {
         let (columns, rows) = (width.div_ceil(16), height.div_ceil(16));
         let (luma, end) = PlaneLayout::after(0, 16 * columns, 16 * rows);
@@ -53,47 +56,47 @@ impl FrameLayout {
         Self { planes: [luma, u, v], columns, rows, length }
     }
 
-    /// Samples of all planes, borders included.
+    /// Number of samples of all planes with their borders.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
 }
 
-/// A frame in the making.
+/// A frame under construction.
 pub(crate) struct FrameBuffer {
     samples: Arc<[u8]>,
     layout: FrameLayout,
 }
 
 impl FrameBuffer {
-    /// A frame whose samples are all zero.
+    /// Creates a frame whose samples are all zero.
     pub(crate) fn new(layout: FrameLayout) -> Self {
         Self { samples: std::iter::repeat_n(0, layout.length).collect(), layout }
     }
 
-    /// A frame in memory that nothing else holds, as long as the layout. All of its samples are to be written: what they
-    /// are now is unspecified.
+    /// Creates a frame in `samples`, which must have one owner and the length of the layout. The samples are
+    /// unspecified until they are written.
     pub(crate) fn on(samples: Arc<[u8]>, layout: FrameLayout) -> Self {
         debug_assert_eq!(samples.len(), layout.length);
         Self { samples, layout }
     }
 
-    /// Where the planes lie.
+    /// Layout of the planes.
     pub(crate) fn layout(&self) -> FrameLayout {
         self.layout
     }
 
-    /// All samples, borders included.
+    /// All samples, with borders.
     pub(crate) fn samples(&self) -> &[u8] {
         &self.samples
     }
 
-    /// All samples, borders included, to be written.
+    /// All samples, with borders, for writing.
     pub(crate) fn samples_mut(&mut self) -> &mut [u8] {
-        Arc::get_mut(&mut self.samples).expect("a frame in the making has one owner")
+        Arc::get_mut(&mut self.samples).expect("a frame under construction has one owner")
     }
 
-    /// Repeats the edges into the borders and ends the making: gives the samples, which never change any more.
+    /// Fills the borders from the edges and returns the samples, which are immutable from now on.
     pub(crate) fn into_finished_samples(mut self) -> Arc<[u8]> {
         let layout = self.layout;
         let samples = self.samples_mut();
@@ -103,12 +106,12 @@ impl FrameBuffer {
         self.samples
     }
 
-    /// The samples as they are.
+    /// Returns the samples without filling the borders.
     pub(crate) fn into_samples(self) -> Arc<[u8]> {
         self.samples
     }
 
-    /// Ends the making.
+    /// Fills the borders and makes the frame immutable.
     pub(crate) fn finish(self) -> Frame {
         Frame::new(self.layout, self.into_finished_samples())
     }
@@ -129,56 +132,56 @@ fn extend(samples: &mut [u8], plane: PlaneLayout) {
     }
 }
 
-/// What gives a frame's samples when they are first asked for.
-type Making = Box<dyn FnOnce() -> Arc<[u8]> + Send + UnwindSafe>;
+/// Function that computes a frame's samples on first access.
+type Computation = Box<dyn FnOnce() -> Arc<[u8]> + Send + UnwindSafe>;
 
 struct Contents {
-    samples: LazyLock<Arc<[u8]>, Making>,
+    samples: LazyLock<Arc<[u8]>, Computation>,
     layout: FrameLayout,
     hash: OnceLock<u64>,
 }
 
-/// A reference frame. Cloning it copies nothing. Its samples never change; when they were made does not show.
+/// A reference frame. A clone shares its samples. They never change, and lazy computation is not observable.
 #[derive(Clone)]
 pub(crate) struct Frame(Arc<Contents>);
 
 impl Frame {
-    /// A frame of samples that are there, borders included.
+    /// Creates a frame from finished samples, with borders.
     pub(crate) fn new(layout: FrameLayout, samples: Arc<[u8]>) -> Self {
-        let frame = Self::made_by(layout, move || samples);
+        let frame = Self::computed_by(layout, move || samples);
         frame.samples();
         frame
     }
 
-    /// A frame whose samples, borders included, `making` gives once somebody asks for them. What it gives must depend on
-    /// nothing but what it holds.
-    pub(crate) fn made_by(
+    /// Creates a frame whose samples, with borders, `compute` computes on first access. The result must depend only on
+    /// the captured values.
+    pub(crate) fn computed_by(
         layout: FrameLayout,
-        making: impl FnOnce() -> Arc<[u8]> + Send + UnwindSafe + 'static,
+        compute: impl FnOnce() -> Arc<[u8]> + Send + UnwindSafe + 'static,
     ) -> Self {
-        Self(Arc::new(Contents { samples: LazyLock::new(Box::new(making)), layout, hash: OnceLock::new() }))
+        Self(Arc::new(Contents { samples: LazyLock::new(Box::new(compute)), layout, hash: OnceLock::new() }))
     }
 
     pub(crate) fn layout(&self) -> FrameLayout {
         self.0.layout
     }
 
-    /// All samples, borders included.
+    /// All samples, with borders.
     pub(crate) fn samples(&self) -> &[u8] {
         &self.0.samples
     }
 
-    /// The same, for whoever keeps them.
+    /// All samples as a shared buffer.
     pub(crate) fn shared_samples(&self) -> Arc<[u8]> {
         self.0.samples.clone()
     }
 
-    /// Whether both are the same buffer.
+    /// Whether both frames share one buffer.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The visible part.
+    /// The visible part of the frame.
     pub(crate) fn picture(&self, width: usize, height: usize) -> Picture {
         let view = |plane: PlaneLayout, width, height| {
             Plane::view(self.0.samples.clone(), plane.origin, plane.stride, width, height)
@@ -192,9 +195,10 @@ impl Frame {
         ])
     }
 
-    /// The hash of the samples that decoding depends on: the macroblock-aligned planes, with the borders beside their rows,
-    /// which repeat the rows' ends. In one piece a plane is hashed faster than row by row, though that is more. Computed
-    /// once.
+    /// Hash of the samples that decoding depends on: the macroblock-aligned planes with their left and right borders.
+    ///
+    /// The borders repeat the ends of rows, so they add no information. Hashing a plane in one piece is faster than
+    /// hashing it row by row. The hash is computed once.
     pub(crate) fn hash(&self) -> u64 {
         *self.0.hash.get_or_init(|| {
             let mut hasher = XxHash3_64::with_seed(0);
@@ -205,7 +209,7 @@ impl Frame {
         })
     }
 
-    /// The rows of the macroblock-aligned planes, one plane after the other.
+    /// Rows of the macroblock-aligned planes, plane by plane.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[u8]> {
         self.0.layout.planes.into_iter().flat_map(|plane| {
             self.0.samples[plane.origin..].chunks(plane.stride).take(plane.height).map(move |row| &row[..plane.width])

@@ -5,35 +5,35 @@ use crate::decode_error::DecodeError;
 use crate::probabilities::Probabilities;
 use crate::tables::{COEFFICIENT_UPDATE_PROBABILITIES, MOTION_VECTOR_UPDATE_PROBABILITIES};
 
-/// The uncompressed part at a frame's beginning (section 9.1).
+/// The uncompressed data chunk at the start of a frame (section 9.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameTag {
     pub(crate) key_frame: bool,
     pub(crate) version: u8,
     pub(crate) shown: bool,
     pub(crate) first_partition: usize,
-    /// Only in key frames.
+    /// Picture size; `None` for interframes.
     pub(crate) size: Option<FrameSize>,
 }
 
-/// Size of the pictures from a key frame on.
+/// Picture size, valid from a key frame on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FrameSize {
     pub(crate) width: u16,
     pub(crate) height: u16,
-    /// 0 none, 1 by 5/4, 2 by 5/3, 3 by 2; for the display only.
+    /// Upscaling for display: 0 none, 1 by 5/4, 2 by 5/3, 3 by 2. Decoding ignores it.
     pub(crate) horizontal_scale: u8,
     pub(crate) vertical_scale: u8,
 }
 
-/// Bytes of the frame tag, and of a key frame's start code and size.
+/// Length in bytes of the frame tag, and of the tag with start code and size of a key frame.
 pub(crate) const TAG_LENGTH: usize = 3;
 pub(crate) const KEY_FRAME_TAG_LENGTH: usize = 10;
-/// What a key frame begins with behind its tag.
+/// Start code of a key frame, after the tag.
 pub(crate) const START_CODE: [u8; 3] = [0x9d, 0x01, 0x2a];
 
 impl FrameTag {
-    /// Reads the tag, and gives what is behind it.
+    /// Parses the tag. Returns it and the rest of the frame.
     pub(crate) fn parse(frame: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let Some((tag, rest)) = frame.split_first_chunk::<TAG_LENGTH>() else {
             return Err(DecodeError::Truncated { expected: TAG_LENGTH, actual: frame.len() });
@@ -72,15 +72,15 @@ impl FrameTag {
     }
 }
 
-/// Segments of macroblocks with a quantizer and filter level of their own (section 9.3).
+/// Segments of macroblocks with separate quantizers and filter levels (section 9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Segmentation {
     pub(crate) enabled: bool,
-    /// This frame's macroblocks say their segment.
+    /// Whether each macroblock header of this frame has a segment number.
     pub(crate) update_map: bool,
-    /// This frame changes the values below.
+    /// Whether this frame changes the values below.
     pub(crate) update_data: bool,
-    /// The values replace the frame's, instead of being added.
+    /// Whether the values replace the frame's values instead of being added to them.
     pub(crate) absolute: bool,
     pub(crate) quantizers: [i8; 4],
     pub(crate) filter_levels: [i8; 4],
@@ -88,13 +88,13 @@ pub(crate) struct Segmentation {
 }
 
 impl Segmentation {
-    /// What later frames can inherit: all but what concerns one frame's map.
+    /// The part that later frames inherit: everything except the flags and probabilities of one frame's map.
     pub(crate) fn inheritable(self) -> Self {
         Self { update_map: false, update_data: false, tree_probabilities: [0; 3], ..self }
     }
 }
 
-/// Changes of the filter level by reference and mode (section 9.6).
+/// Adjustments of the filter level by reference frame and mode (section 9.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LoopFilterDeltas {
     pub(crate) enabled: bool,
@@ -102,7 +102,7 @@ pub(crate) struct LoopFilterDeltas {
     pub(crate) modes: [i8; 4],
 }
 
-/// The loop filter of a frame (section 9.6).
+/// Loop filter parameters of a frame (section 9.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LoopFilterHeader {
     pub(crate) simple: bool,
@@ -110,7 +110,7 @@ pub(crate) struct LoopFilterHeader {
     pub(crate) sharpness: u8,
 }
 
-/// Quantizer index of a frame, and what is added to it by kind of coefficient (section 9.6).
+/// Quantizer index of a frame, and offsets for the types of coefficients (section 9.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct QuantizerIndices {
     pub(crate) base: u8,
@@ -121,13 +121,13 @@ pub(crate) struct QuantizerIndices {
     pub(crate) chroma_ac: i8,
 }
 
-/// Where a golden or altref frame comes from, if not from this frame (section 9.7).
+/// Buffer that is copied to the golden or altref frame if the frame does not refresh it (section 9.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum BufferCopy {
     #[default]
     None,
     Last,
-    /// The other of golden and altref.
+    /// Altref for the golden frame, golden for the altref frame.
     Other,
 }
 
@@ -141,7 +141,7 @@ impl BufferCopy {
         }
     }
 
-    /// The two bits of the header.
+    /// The two bits in the header.
     pub(crate) fn bits(self) -> u32 {
         match self {
             Self::None => 0,
@@ -151,7 +151,7 @@ impl BufferCopy {
     }
 }
 
-/// What a frame does to the references (section 9.7).
+/// Updates of the reference frames (section 9.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ReferenceUpdates {
     pub(crate) refresh_golden: bool,
@@ -163,7 +163,7 @@ pub(crate) struct ReferenceUpdates {
     pub(crate) refresh_last: bool,
 }
 
-/// Everything between the tag and the macroblocks.
+/// The frame header after the tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) color_space: bool,
@@ -175,17 +175,17 @@ pub(crate) struct FrameHeader {
     pub(crate) partitions_log2: u8,
     pub(crate) quantizer: QuantizerIndices,
     pub(crate) references: ReferenceUpdates,
-    /// Whether the probabilities outlive this frame.
+    /// Whether later frames inherit this frame's probabilities.
     pub(crate) refresh_entropy: bool,
     pub(crate) probabilities: Probabilities,
-    /// Probability that a macroblock has coefficients, if macroblocks say so.
+    /// Probability that a macroblock has coefficients; `None` if macroblocks have no skip flag.
     pub(crate) skip_probability: Option<u8>,
     pub(crate) intra_probability: u8,
     pub(crate) last_probability: u8,
     pub(crate) golden_probability: u8,
 }
 
-/// What a header inherits from the frame before.
+/// What a header inherits from the source state.
 #[derive(Debug, Clone)]
 pub(crate) struct Inherited {
     pub(crate) segmentation: Segmentation,
@@ -196,7 +196,7 @@ pub(crate) struct Inherited {
 }
 
 impl FrameHeader {
-    /// Reads the header from the first partition.
+    /// Parses the header from the first partition.
     pub(crate) fn parse(
         key_frame: bool,
         reader: &mut BoolDecoder<'_>,

@@ -1,5 +1,7 @@
-//! The codec's kernels by name, for their benchmark: each in its portable form and in the form that is chosen for this
-//! processor. Not part of the library's interface.
+//! The kernels by name, for `benches/kernels.rs`.
+//!
+//! Each kernel has a portable form and the form chosen for this processor. This module is not part of the library's
+//! interface.
 
 use crate::encoder::distortion;
 use crate::encoder::forward_quantizer::{ForwardQuantizer, Rounding};
@@ -9,14 +11,14 @@ use crate::predict::inter::{self, Interpolation};
 use crate::predict::intra::Edges;
 use crate::transform;
 
-/// Samples from one row of a plane to the next.
+/// Distance between rows of a plane, in samples.
 const STRIDE: usize = 64;
-/// Where a block lies that has samples around it.
+/// Index of a block that has samples on all sides.
 const INSIDE: usize = 8 * STRIDE + 8;
-/// Where two such blocks lie.
+/// Indices of two such blocks.
 const RUNS: [usize; 2] = [INSIDE, INSIDE + 20 * STRIDE];
 
-/// What the kernels work on: the same for the same seed.
+/// Inputs and outputs of the kernels, deterministic for a seed.
 #[derive(Debug, Clone)]
 pub struct Blocks {
     first: Vec<u8>,
@@ -30,7 +32,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Two planes of 64x48 samples that differ by a little noise, and coefficients such as residuals have.
+    /// Two planes of 64x48 samples that differ by a little noise, and typical coefficients of a residual.
     pub fn new(seed: u32) -> Self {
         let mut state = seed;
         let mut random = move || {
@@ -54,21 +56,21 @@ impl Blocks {
     }
 }
 
-/// One call; what it gives keeps the compiler from leaving it out.
+/// One call of a kernel. The result prevents the compiler from removing the call.
 pub type Run = fn(&mut Blocks) -> u32;
 
 /// A kernel in two forms.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
-    /// What it computes, and for blocks of which size.
+    /// Computation and block size, such as `sad_16x16`.
     pub name: &'static str,
-    /// The form for any processor.
+    /// Form for any processor.
     pub portable: Run,
-    /// The form chosen for this processor, and the vector instructions that it uses, if it has any.
+    /// Name of the vector instructions and form for this processor, if it has them.
     pub vector: Option<(&'static str, Run)>,
 }
 
-/// The vector instructions that are chosen for a kernel on this processor: on x86-64 these, if it has them.
+/// Vector instructions for a kernel on this processor: `on_x86_64` on x86-64, if the processor has them.
 fn instructions(on_x86_64: &'static str) -> Option<&'static str> {
     if cfg!(target_arch = "aarch64") {
         return Some("neon");
@@ -81,10 +83,10 @@ fn instructions(on_x86_64: &'static str) -> Option<&'static str> {
     None
 }
 
-/// All kernels that have a form with vector instructions.
+/// All kernels that have a vector form.
 pub fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
-    // In the last expression the first name stands for the one form and then for the other.
+    // In the last expression, `$call` is first the portable and then the chosen form.
     macro_rules! kernel {
         ($name:literal, $x86:literal, $portable:expr, $chosen:expr, |$call:ident, $blocks:ident| $run:expr) => {
             kernels.push(Kernel {
@@ -299,7 +301,7 @@ pub fn kernels() -> Vec<Kernel> {
     );
     kernel!("subblock_mode_errors", "avx2", subblock_modes::portable::judge, subblock_modes::judge, |call, blocks| {
         let edges = Edges::<8>::gather(&blocks.first, STRIDE, INSIDE, true, true);
-        let left = *edges.left.first_chunk().expect("eight are more than four");
+        let left = *edges.left.first_chunk().expect("eight samples contain four");
         call(&blocks.first[INSIDE..], STRIDE, &(edges.above, left, edges.corner)).errors[0]
     });
     macro_rules! loop_filter {

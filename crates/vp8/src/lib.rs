@@ -1,15 +1,15 @@
 //! A purely functional VP8 codec (RFC 6386): state in, frame and state out.
 //!
-//! [`decode`] takes a [`State`] and a frame and gives the state behind the frame and its [`Picture`]; nothing else
-//! matters and nothing is changed. States are values: cheap to keep, named by [`State::hash`], and saved with
-//! [`State::to_bytes`]. The decoder reads all of RFC 6386 and is bit-exact with libvpx, on damaged frames too.
-//!
-//! Whoever codes or decodes one frame after another owns an [`Arena`] that they are made in: it saves time and changes
-//! nothing else.
+//! - [`decode`] takes a [`State`] and a frame, and returns the next state and its [`Picture`]. It has no side effects.
+//!   The decoder implements all of RFC 6386 and is bit-exact with libvpx, also for damaged frames.
+//! - [`encode`] takes a state and a picture, and returns a frame and its target state. [`Analysis`] codes one picture
+//!   at many quantizers; [`encode_to_fit`] fits a budget.
+//! - A state is a value: cheap to keep, identified by [`State::hash`], and saved with [`State::to_bytes`].
+//! - [`Arena`] is memory for consecutive frames. It saves time and never changes a result.
 //!
 //! # Optimisation
-//! Without optimisation the codec is too slow for video in real time ([`IS_OPTIMISED`]). These lines in the `Cargo.toml` of a
-//! program's workspace optimise its dependencies in debug builds:
+//! Without optimisation the codec is too slow for real-time video ([`IS_OPTIMISED`]). These lines in the workspace's
+//! `Cargo.toml` optimise dependencies in debug builds:
 //! ```toml
 //! [profile.dev.package."*"]
 //! opt-level = 3
@@ -52,7 +52,7 @@ pub use quantization::quantizer_step;
 pub use state::State;
 pub use state_error::StateError;
 
-/// Whether the compiler optimised this crate (`opt-level` above 0).
+/// Whether this crate was compiled with optimisation (`opt-level` above 0).
 pub const IS_OPTIMISED: bool = !cfg!(unoptimised);
 
 /// Examples of the page, compiled as documentation tests.

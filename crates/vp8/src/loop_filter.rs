@@ -1,13 +1,16 @@
-//! The loop filter (RFC 6386, section 15): applied to the whole frame once all of it is reconstructed.
+//! The loop filter (RFC 6386, section 15), applied to a frame after all of it is reconstructed.
+//!
+//! [`FrameFilter`] filters a decoded frame. The encoder uses [`filter_strip`] to try filter levels on a part of a
+//! frame.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 mod edges;
 mod limits;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -23,7 +26,7 @@ pub(crate) use portable::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 
-/// The filter level of a macroblock (section 9.6), 0-63.
+/// Filter level of a macroblock (section 9.6), 0 to 63.
 fn level_of(
     info: &MacroblockInfo,
     header: &LoopFilterHeader,
@@ -48,17 +51,17 @@ fn level_of(
     level.clamp(0, 63)
 }
 
-/// How a frame is filtered: all that must be kept of its macroblocks to filter it later.
+/// Filter parameters of a frame: everything needed to filter it later, without its macroblocks.
 #[derive(Debug)]
 pub(crate) struct FrameFilter {
     key_frame: bool,
     header: LoopFilterHeader,
-    /// Of each macroblock, row by row: its level, and whether its inner edges are filtered.
+    /// For each macroblock, row by row: its level, and whether its inner edges are filtered.
     macroblocks: Vec<(u8, bool)>,
 }
 
 impl FrameFilter {
-    /// How a frame of these macroblocks is filtered.
+    /// Collects the filter parameters of a frame with these macroblocks.
     pub(crate) fn new(
         macroblocks: &[MacroblockInfo],
         key_frame: bool,
@@ -71,8 +74,8 @@ impl FrameFilter {
         Self { key_frame, header: *header, macroblocks }
     }
 
-    /// Filters the frame, all of which is reconstructed, in place. A row of macroblocks changes the last three lines of the
-    /// row above, the row below then the last three of this one.
+    /// Filters a fully reconstructed frame in place. A row of macroblocks changes the last three lines of the row
+    /// above.
     pub(crate) fn apply(&self, samples: &mut [u8], layout: &FrameLayout) {
         for (row, macroblocks) in self.macroblocks.chunks_exact(layout.columns).enumerate() {
             for (column, &(level, inner)) in macroblocks.iter().enumerate().filter(|(_, (level, _))| *level > 0) {
@@ -87,14 +90,14 @@ impl FrameFilter {
     }
 }
 
-/// Whether the edges within a macroblock are filtered.
+/// Whether the edges inside a macroblock are filtered.
 fn has_inner_edges(info: &MacroblockInfo) -> bool {
     info.has_coefficients || !info.luma_mode.has_second_order()
 }
 
-/// Filters the luma of macroblocks beside each other, the first sample of which is at `at`, with the normal filter; the edge
-/// above them only if they are `below` others.
-#[allow(clippy::too_many_arguments)] // All that a frame's header says of it.
+/// Filters the luma of adjacent macroblocks with the normal filter, starting at sample `at`. The top edge is filtered
+/// only if `below` says that there are macroblocks above.
+#[allow(clippy::too_many_arguments)] // The header fields that control the filter.
 pub(crate) fn filter_strip(
     samples: &mut [u8],
     at: usize,
@@ -113,7 +116,7 @@ pub(crate) fn filter_strip(
     }
 }
 
-/// How a macroblock is filtered, and whether its inner edges are; none if it is not.
+/// Filter limits of a macroblock and whether its inner edges are filtered; `None` for level 0.
 #[inline]
 fn filtering_of(
     info: &MacroblockInfo,
@@ -163,9 +166,11 @@ fn filter_macroblock(
     filter_planes(samples, first, [luma.stride, u.stride], (column > 0, row > 0), limits, inner);
 }
 
-/// Filters a macroblock, whose first sample in each plane is at `first`: in each the left edge, the inner ones from the
-/// left, the top edge, the inner ones from the top (section 15.2). `outer` says whether the left edge is filtered, and the
-/// top edge. Chroma planes, whose stride is the second, go through it together.
+/// Filters a macroblock in all planes; `first` has the index of its first sample in each plane.
+///
+/// The order is: left edge, inner vertical edges, top edge, inner horizontal edges (section 15.2). `outer` says whether
+/// the left and the top edge are filtered. The second stride is that of both chroma planes, which are filtered
+/// together.
 pub(crate) fn filter_planes(
     samples: &mut [u8],
     first: [usize; 3],
@@ -190,8 +195,8 @@ pub(crate) fn filter_planes(
     }
 }
 
-/// Filters the luma of a macroblock, whose first sample is at `at`; `outer` says whether its left edge is filtered, and its
-/// top edge.
+/// Filters the luma of a macroblock whose first sample is at `at`. `outer` says whether its left and its top edge are
+/// filtered.
 fn filter_luma(samples: &mut [u8], at: usize, stride: usize, outer: (bool, bool), limits: &Limits, inner: bool) {
     let (left, inside) = (outer.0.then_some(Edge::Macroblock), inner.then_some(Edge::Subblock));
     luma_columns(samples, at, stride, left, inside, limits);
@@ -210,7 +215,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Samples that are close to each other, so that the filters change them, or not.
+    /// A plane whose samples differ by a random spread, so that the filters change some samples.
     fn plane() -> impl Strategy<Value = Vec<u8>> {
         (any::<u8>(), 0u8..=255, proptest::collection::vec(any::<u8>(), 32 * 32)).prop_map(|(base, spread, noise)| {
             noise.into_iter().map(|n| base.saturating_add((u16::from(n) * u16::from(spread) / 255) as u8)).collect()
@@ -221,7 +226,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn a_macroblock_is_filtered_as_its_edges_are_one_by_one(
+        fn macroblock_filter_equals_filtering_single_edges(
             planes in [plane(), plane()],
             (level, sharpness, key) in (1i32..64, 0u8..8, any::<bool>()),
             (left, above, inner) in any::<(bool, bool, bool)>(),
@@ -254,7 +259,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn vector_instructions_filter_as_the_portable_code_does(
+        fn vector_filter_equals_portable_filter(
             plane in plane(),
             (limit, level, sharpness, key) in (0u8..=142, 1i32..64, 0u8..8, any::<bool>()),
             (has_outer, has_inner) in any::<(bool, bool)>(),

@@ -1,8 +1,8 @@
-//! Macroblocks: what they are predicted from, their modes and their motion vectors (RFC 6386, sections 8, 11 and 16).
+//! Macroblocks: reference frames, modes and motion vectors (RFC 6386, sections 8, 11 and 16).
 
 use crate::motion_vector::MotionVector;
 
-/// Prediction of a macroblock's luma (sections 11.2 and 16.2). The numbers of the intra modes are those of the trees.
+/// Prediction mode of a macroblock's luma (sections 11.2 and 16.2). Intra modes have the numbers of the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum LumaMode {
@@ -11,7 +11,7 @@ pub(crate) enum LumaMode {
     Vertical = 1,
     Horizontal = 2,
     TrueMotion = 3,
-    /// Each subblock has an intra mode of its own.
+    /// Each subblock has a separate intra mode (`B_PRED`).
     Subblocks = 4,
     Nearest = 5,
     Near = 6,
@@ -25,16 +25,16 @@ impl LumaMode {
         [Self::Dc, Self::Vertical, Self::Horizontal, Self::TrueMotion, Self::Subblocks][usize::from(number)]
     }
 
-    /// Whether luma DC coefficients travel in a block of their own (Y2).
+    /// Whether luma DC coefficients are coded in a separate second-order block (Y2).
     pub(crate) fn has_second_order(self) -> bool {
         !matches!(self, Self::Subblocks | Self::Split)
     }
 }
 
-/// Prediction of a macroblock's chroma, as the first four luma modes.
+/// Prediction mode of a macroblock's chroma: one of the first four luma modes.
 pub(crate) type ChromaMode = LumaMode;
 
-/// Prediction of a 4x4 subblock (section 12.3), numbered as in the tree.
+/// Prediction mode of a 4x4 subblock (section 12.3), numbered as in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum SubblockMode {
@@ -65,7 +65,7 @@ impl SubblockMode {
         Self::HorizontalUp,
     ];
 
-    /// The mode that a macroblock of `mode` counts as in its neighbours' contexts (section 11.3).
+    /// Subblock mode that stands for macroblock mode `mode` in the contexts of neighbours (section 11.3).
     pub(crate) fn implied_by(mode: LumaMode) -> Self {
         match mode {
             LumaMode::Vertical => Self::Vertical,
@@ -76,7 +76,7 @@ impl SubblockMode {
     }
 }
 
-/// What a macroblock is predicted from.
+/// Reference frame of a macroblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum ReferenceFrame {
@@ -87,29 +87,29 @@ pub(crate) enum ReferenceFrame {
     AltRef = 3,
 }
 
-/// All that is known of a macroblock beside its coefficients.
+/// The header of a macroblock: everything except its coefficients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MacroblockInfo {
     pub(crate) luma_mode: LumaMode,
     pub(crate) chroma_mode: ChromaMode,
     pub(crate) reference: ReferenceFrame,
-    /// Vector of the macroblock; of its last subblock where it is split; zero where it is intra.
+    /// Vector of the macroblock. In split mode that of the last subblock; zero for intra modes.
     pub(crate) motion_vector: MotionVector,
     pub(crate) segment: u8,
-    /// The partitioning of a split macroblock.
+    /// Partitioning in split mode.
     pub(crate) partitioning: u8,
-    /// The frame says that there are no coefficients.
+    /// Skip flag: the frame has no coefficients for the macroblock.
     pub(crate) skip: bool,
-    /// There is a coefficient that is not zero, so that inner edges are filtered.
+    /// Whether a coefficient is nonzero. If so, inner edges are filtered.
     pub(crate) has_coefficients: bool,
-    /// Modes of the subblocks, where luma is predicted by subblocks, else what the mode implies.
+    /// Modes of the subblocks. For other luma modes, the subblock mode that `luma_mode` implies.
     pub(crate) subblock_modes: [SubblockMode; 16],
-    /// Vectors of the subblocks; all equal to `motion_vector` where the macroblock is not split.
+    /// Vectors of the subblocks. Without split mode all are equal to `motion_vector`.
     pub(crate) subblock_vectors: [MotionVector; 16],
 }
 
 impl MacroblockInfo {
-    /// What stands for a neighbour outside the frame.
+    /// Substitute for a neighbour outside the frame.
     pub(crate) const OUTSIDE: Self = Self {
         luma_mode: LumaMode::Dc,
         chroma_mode: LumaMode::Dc,
@@ -123,19 +123,19 @@ impl MacroblockInfo {
         subblock_vectors: [MotionVector::ZERO; 16],
     };
 
-    /// A macroblock that is predicted from its own frame.
+    /// Creates the header of an intra macroblock.
     #[inline]
     pub(crate) fn intra(luma_mode: LumaMode, chroma_mode: ChromaMode) -> Self {
         Self { luma_mode, chroma_mode, ..Self::OUTSIDE }
     }
 
-    /// A macroblock with one vector.
+    /// Creates the header of an inter macroblock with one vector.
     #[inline]
     pub(crate) fn whole(reference: ReferenceFrame, luma_mode: LumaMode, vector: MotionVector) -> Self {
         Self { luma_mode, reference, motion_vector: vector, subblock_vectors: [vector; 16], ..Self::OUTSIDE }
     }
 
-    /// A macroblock whose parts have vectors of their own.
+    /// Creates the header of a macroblock in split mode.
     #[inline]
     pub(crate) fn split(reference: ReferenceFrame, partitioning: u8, vectors: &[MotionVector; 16]) -> Self {
         Self {

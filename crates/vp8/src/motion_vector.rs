@@ -1,6 +1,6 @@
-//! Motion vectors and how far they may point (RFC 6386, sections 5 and 16.3).
+//! Motion vectors and their bounds (RFC 6386, sections 5 and 16.3).
 
-/// A displacement in quarter samples of luma: to the right and down.
+/// A displacement in quarter luma samples, positive to the right and down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MotionVector {
     pub(crate) x: i16,
@@ -18,13 +18,13 @@ impl MotionVector {
         Self { x: self.x.wrapping_neg(), y: self.y.wrapping_neg() }
     }
 
-    /// The vertical and horizontal difference from another.
+    /// Vertical and horizontal difference from another vector.
     #[inline]
     pub(crate) fn difference(self, from: Self) -> (i32, i32) {
         (i32::from(self.y) - i32::from(from.y), i32::from(self.x) - i32::from(from.x))
     }
 
-    /// The middle one of three, in each direction.
+    /// Median of three vectors, per component.
     pub(crate) fn median(a: Self, b: Self, c: Self) -> Self {
         let middle = |a: i16, b: i16, c: i16| a.max(b).min(a.min(b).max(c));
         Self { x: middle(a.x, b.x, c.x), y: middle(a.y, b.y, c.y) }
@@ -32,7 +32,7 @@ impl MotionVector {
 }
 
 impl From<(i32, i32)> for MotionVector {
-    /// So many quarter samples to the right and down; both must be within 16 bits.
+    /// From quarter samples to the right and down. Both must fit into 16 bits.
     #[inline]
     fn from((x, y): (i32, i32)) -> Self {
         Self { x: x as i16, y: y as i16 }
@@ -46,7 +46,7 @@ impl std::ops::Add for MotionVector {
     }
 }
 
-/// How far a vector may point, in quarter samples: so far that one macroblock's width is outside (section 16.3).
+/// Bounds of a vector in quarter samples: the block may lie one macroblock outside the frame (section 16.3).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VectorBounds {
     pub(crate) left: i32,
@@ -56,7 +56,7 @@ pub(crate) struct VectorBounds {
 }
 
 impl VectorBounds {
-    /// The bounds at macroblock (`column`, `row`) of `columns` x `rows`.
+    /// Bounds of the macroblock at (`column`, `row`) in a frame of `columns` x `rows`.
     pub(crate) fn at(column: usize, row: usize, columns: usize, rows: usize) -> Self {
         Self {
             left: -(64 * column as i32) - 64,

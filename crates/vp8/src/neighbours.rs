@@ -1,21 +1,21 @@
-//! What a macroblock's and a subblock's neighbours say of it (RFC 6386, sections 11.3 and 16.3).
+//! Contexts from neighbouring macroblocks and subblocks (RFC 6386, sections 11.3 and 16.3).
 
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame, SubblockMode};
 use crate::motion_vector::{MotionVector, VectorBounds};
 use crate::tables::{INTER_MODE_CONTEXTS, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES, PARTITION_LAYOUTS};
 
-/// What a macroblock's neighbours say of its vector.
+/// Vectors and mode probabilities that follow from a macroblock's neighbours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NearVectors {
     pub(crate) best: MotionVector,
     pub(crate) nearest: MotionVector,
     pub(crate) near: MotionVector,
-    /// Probabilities of the four decisions that choose the inter mode.
+    /// Probabilities of the four decisions that select the inter mode.
     pub(crate) mode_probabilities: [u8; 4],
 }
 
 impl NearVectors {
-    /// What nothing says.
+    /// Zero vectors and probabilities.
     pub(crate) const NONE: Self = Self {
         best: MotionVector::ZERO,
         nearest: MotionVector::ZERO,
@@ -24,10 +24,10 @@ impl NearVectors {
     };
 }
 
-/// Which references' vectors point the other way (section 9.7), by [`ReferenceFrame`].
+/// Sign bias of each reference: whether its vectors are inverted (section 9.7), indexed by [`ReferenceFrame`].
 pub(crate) type SignBiases = [bool; 4];
 
-/// Looks at the neighbours above, to the left and above to the left (section 16.3).
+/// Finds the near vectors from the neighbours above, to the left, and above to the left (section 16.3).
 pub(crate) fn find_near_vectors(
     above: &MacroblockInfo,
     left: &MacroblockInfo,
@@ -38,7 +38,7 @@ pub(crate) fn find_near_vectors(
 ) -> NearVectors {
     let split = |neighbour: &MacroblockInfo| u8::from(neighbour.luma_mode == LumaMode::Split);
     let splits = 2 * (split(above) + split(left)) + split(above_left);
-    // Most often nothing around moves.
+    // Shortcut for the most frequent case: no neighbour moves.
     if above.motion_vector.is_zero() && left.motion_vector.is_zero() && above_left.motion_vector.is_zero() {
         let inter = |neighbour: &MacroblockInfo| usize::from(neighbour.reference != ReferenceFrame::Intra);
         let still = 2 * (inter(above) + inter(left)) + inter(above_left);
@@ -65,7 +65,7 @@ pub(crate) fn find_near_vectors(
         }
         counts[found] += weight;
     }
-    // Three different vectors, and the third is the first again.
+    // There are three vectors, and the third equals the first.
     if counts[3] > 0 && vectors[3] == vectors[1] {
         counts[1] += 1;
     }
@@ -86,14 +86,14 @@ pub(crate) fn find_near_vectors(
     }
 }
 
-/// The first subblock, in raster order, of a partition (section 16.3).
+/// First subblock of a partition in raster order (section 16.3).
 #[inline]
 pub(crate) fn first_subblock(partitioning: u8, partition: usize) -> usize {
     let layout = &PARTITION_LAYOUTS[usize::from(partitioning)];
     layout.iter().position(|&of| usize::from(of) == partition).expect("every partition has subblocks")
 }
 
-/// The vectors to the left of a subblock and above it, inside its macroblock (whose vectors are `own`) or outside.
+/// Vectors of the subblocks to the left and above. `own` are the vectors of the macroblock itself.
 #[inline]
 pub(crate) fn vectors_beside(
     block: usize,
@@ -107,7 +107,7 @@ pub(crate) fn vectors_beside(
     ]
 }
 
-/// The modes above a subblock and to its left, inside its macroblock `info` or outside.
+/// Modes of the subblocks above and to the left. `info` is the macroblock itself.
 #[inline]
 pub(crate) fn subblock_modes_beside(
     block: usize,
@@ -121,8 +121,8 @@ pub(crate) fn subblock_modes_beside(
     ]
 }
 
-/// The probabilities of a subblock's mode in a key frame, from the modes above it and to its left (section 11.3), inside
-/// its macroblock `info` or outside.
+/// Probabilities of a subblock's mode in a key frame, from the modes above and to the left (section 11.3). `info` is
+/// the macroblock itself.
 #[inline]
 pub(crate) fn key_subblock_probabilities(
     block: usize,
@@ -134,7 +134,7 @@ pub(crate) fn key_subblock_probabilities(
     &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above_mode as usize][left_mode as usize]
 }
 
-/// Context of a partition's vector from the vectors to its left and above it (section 16.3).
+/// Context of a partition's vector, from the vectors to the left and above (section 16.3).
 pub(crate) fn partition_vector_context(left: MotionVector, above: MotionVector) -> usize {
     match (left == above, above.is_zero(), left.is_zero()) {
         (true, true, _) => 4,

@@ -1,4 +1,4 @@
-//! An uncompressed picture in planar YUV 4:2:0, eight bits a sample.
+//! An uncompressed picture in planar YUV 4:2:0 with eight bits per sample.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -6,36 +6,36 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
-/// The largest width or height, in luma samples, that VP8's 14-bit size fields can carry (RFC 6386, section 9.1).
+/// Largest width or height in luma samples: VP8 has 14-bit size fields (RFC 6386, section 9.1).
 pub const MAXIMUM_DIMENSION: u16 = 16_383;
 
-/// Why a [`Picture`] could not be made.
+/// Why a [`Picture`] cannot be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PictureError {
     /// A side is zero or longer than [`MAXIMUM_DIMENSION`].
     #[error("picture size {width}x{height} is outside 1x1 to 16383x16383")]
     Size {
-        /// Asked width, luma samples.
+        /// Requested width in luma samples.
         width: usize,
-        /// Asked height, luma samples.
+        /// Requested height in luma samples.
         height: usize,
     },
-    /// The samples are too few or too many for the size.
-    #[error("picture of {width}x{height} needs {expected} bytes of I420, got {actual}")]
+    /// The number of samples does not match the size.
+    #[error("picture of {width}x{height} needs {expected} bytes of I420, found {actual}")]
     Length {
-        /// Width, luma samples.
+        /// Width in luma samples.
         width: u16,
-        /// Height, luma samples.
+        /// Height in luma samples.
         height: u16,
-        /// Bytes that a picture of that size has.
+        /// Bytes that a picture of this size has.
         expected: usize,
-        /// Bytes that were given.
+        /// Bytes of the input.
         actual: usize,
     },
 }
 
-/// One plane of a picture: a rectangle inside a shared, immutable buffer. Cloning it copies no samples.
+/// One plane of a picture: a rectangle in a shared, immutable buffer. A clone shares the samples.
 #[derive(Clone)]
 pub struct Plane {
     buffer: Arc<[u8]>,
@@ -46,28 +46,29 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// The rectangle of `width` x `height` samples that starts at index `origin` of `buffer`, rows `stride` apart.
+    /// Creates a view of `width` x `height` samples that starts at index `origin` of `buffer`, with rows `stride`
+    /// apart.
     ///
     /// # Panics
-    /// If the rectangle does not lie inside the buffer: that is a fault of this crate, never of an input.
+    /// If the rectangle is not inside the buffer. That is a bug of this crate, never a fault of the input.
     pub(crate) fn view(buffer: Arc<[u8]>, origin: usize, stride: usize, width: usize, height: usize) -> Self {
         assert!(width <= stride && (height == 0 || origin + (height - 1) * stride + width <= buffer.len()));
         Self { buffer, origin, stride, width, height }
     }
 
-    /// Samples in a row.
+    /// Samples per row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// Number of rows.
     #[must_use]
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Row `y`, `width()` samples.
+    /// Samples of row `y`.
     ///
     /// # Panics
     /// If `y` is not below `height()`.
@@ -78,13 +79,14 @@ impl Plane {
         &self.buffer[start..start + self.width]
     }
 
-    /// All rows from the top.
+    /// All rows from top to bottom.
     pub fn rows(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.height).map(|y| self.row(y))
     }
 
-    /// The samples from the plane's first one on, and the distance between rows. Rows are `width()` long; what lies
-    /// between them (a reference's border, another plane) is not part of the plane.
+    /// The samples from the plane's first sample on, and the distance between rows.
+    ///
+    /// Each row has `width()` samples. Samples between rows do not belong to the plane.
     #[must_use]
     pub fn samples(&self) -> (&[u8], usize) {
         (&self.buffer[self.origin..], self.stride)
@@ -105,29 +107,27 @@ impl fmt::Debug for Plane {
     }
 }
 
-/// A picture in planar YUV 4:2:0 (I420): luma at full size, both chroma planes at half of it, rounded up.
+/// A picture in planar YUV 4:2:0 (I420): luma at full size, both chroma planes at half size, rounded up.
 ///
-/// Pictures share their samples: cloning one costs O(1), and a decoded picture is a view of the reference frame that
-/// the decoder's state keeps.
+/// A clone shares the samples. A decoded picture is a view of the reference frame in the decoder's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     planes: [Plane; 3],
 }
 
 impl Picture {
-    /// A picture from tightly packed I420 samples: all luma rows, then U, then V.
+    /// Creates a picture from tightly packed I420 samples: all rows of Y, then U, then V.
     ///
     /// # Errors
-    /// If a side is zero or over [`MAXIMUM_DIMENSION`], or `samples` has another length than
-    /// [`Picture::i420_length`].
+    /// If a side is zero or exceeds [`MAXIMUM_DIMENSION`], or the length differs from [`Picture::i420_length`].
     pub fn from_i420(width: usize, height: usize, samples: Vec<u8>) -> Result<Self, PictureError> {
         Self::from_shared_i420(width, height, samples.into())
     }
 
-    /// The same from samples that are shared already: none is copied.
+    /// Creates a picture from shared I420 samples without a copy.
     ///
     /// # Errors
-    /// As [`Picture::from_i420`].
+    /// Same as [`Picture::from_i420`].
     pub fn from_shared_i420(width: usize, height: usize, buffer: Arc<[u8]>) -> Result<Self, PictureError> {
         let limit = usize::from(MAXIMUM_DIMENSION);
         if width == 0 || height == 0 || width > limit || height > limit {
@@ -147,7 +147,7 @@ impl Picture {
         ]))
     }
 
-    /// A picture of three planes whose sizes already fit each other.
+    /// Creates a picture from three planes of consistent sizes.
     pub(crate) fn from_planes(planes: [Plane; 3]) -> Self {
         let [y, u, v] = &planes;
         debug_assert!(u.width == y.width.div_ceil(2) && u.height == y.height.div_ceil(2));
@@ -161,13 +161,13 @@ impl Picture {
         width * height + 2 * (width.div_ceil(2) * height.div_ceil(2))
     }
 
-    /// Luma samples in a row.
+    /// Width in luma samples.
     #[must_use]
     pub fn width(&self) -> usize {
         self.planes[0].width
     }
 
-    /// Luma rows.
+    /// Height in luma samples.
     #[must_use]
     pub fn height(&self) -> usize {
         self.planes[0].height
@@ -185,7 +185,7 @@ impl Picture {
         &self.planes[0]
     }
 
-    /// The samples as tightly packed I420.
+    /// Copies the samples as tightly packed I420.
     #[must_use]
     pub fn to_i420(&self) -> Vec<u8> {
         let mut samples = Vec::with_capacity(Self::i420_length(self.width(), self.height()));
@@ -195,7 +195,7 @@ impl Picture {
         samples
     }
 
-    /// A hash of size and samples, the same on every platform.
+    /// Hash of the size and the samples, equal on every platform.
     #[must_use]
     pub fn hash(&self) -> u64 {
         let mut hasher = XxHash3_64::with_seed(0);
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_sizes_round_chroma_up_and_survive_a_round_trip() {
+    fn odd_sizes_round_chroma_up_and_round_trip() {
         let samples: Vec<u8> = (0..Picture::i420_length(5, 3)).map(|i| i as u8).collect();
         let picture = Picture::from_i420(5, 3, samples.clone()).unwrap();
         assert_eq!((picture.planes()[1].width(), picture.planes()[1].height()), (3, 2));

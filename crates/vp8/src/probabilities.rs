@@ -1,11 +1,11 @@
-//! The probabilities that frames inherit from each other (RFC 6386, section 9.11).
+//! Probabilities that frames inherit (RFC 6386, section 9.11).
 
 use crate::tables::{
     CoefficientProbabilities, DEFAULT_CHROMA_MODE_PROBABILITIES, DEFAULT_COEFFICIENT_PROBABILITIES,
     DEFAULT_LUMA_MODE_PROBABILITIES, DEFAULT_MOTION_VECTOR_PROBABILITIES,
 };
 
-/// The saved entropy context.
+/// The entropy context that a state saves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Probabilities {
     pub(crate) coefficients: CoefficientProbabilities,
@@ -15,7 +15,7 @@ pub(crate) struct Probabilities {
 }
 
 impl Default for Probabilities {
-    /// What a key frame begins with.
+    /// The probabilities at the start of a key frame.
     fn default() -> Self {
         Self {
             coefficients: DEFAULT_COEFFICIENT_PROBABILITIES,
@@ -36,7 +36,7 @@ impl Probabilities {
         [coefficients, self.motion_vectors.as_flattened(), &self.luma_modes, &self.chroma_modes].concat()
     }
 
-    /// What [`Probabilities::to_bytes`] wrote; none if the length is another.
+    /// Restores the result of [`Probabilities::to_bytes`]; `None` if the length differs.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != Self::LENGTH {
             return None;

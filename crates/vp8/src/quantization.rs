@@ -1,4 +1,4 @@
-//! Steps between quantized values (RFC 6386, sections 9.6 and 14.1).
+//! Quantizer steps (RFC 6386, sections 9.6 and 14.1).
 
 use crate::header::{QuantizerIndices, Segmentation};
 use crate::tables::{AC_STEPS, DC_STEPS};
@@ -6,13 +6,13 @@ use crate::tables::{AC_STEPS, DC_STEPS};
 /// The largest quantizer index (RFC 6386, section 9.6).
 pub const MAXIMUM_QUANTIZER: u8 = 127;
 
-/// The step of a block's first luma coefficient at a quantizer index (above 127 taken as 127): 4 to 157.
+/// Step of luma DC coefficients at a quantizer index, 4 to 157. An index above 127 counts as 127.
 #[must_use]
 pub fn quantizer_step(quantizer: u8) -> u8 {
     DC_STEPS[usize::from(quantizer.min(MAXIMUM_QUANTIZER))]
 }
 
-/// The steps of one segment: of the first coefficient and of the others, by kind of block.
+/// Quantizer steps of one segment by type of block: DC, then AC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Steps {
     pub(crate) luma: [i32; 2],
@@ -21,7 +21,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// The steps at quantizer index `base` with the frame's differences.
+    /// Steps at quantizer index `base` with the frame's offsets.
     pub(crate) fn new(base: u8, indices: &QuantizerIndices) -> Self {
         let index = |delta: i8| (i32::from(base) + i32::from(delta)).clamp(0, i32::from(MAXIMUM_QUANTIZER)) as usize;
         let dc = |delta: i8| i32::from(DC_STEPS[index(delta)]);
@@ -33,7 +33,7 @@ impl Steps {
         }
     }
 
-    /// The steps of each segment.
+    /// Steps of each segment.
     pub(crate) fn of_segments(indices: &QuantizerIndices, segmentation: &Segmentation) -> [Self; 4] {
         std::array::from_fn(|segment| {
             let base = if segmentation.enabled {

@@ -1,4 +1,4 @@
-//! Everything that decoding the next frame depends on, as a value.
+//! The state: everything that decoding the next frame depends on, as a value.
 
 mod bytes;
 mod succession;
@@ -14,15 +14,14 @@ use crate::header::{FrameSize, LoopFilterDeltas, Segmentation};
 use crate::picture::Picture;
 use crate::probabilities::Probabilities;
 
-/// The state between two frames: references, probabilities, segmentation and loop-filter deltas.
+/// The state between two frames: reference frames, probabilities, segmentation and loop filter deltas.
 ///
-/// A state is a value: it never changes, cloning and keeping one costs O(1), and it holds at most one reference frame
-/// that the state before it does not. [`State::default`] is the state before any frame; only a key frame decodes from
-/// it.
+/// A state is immutable. Cloning one costs O(1). It holds at most one reference frame that the state before it does not
+/// hold. [`State::default`] is the state before any frame; only key frames decode from it.
 #[derive(Clone, Default)]
 pub struct State(Arc<Contents>);
 
-/// What a state consists of.
+/// Contents of a state.
 #[derive(Clone, Default)]
 pub(crate) struct Contents {
     pub(crate) size: FrameSize,
@@ -30,19 +29,19 @@ pub(crate) struct Contents {
     pub(crate) references: Option<References>,
     pub(crate) probabilities: Probabilities,
     pub(crate) segmentation: Segmentation,
-    /// Segment of each macroblock, row by row; empty while all are 0.
+    /// Segment of each macroblock, row by row; empty if all are 0.
     pub(crate) segment_map: Arc<[u8]>,
     pub(crate) loop_filter_deltas: LoopFilterDeltas,
     pub(crate) golden_sign_bias: bool,
     pub(crate) altref_sign_bias: bool,
-    /// Whether the frame that led here is to be shown. It is no part of the state's name.
+    /// Whether the frame that led here is to be shown. It is not part of the state id.
     pub(crate) shown: bool,
-    /// The quantizer index of that frame: how coarse the last reference is. It is no part of the state's name either.
+    /// Quantizer index of the frame that led here: how coarse the last reference is. It is not part of the state id.
     pub(crate) quantizer: u8,
     pub(crate) hash: OnceLock<u64>,
 }
 
-/// The three reference frames; several may be the same.
+/// The three reference frames. Several may be the same frame.
 #[derive(Debug, Clone)]
 pub(crate) struct References {
     pub(crate) last: Frame,
@@ -59,8 +58,10 @@ impl State {
         &self.0
     }
 
-    /// The name of the state: a hash of all that decoding depends on, the same on every platform and however the state
-    /// was reached. Computed at most once; each reference frame is hashed at most once, whatever states hold it.
+    /// State id: a hash of everything that decoding depends on. It is equal on every platform and for every way to
+    /// reach the state.
+    ///
+    /// It is computed at most once, as is the hash of each reference frame.
     #[must_use]
     pub fn hash(&self) -> u64 {
         *self.0.hash.get_or_init(|| {
@@ -75,26 +76,26 @@ impl State {
         })
     }
 
-    /// Width and height of the pictures, luma samples; none before the first key frame.
+    /// Width and height of the pictures in luma samples; `None` before the first key frame.
     #[must_use]
     pub fn size(&self) -> Option<(usize, usize)> {
         self.0.references.as_ref().map(|_| (usize::from(self.0.size.width), usize::from(self.0.size.height)))
     }
 
-    /// The codes of the scaling that the stream asks of its display, across and down: 0 none, 1 by 5/4, 2 by 5/3, 3 by 2
-    /// (RFC 6386, section 9.1). Decoding ignores it.
+    /// Codes of the horizontal and vertical upscaling for display: 0 none, 1 by 5/4, 2 by 5/3, 3 by 2 (RFC 6386,
+    /// section 9.1). Decoding ignores them.
     #[must_use]
     pub fn scaling(&self) -> (u8, u8) {
         (self.0.size.horizontal_scale, self.0.size.vertical_scale)
     }
 
-    /// Whether the frame that led here is meant to be shown (RFC 6386, section 9.1, `show_frame`).
+    /// Whether the frame that led here is to be shown (`show_frame`, RFC 6386, section 9.1).
     #[must_use]
     pub fn is_shown(&self) -> bool {
         self.0.shown
     }
 
-    /// The picture of the last reference frame; none before the first key frame.
+    /// Picture of the last reference frame; `None` before the first key frame.
     #[must_use]
     pub fn last_picture(&self) -> Option<Picture> {
         let references = self.0.references.as_ref()?;
@@ -110,7 +111,7 @@ impl References {
 }
 
 impl Contents {
-    /// The small parts of the state, in a fixed order.
+    /// The small fields of the state in a fixed order.
     fn parameters(&self) -> Vec<u8> {
         let segmentation = &self.segmentation;
         let mut bytes = Vec::with_capacity(64);
@@ -129,7 +130,7 @@ impl Contents {
 }
 
 impl PartialEq for State {
-    /// Whether decoding from either gives the same, judged by [`State::hash`].
+    /// Whether decoding from both gives the same results, judged by [`State::hash`].
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.hash() == other.hash()
     }

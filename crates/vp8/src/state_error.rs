@@ -1,27 +1,27 @@
-//! Why bytes may not be a saved state.
+//! Errors of [`State::from_bytes`](crate::State::from_bytes).
 
-/// Why bytes are no state.
+/// Why bytes are not a saved state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The bytes do not begin as a state of this form does.
-    #[error("bytes do not begin as a saved state of this version")]
+    /// The bytes do not begin with the signature and version of this format.
+    #[error("bytes do not begin with the signature of a saved state of this version")]
     Form,
-    /// The bytes end too early.
-    #[error("saved state ends after {0} bytes")]
+    /// The bytes end too early. The field is their number.
+    #[error("saved state of {0} bytes is truncated")]
     Truncated(usize),
-    /// There are bytes behind the end.
-    #[error("saved state has {0} bytes behind its end")]
+    /// Bytes follow the end of the state. The field is their number.
+    #[error("saved state has {0} excess bytes")]
     Excess(usize),
-    /// A field has a value that it cannot have.
-    #[error("saved state has an impossible {0}")]
+    /// A field has an invalid value. The string names the field.
+    #[error("saved state has an invalid {0}")]
     Field(&'static str),
-    /// The content is not what it was when it was saved.
-    #[error("saved state has hash {actual:016x}, not {expected:016x}")]
+    /// The hash does not match the contents.
+    #[error("saved state is damaged: expected hash {expected:016x}, found {actual:016x}")]
     Hash {
-        /// The hash that was saved.
+        /// Hash in the saved bytes.
         expected: u64,
-        /// The hash of what was restored.
+        /// Hash of the restored state.
         actual: u64,
     },
 }

@@ -9,18 +9,18 @@ pub(crate) use probabilities::{
 
 /// Luma modes in key frames (section 11.2).
 pub(crate) const KEY_FRAME_LUMA_MODE_PROBABILITIES: [u8; 4] = [145, 156, 163, 128];
-/// Luma modes in inter frames, until a frame changes them (section 16.2).
+/// Luma modes in interframes, until a frame changes them (section 16.2).
 pub(crate) const DEFAULT_LUMA_MODE_PROBABILITIES: [u8; 4] = [112, 86, 140, 37];
 /// Chroma modes in key frames (section 11.2).
 pub(crate) const KEY_FRAME_CHROMA_MODE_PROBABILITIES: [u8; 3] = [142, 114, 183];
-/// Chroma modes in inter frames, until a frame changes them (section 16.2).
+/// Chroma modes in interframes, until a frame changes them (section 16.2).
 pub(crate) const DEFAULT_CHROMA_MODE_PROBABILITIES: [u8; 3] = [162, 101, 204];
-/// Subblock modes in inter frames (section 16.2).
+/// Subblock modes in interframes (section 16.2).
 pub(crate) const DEFAULT_SUBBLOCK_MODE_PROBABILITIES: [u8; 9] = [120, 90, 79, 133, 87, 85, 80, 111, 151];
 
 /// Luma modes in key frames; leaves are `LumaMode` numbers (section 11.2).
 pub(crate) const KEY_FRAME_LUMA_MODE_TREE: [i8; 8] = [-4, 2, 4, 6, 0, -1, -2, -3];
-/// Luma modes in inter frames (section 16.2).
+/// Luma modes in interframes (section 16.2).
 pub(crate) const LUMA_MODE_TREE: [i8; 8] = [0, 2, 4, 6, -1, -2, -3, -4];
 /// Chroma modes (section 11.2).
 pub(crate) const CHROMA_MODE_TREE: [i8; 6] = [0, 2, -1, 4, -2, -3];
@@ -28,14 +28,14 @@ pub(crate) const CHROMA_MODE_TREE: [i8; 6] = [0, 2, -1, 4, -2, -3];
 pub(crate) const SUBBLOCK_MODE_TREE: [i8; 18] = [0, 2, -1, 4, -2, 6, 8, 12, -3, 10, -5, -6, -4, 14, -7, 16, -8, -9];
 /// Segment numbers (section 10).
 pub(crate) const SEGMENT_TREE: [i8; 6] = [2, 4, 0, -1, -2, -3];
-/// Partitionings of a split macroblock: 0 halves one above the other, 1 halves side by side, 2 quarters, 3 sixteenths
-/// (section 16.3).
+/// Partitionings in split mode: 0 top and bottom halves, 1 left and right halves, 2 quarters, 3 sixteenths (section
+/// 16.3).
 pub(crate) const PARTITIONING_TREE: [i8; 6] = [-3, 2, -2, 4, 0, -1];
 /// Probabilities of `PARTITIONING_TREE`.
 pub(crate) const PARTITIONING_PROBABILITIES: [u8; 3] = [110, 111, 150];
-/// Partitions of each partitioning.
+/// Number of partitions of each partitioning.
 pub(crate) const PARTITION_COUNTS: [usize; 4] = [2, 2, 4, 16];
-/// The partition that each subblock belongs to, by partitioning.
+/// Partition of each subblock, by partitioning.
 pub(crate) const PARTITION_LAYOUTS: [[u8; 16]; 4] = [
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1],
     [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1],
@@ -49,7 +49,7 @@ pub(crate) const PARTITION_VECTOR_PROBABILITIES: [[u8; 3]; 5] =
     [[147, 136, 18], [106, 145, 1], [179, 121, 1], [223, 1, 34], [208, 1, 1]];
 /// Short motion vector magnitudes (section 17.2).
 pub(crate) const SHORT_VECTOR_TREE: [i8; 14] = [2, 8, 4, 6, 0, -1, -2, -3, 10, 12, -4, -5, -6, -7];
-/// Probabilities of the inter modes by the counts of neighbouring vectors (section 16.3).
+/// Probabilities of the inter modes, indexed by the counts of neighbouring vectors (section 16.3).
 pub(crate) const INTER_MODE_CONTEXTS: [[u8; 4]; 6] =
     [[7, 1, 1, 143], [14, 18, 14, 107], [135, 64, 57, 68], [60, 56, 128, 65], [159, 134, 128, 34], [234, 188, 128, 28]];
 /// Motion vector components after a key frame, vertical first (section 17.2).
@@ -69,7 +69,7 @@ pub(crate) const ZIGZAG: [u8; 16] = [0, 1, 4, 8, 5, 2, 3, 6, 9, 12, 13, 10, 7, 1
 pub(crate) const COEFFICIENT_BANDS: [u8; 16] = [0, 1, 2, 3, 6, 4, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7];
 /// Smallest magnitude of the six categories of large coefficients (section 13.2).
 pub(crate) const CATEGORY_BASES: [i32; 6] = [5, 7, 11, 19, 35, 67];
-/// Probabilities of their extra bits, the most significant first.
+/// Probabilities of the extra bits of each category, the most significant first.
 pub(crate) const CATEGORY_PROBABILITIES: [&[u8]; 6] = [
     &[159],
     &[165, 145],

@@ -1,12 +1,12 @@
 //! The inverse transforms (RFC 6386, section 14).
 //!
-//! The inverse DCT counts in 16 bits and wraps, as vector instructions do; what an encoder makes of eight-bit samples
-//! never gets there.
+//! The inverse DCT computes in 16 bits and wraps on overflow, as vector instructions do. Residuals of eight-bit samples
+//! never overflow.
 
 mod angles;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -18,7 +18,7 @@ pub(crate) use portable::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
 
-/// Inverse Walsh-Hadamard transform of the second-order block; value `i` is the DC coefficient of subblock `i`.
+/// Inverse Walsh-Hadamard transform of the Y2 block. Value `i` is the DC coefficient of subblock `i`.
 #[inline]
 pub(crate) fn inverse_wht(coefficients: &[i16; 16]) -> [i16; 16] {
     let mut columns = [0i32; 16];
@@ -50,7 +50,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vector_instructions_transform_as_the_portable_code_does(
+        fn vector_transform_equals_portable_transform(
             blocks in any::<[[i16; 16]; 2]>(),
             shift in 0u32..12,
             samples in proptest::collection::vec(any::<u8>(), 48),

@@ -1,20 +1,20 @@
-//! What is coded and decoded in the memory of an arena is what is coded and decoded without.
+//! Coding and decoding give the same results with and without an arena.
 
 mod clips;
 
 use clips::{Content, picture};
 use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, State, decode, decode_in};
 
-/// Pictures that move, of changing sizes.
+/// Pictures with motion, of changing sizes.
 fn pictures() -> Vec<Picture> {
     let sizes = [(96, 80), (96, 80), (96, 80), (50, 34), (50, 34), (160, 112), (160, 112), (96, 80)];
     (0..).zip(sizes).map(|(index, (width, height))| picture(Content::Pan, width, height, index, 3)).collect()
 }
 
 #[test]
-fn frames_and_states_do_not_depend_on_whose_memory_they_are_made_in() {
+fn frames_and_states_do_not_depend_on_the_arena() {
     let arena = Arena::default();
-    // What is made between times, and kept or not, has the memory used in another order.
+    // Decoding into a second arena, and keeping some results, reuses memory in another order.
     let other = Arena::default();
     let mut kept = Vec::new();
     let (mut inside, mut outside) = (State::default(), State::default());
@@ -39,7 +39,7 @@ fn frames_and_states_do_not_depend_on_whose_memory_they_are_made_in() {
         (inside, outside) = (a.state, b.state);
     }
     for (coded, (state, shown)) in kept {
-        assert_eq!(coded, shown, "a picture has changed while it was held");
+        assert_eq!(coded, shown, "a picture changed while it was held");
         assert_eq!(state.last_picture(), Some(shown));
     }
 }
@@ -68,7 +68,7 @@ fn candidates_on_several_threads_share_an_arena() {
 }
 
 #[test]
-fn states_are_the_same_whenever_they_are_asked_for_and_on_whichever_thread() {
+fn lazy_states_do_not_depend_on_time_or_thread_of_access() {
     fn value<T: Clone + Send + Sync + std::panic::UnwindSafe>(value: T) -> T {
         value
     }
@@ -76,19 +76,19 @@ fn states_are_the_same_whenever_they_are_asked_for_and_on_whichever_thread() {
     let mut late = Vec::new();
     for picture in pictures() {
         let analysis = Analysis::new_in(&arena, &state, &picture, &Parameters::default());
-        let [kept, unasked, sent] = [30, 60, 100].map(|quantizer| value(analysis.encode(quantizer)));
-        drop(unasked);
-        // Nobody has asked for what this one shows while others are coded in the same memory.
+        let [kept, dropped, sent] = [30, 60, 100].map(|quantizer| value(analysis.encode(quantizer)));
+        drop(dropped);
+        // This candidate's picture is computed only after others were coded in the same arena.
         late.push((state.clone(), kept.clone(), kept));
         state = sent.state;
     }
     drop(arena);
     std::thread::scope(|scope| {
         for (before, a, b) in &late {
-            let ask = |encoded: &Encoded| (encoded.state.hash(), encoded.picture());
-            let asked = [scope.spawn(move || ask(a)), scope.spawn(move || ask(b))].map(|asked| asked.join().unwrap());
+            let read = |encoded: &Encoded| (encoded.state.hash(), encoded.picture());
+            let both = [scope.spawn(move || read(a)), scope.spawn(move || read(b))].map(|job| job.join().unwrap());
             let (decoded, shown) = decode(before, &a.frame).unwrap();
-            assert_eq!(asked, [(decoded.hash(), shown.clone()), (decoded.hash(), shown)]);
+            assert_eq!(both, [(decoded.hash(), shown.clone()), (decoded.hash(), shown)]);
         }
     });
 }

@@ -1,5 +1,6 @@
-//! The decoder beside libvpx's on streams of libvpx's encoder, where both tools are installed: every profile, several
-//! partitions, odd sizes, hidden altref frames, segments, noise.
+//! Compares the decoder with libvpx's on streams of libvpx's encoder, where `vpxenc` and `vpxdec` are installed.
+//!
+//! The streams cover every profile, several partitions, odd sizes, hidden altref frames, segments and noise.
 
 mod clips;
 #[allow(dead_code)]
@@ -17,7 +18,7 @@ fn installed() -> bool {
         .iter()
         .all(|tool| Command::new(tool).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok());
     if !there {
-        eprintln!("note: vpxenc and vpxdec are not installed: not compared with libvpx");
+        eprintln!("note: skipped: vpxenc or vpxdec is not installed");
     }
     there
 }
@@ -31,7 +32,7 @@ fn write_clip(path: &Path, content: Content, (width, height): (usize, usize), co
     }
 }
 
-/// Encodes a clip with libvpx's encoder, and compares what both decoders make of it.
+/// Encodes a clip with libvpx's encoder and compares the output of both decoders.
 fn compare(content: Content, size: (usize, usize), count: usize, options: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let [clip, stream] = ["clip.y4m", "stream.ivf"].map(|name| directory.path().join(name));
@@ -55,7 +56,7 @@ fn compare(content: Content, size: (usize, usize), count: usize, options: &[&str
 }
 
 #[test]
-fn every_profile_decodes_as_in_libvpx() {
+fn every_profile_matches_libvpx() {
     if !installed() {
         return;
     }
@@ -74,7 +75,7 @@ fn every_profile_decodes_as_in_libvpx() {
 }
 
 #[test]
-fn partitions_altref_frames_and_robust_streams_decode_as_in_libvpx() {
+fn partitions_altref_and_resilient_streams_match_libvpx() {
     if !installed() {
         return;
     }
@@ -96,7 +97,7 @@ fn partitions_altref_frames_and_robust_streams_decode_as_in_libvpx() {
     }
 }
 
-/// An IVF file of these frames.
+/// An IVF file with these frames.
 fn ivf(frames: &[Vec<u8>], (width, height): (usize, usize)) -> Vec<u8> {
     let mut file = b"DKIF\0\0\x20\0VP80".to_vec();
     file.extend([(width as u16).to_le_bytes(), (height as u16).to_le_bytes()].concat());
@@ -110,7 +111,7 @@ fn ivf(frames: &[Vec<u8>], (width, height): (usize, usize)) -> Vec<u8> {
 }
 
 #[test]
-fn damaged_streams_decode_as_in_libvpx() {
+fn damaged_streams_match_libvpx() {
     if !installed() {
         return;
     }
@@ -136,7 +137,7 @@ fn damaged_streams_decode_as_in_libvpx() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) as usize % below
         };
-        // Behind the header's probabilities, in the modes and vectors of inter frames.
+        // Damages bytes after the header's probabilities: modes and vectors of interframes.
         for _ in 0..3 {
             let frame = 1 + next(frames.len() - 1);
             let length = frames[frame].len();
@@ -158,12 +159,12 @@ fn damaged_streams_decode_as_in_libvpx() {
             ours.extend(next.is_shown().then(|| picture.to_i420()));
             state = next;
         }
-        // libvpx leaves out what ends early and what is predicted from that: its pictures are some of ours, in order.
+        // libvpx skips truncated frames and frames that depend on them. So its pictures are a subsequence of ours.
         let mut rest = ours.iter();
         for (index, theirs) in theirs.iter().enumerate() {
             assert!(rest.any(|ours| ours == theirs), "picture {index} of damaged stream {seed}");
             compared += 1;
         }
     }
-    assert!(compared > 200, "only {compared} pictures were compared");
+    assert!(compared > 200, "compared only {compared} pictures");
 }

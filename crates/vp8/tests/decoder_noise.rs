@@ -1,4 +1,4 @@
-//! The decoder beside libvpx's on streams that no encoder would make, where `vpxdec` is installed.
+//! Compares the decoder with libvpx's on random streams, where `vpxdec` is installed.
 
 #[allow(dead_code)]
 mod streams;
@@ -8,7 +8,7 @@ use rand_pcg::Pcg32;
 use std::process::Command;
 use streams::decoded;
 
-/// An IVF file of `frames`.
+/// An IVF file with `frames`.
 fn ivf_file(width: u16, height: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = b"DKIF\0\0\x20\0VP80".to_vec();
     file.extend(width.to_le_bytes());
@@ -42,12 +42,12 @@ fn decoded_by_libvpx(frames: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-/// Streams of noise behind the tag: every mode, vectors that point far out, segments that come and go, deltas and
-/// coefficients of any size come up.
+/// Streams of random bytes after the frame tag. They contain every mode, vectors far outside the frame, changing
+/// segments, deltas, and coefficients of any size.
 #[test]
-fn noise_decodes_as_in_libvpx() {
+fn random_streams_match_libvpx() {
     if Command::new("vpxdec").arg("--help").output().is_err() {
-        eprintln!("note: vpxdec is not installed: not checked");
+        eprintln!("note: skipped: vpxdec is not installed");
         return;
     }
     let mut random = Pcg32::seed_from_u64(7);
@@ -57,7 +57,8 @@ fn noise_decodes_as_in_libvpx() {
         let mut frames = Vec::new();
         for number in 0..6 {
             let key = number == 0 || random.next_u32() % 5 == 0;
-            // The reference decoder lets the first partition run on into the next: it gets more than it can need.
+            // The reference decoder reads past the first partition into the next. So the first partition is longer than
+            // needed.
             let first = 30_000u32;
             let version = if case % 3 == 0 { case / 3 % 4 } else { 0 };
             let tag = u32::from(!key) | version << 1 | 1 << 4 | first << 5;
@@ -70,17 +71,17 @@ fn noise_decodes_as_in_libvpx() {
             let start = frame.len();
             let length = first as usize + 70_000;
             frame.extend((0..length).map(|_| random.next_u32() as u8));
-            // Bytes with few ones make the header ask for more of what is rare otherwise, and keep probabilities.
+            // Bytes with few ones make the header set rare fields and keep probabilities.
             let mask = [0xff, 0x7f, 0x11, 0xf0][random.next_u32() as usize % 4];
             for byte in &mut frame[start..start + 400] {
                 *byte &= mask;
             }
-            // The sizes of up to seven partitions: 8,000 bytes each.
+            // Sizes of up to seven partitions: 8,000 bytes each.
             for size in frame[start + first as usize..].chunks_exact_mut(3).take(7) {
                 size.copy_from_slice(&[0x40, 0x1f, 0]);
             }
             frames.push(frame);
-            // What libvpx refuses is left out: a copy of buffers that has no meaning, say.
+            // Frames that libvpx refuses are skipped, for example those with an invalid buffer copy.
             if decoded_by_libvpx(&frames).len() < frames.len() {
                 frames.pop();
             }

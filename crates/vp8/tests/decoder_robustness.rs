@@ -1,4 +1,4 @@
-//! The decoder on input that no encoder made: it answers with an error or a picture, and takes bounded memory.
+//! The decoder on arbitrary input: it returns an error or a picture and uses bounded memory.
 
 mod clips;
 #[allow(dead_code)]
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::sync::OnceLock;
 use streams::{ivf_frames, vectors};
 
-/// A few real frames in order: of our encoder, and of the vectors where they are.
+/// Some valid streams: one of our encoder, and those of the test vectors where they are available.
 fn real_frames() -> &'static [Vec<Vec<u8>>] {
     static FRAMES: OnceLock<Vec<Vec<Vec<u8>>>> = OnceLock::new();
     FRAMES.get_or_init(|| {
@@ -30,7 +30,7 @@ fn real_frames() -> &'static [Vec<Vec<u8>>] {
     })
 }
 
-/// Decodes a stream as far as it goes, keeping the state where a frame is an error, as a receiver does.
+/// Decodes a stream and keeps the last good state after an error, as a receiver does.
 fn decode_all<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> State {
     let mut state = State::default();
     for frame in frames {
@@ -46,11 +46,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_decode_or_are_refused(mut frame in proptest::collection::vec(any::<u8>(), 0..400), key: bool) {
+    fn arbitrary_bytes_decode_or_are_refused(mut frame in proptest::collection::vec(any::<u8>(), 0..400), key: bool) {
         let first = &real_frames()[0][0];
         decode_all([&frame[..], first, &frame]);
         if key && frame.len() > 10 {
-            // Garbage behind a header that is none.
+            // Random bytes after a valid key frame header.
             frame[0] &= 0xee;
             frame[1..3].fill(0);
             frame[3..10].copy_from_slice(&[0x9d, 1, 0x2a, 40, 0, 30, 0]);
@@ -67,7 +67,7 @@ proptest! {
         for (frame, at, value) in changes {
             let index = frame.index(frames.len());
             let frame = &mut frames[index];
-            // Mostly the part that steers: header and modes.
+            // Mostly the header and the modes, which control decoding.
             let at = at.index(frame.len().min(200));
             frame[at] = value;
         }
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_frames_decode_or_are_refused(stream: prop::sample::Index, which: prop::sample::Index, length: prop::sample::Index) {
+    fn truncated_frames_decode_or_are_refused(stream: prop::sample::Index, which: prop::sample::Index, length: prop::sample::Index) {
         let frames = &real_frames()[stream.index(real_frames().len())];
         let cut = which.index(frames.len());
         let length = length.index(frames[cut].len());
@@ -91,13 +91,13 @@ proptest! {
         let mut changed = bytes.clone();
         let at = at.index(bytes.len());
         changed[at] = value;
-        // Whether it is shown, and the quantizer of its frame, are no part of a state's name.
+        // The flag "is shown" and the frame's quantizer are not part of a state's id.
         prop_assert!(changed == *bytes || at == 5 || at == 7 || State::from_bytes(&changed).is_err());
         prop_assert!(State::from_bytes(&bytes[..length.index(bytes.len())]).is_err());
     }
 }
 
-/// A key frame of that size whose first partition is `first` bytes of zeros.
+/// A key frame of this size with a first partition of `first` zero bytes, then `behind` zero bytes.
 fn key_frame(width: u16, height: u16, first: usize, behind: usize) -> Vec<u8> {
     let tag = (first as u32) << 5 | 1 << 4;
     let mut frame = tag.to_le_bytes()[..3].to_vec();
@@ -109,7 +109,7 @@ fn key_frame(width: u16, height: u16, first: usize, behind: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_short_key_frame_of_the_largest_size_is_refused_before_memory_is_taken() {
+fn short_key_frame_of_largest_size_is_refused() {
     for length in [0, 10, 1_000, 60_000] {
         assert_eq!(
             decode(&State::default(), &key_frame(16_383, 16_383, length, 0)).map(|_| ()),
@@ -117,14 +117,14 @@ fn a_short_key_frame_of_the_largest_size_is_refused_before_memory_is_taken() {
         );
     }
     let mut bytes = State::default().to_bytes();
-    // Shown, references, the quantizer, then width and height.
+    // Byte 6: references present. Byte 7: quantizer. Bytes 8 to 11: width and height.
     bytes[6] = 1;
     bytes[8..12].copy_from_slice(&[0xff, 0x3f, 0xff, 0x3f]);
     assert!(State::from_bytes(&bytes).is_err());
 }
 
 #[test]
-fn headers_that_cannot_be_are_named() {
+fn invalid_headers_have_specific_errors() {
     let decoded = |frame: &[u8]| decode(&State::default(), frame).map(|_| ());
     assert_eq!(decoded(&[]), Err(DecodeError::NoReference));
     assert_eq!(decoded(&[0x10, 0]), Err(DecodeError::Truncated { expected: 3, actual: 2 }));
@@ -140,14 +140,14 @@ fn headers_that_cannot_be_are_named() {
 }
 
 #[test]
-fn a_frame_without_bytes_repeats_the_picture_and_keeps_the_state() {
+fn empty_frame_repeats_the_picture_and_keeps_the_state() {
     let (state, picture) = decode(&State::default(), &real_frames()[0][0]).unwrap();
     let (same, again) = decode(&state, &[]).unwrap();
     assert_eq!((same.hash(), again), (state.hash(), picture));
 }
 
 #[test]
-fn a_key_frame_may_change_the_size_and_says_its_scaling() {
+fn key_frame_can_change_size_and_scaling() {
     let (state, _) = decode(&State::default(), &key_frame(40, 20, 30, 0)).unwrap();
     assert_eq!((state.size(), state.scaling()), (Some((40, 20)), (0, 0)));
     let (state, picture) = decode(&state, &key_frame(1 << 14 | 17, 2 << 14 | 33, 30, 0)).unwrap();
@@ -156,7 +156,7 @@ fn a_key_frame_may_change_the_size_and_says_its_scaling() {
 }
 
 #[test]
-fn a_hidden_frame_gives_its_picture_and_says_so() {
+fn hidden_frame_decodes_and_is_marked_as_hidden() {
     let mut frame = real_frames()[0][0].clone();
     let (shown, picture) = decode(&State::default(), &frame).unwrap();
     assert!(shown.is_shown() && is_shown(&frame));
@@ -167,8 +167,8 @@ fn a_hidden_frame_gives_its_picture_and_says_so() {
 }
 
 #[test]
-fn a_key_frame_of_more_pixels_than_the_limit_is_refused_whatever_its_length() {
-    // A header of 16383x16383 in a frame long enough for that size.
+fn key_frame_above_the_pixel_limit_is_refused() {
+    // A header for 16383x16383 in a frame that is long enough for this size.
     let mut frame = vec![0; 303_000];
     frame[0] = 0x10;
     frame[3..10].copy_from_slice(&[0x9d, 1, 0x2a, 0xff, 0x3f, 0xff, 0x3f]);

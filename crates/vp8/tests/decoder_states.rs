@@ -1,4 +1,4 @@
-//! States as values: restored from bytes they decode the same, and decoding changes none.
+//! States are values: a restored state decodes the same, and decoding changes no state.
 
 #[allow(dead_code)]
 mod streams;
@@ -20,7 +20,7 @@ fn states_restored_from_bytes_decode_the_same() {
 }
 
 #[test]
-fn a_state_can_be_decoded_from_again_and_every_frame_makes_another_state() {
+fn decoding_is_repeatable_and_each_frame_makes_a_new_state() {
     for path in vectors().into_iter().take(3) {
         let mut state = State::default();
         let mut hashes = vec![state.hash()];
@@ -39,19 +39,19 @@ fn a_state_can_be_decoded_from_again_and_every_frame_makes_another_state() {
 }
 
 #[test]
-fn the_state_before_any_frame_has_one_name_everywhere() {
+fn empty_state_has_a_fixed_id() {
     assert_eq!(State::default().hash(), 1_707_571_105_617_455_055);
     assert_eq!(State::from_bytes(&State::default().to_bytes()), Ok(State::default()));
 }
 
 #[test]
-fn bytes_that_were_cut_lengthened_or_changed_are_no_state() {
+fn cut_lengthened_or_changed_bytes_are_not_a_state() {
     let bytes = State::default().to_bytes();
     for length in 0..bytes.len() {
         assert!(State::from_bytes(&bytes[..length]).is_err(), "{length} bytes");
     }
     assert_eq!(State::from_bytes(&[&bytes[..], &[0]].concat()), Err(StateError::Excess(1)));
-    // All but whether the frame is shown and how coarse it is, which are no part of the name.
+    // All bytes but the flag "is shown" and the quantizer, which are not part of the state id.
     for at in (0..bytes.len()).filter(|at| ![5, 7].contains(at)) {
         let mut changed = bytes.clone();
         changed[at] ^= 1;

@@ -1,4 +1,4 @@
-//! The decoder against the test vectors: every shown frame has the samples that the reference decoder gives it.
+//! The decoder against the test vectors: every shown frame equals the output of the reference decoder.
 
 #[allow(dead_code)]
 mod streams;

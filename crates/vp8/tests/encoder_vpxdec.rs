@@ -1,4 +1,4 @@
-//! Our frames in other decoders: libvpx's and ffmpeg's, where they are installed.
+//! Our frames in other decoders: those of libvpx and ffmpeg, where they are installed.
 
 mod clips;
 
@@ -7,7 +7,7 @@ use lockstep_vp8::{Parameters, Picture, Preset, State, encode};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Frames in an IVF file.
+/// An IVF file with these frames.
 fn ivf(width: usize, height: usize, frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend(b"DKIF\0\0\x20\0VP80");
@@ -25,7 +25,7 @@ fn ivf(width: usize, height: usize, frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// What a command leaves in `output`; none where it is not installed.
+/// Runs a command and reads the file `output`; `None` if the command is not installed.
 fn run(command: &mut Command, output: &Path) -> Option<Vec<u8>> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
     assert!(status.success(), "{command:?} failed");
@@ -33,7 +33,7 @@ fn run(command: &mut Command, output: &Path) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn other_decoders_see_what_the_encoder_reconstructed() {
+fn other_decoders_match_the_encoders_reconstruction() {
     let directory = std::env::temp_dir().join(format!("lockstep-vp8-other-decoders-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let (input, output) = (directory.join("in.ivf"), directory.join("out.i420"));
@@ -70,7 +70,7 @@ fn other_decoders_see_what_the_encoder_reconstructed() {
                             expected.len(),
                             decoded.iter().zip(&expected).position(|(a, b)| a != b)
                         ),
-                        None => eprintln!("{name} is not installed: not compared"),
+                        None => eprintln!("note: skipped: {name} is not installed"),
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Frames that fill a budget: never larger, seldom much smaller, and ordinary VP8.
+//! Frames that fit a budget: never larger, seldom much smaller, and decodable by any VP8 decoder.
 
 mod clips;
 
@@ -10,12 +10,12 @@ use lockstep_vp8::{
 };
 use proptest::prelude::*;
 
-/// Encodes to fit, and insists that decoding leads to the encoder's picture and state.
+/// Encodes to fit, and asserts that decoding gives the encoder's picture and state.
 fn checked(state: &State, picture: &Picture, budget: usize, parameters: &Parameters) -> Encoded {
     let encoded = encode_to_fit(state, picture, budget, parameters);
     let (decoded_state, decoded) = decode(state, &encoded.frame).unwrap();
-    assert!(decoded == encoded.picture(), "another picture at {budget} bytes");
-    assert_eq!(decoded_state.hash(), encoded.state.hash(), "another state at {budget} bytes");
+    assert!(decoded == encoded.picture(), "different picture at {budget} bytes");
+    assert_eq!(decoded_state.hash(), encoded.state.hash(), "different state at {budget} bytes");
     encoded
 }
 
@@ -28,11 +28,11 @@ fn frames_fill_their_budgets_and_never_exceed_them() {
     let (width, height) = (320, 192);
     let mut all = Vec::new();
     for content in CONTENTS {
-        // Noise has no frames as small as that; what stands still is soon mended.
+        // Noise cannot be coded smaller. A static picture soon needs no more bits.
         let rates: &[f64] = match content {
             Content::Noise => &[1.5, 2.5],
             Content::Static => &[0.3],
-            // Half of its frames do not fit into less at all.
+            // Half of its frames do not fit into less.
             Content::Patches => &[0.15, 0.6],
             _ => &[0.04, 0.15, 0.6],
         };
@@ -62,7 +62,7 @@ fn frames_fill_their_budgets_and_never_exceed_them() {
 }
 
 #[test]
-fn a_budget_that_all_of_a_picture_fits_in_is_not_filled_but_the_picture_is_as_good_as_can_be() {
+fn generous_budget_leads_to_the_finest_quantizer() {
     let clip: Vec<Picture> = (0..2).map(|index| picture(Content::Pan, 64, 48, index, 1)).collect();
     let key = checked(&State::default(), &clip[0], 1 << 20, &Parameters::default());
     assert_eq!((key.quantizer, key.key_frame), (0, true));
@@ -71,7 +71,7 @@ fn a_budget_that_all_of_a_picture_fits_in_is_not_filled_but_the_picture_is_as_go
 }
 
 #[test]
-fn a_budget_that_nothing_fits_in_gives_a_frame_no_larger_than_the_coarsest() {
+fn impossible_budget_leads_to_at_most_the_coarsest_size() {
     for content in [Content::Camera, Content::Noise] {
         let picture = picture(content, 96, 80, 0, 1);
         let encoded = checked(&State::default(), &picture, 10, &Parameters::default());
@@ -81,7 +81,7 @@ fn a_budget_that_nothing_fits_in_gives_a_frame_no_larger_than_the_coarsest() {
 }
 
 #[test]
-fn a_picture_that_stands_still_is_mended_within_its_budget_until_next_to_nothing_is_left_to_send() {
+fn static_picture_is_refined_until_frames_are_nearly_empty() {
     let picture = picture(Content::Static, 320, 192, 0, 3);
     let mut encoded = checked(&State::default(), &picture, 2_000, &Parameters::default());
     for index in 0..60 {
@@ -96,7 +96,7 @@ fn a_picture_that_stands_still_is_mended_within_its_budget_until_next_to_nothing
 }
 
 #[test]
-fn a_budget_that_changes_between_passes_is_followed() {
+fn budget_can_change_between_passes() {
     let clip: Vec<Picture> = (0..2).map(|index| picture(Content::Camera, 320, 192, index, 4)).collect();
     let first = encode(&State::default(), &clip[0], &Parameters { quantizer: 30, ..Parameters::default() });
     let analysis = Analysis::new(&first.state, &clip[1], &Parameters::default());
@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_frame_exceeds_a_budget_that_a_quantizer_fits(
+    fn no_frame_exceeds_a_feasible_budget(
         content in prop::sample::select(CONTENTS.to_vec()),
         (width, height) in (1usize..120, 1usize..120),
         seed in 0u64..1000,

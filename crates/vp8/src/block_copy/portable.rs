@@ -1,6 +1,6 @@
-//! What the kernels do, in portable code.
+//! The kernels in portable code.
 
-/// Copies `H` rows of `W` samples, `from_stride` apart, to rows that are `to_stride` apart.
+/// Copies `H` rows of `W` samples from rows `from_stride` apart to rows `to_stride` apart.
 pub(crate) fn copy_block<const W: usize, const H: usize>(
     from: &[u8],
     from_stride: usize,

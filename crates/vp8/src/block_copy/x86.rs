@@ -1,9 +1,9 @@
-//! In SSE2, which every x86-64 processor has. `portable` is the scalar twin.
+//! SSE2 version, for every x86-64 processor. `portable` is the scalar version.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-/// Copies `H` rows of `W` samples, `from_stride` apart, to rows that are `to_stride` apart.
+/// Copies `H` rows of `W` samples from rows `from_stride` apart to rows `to_stride` apart.
 #[inline]
 pub(crate) fn copy_block<const W: usize, const H: usize>(
     from: &[u8],
@@ -15,7 +15,7 @@ pub(crate) fn copy_block<const W: usize, const H: usize>(
     let (from, to) = (&from[..(H - 1) * from_stride + W], &mut to[..(H - 1) * to_stride + W]);
     let (from, to) = (from.as_ptr(), to.as_mut_ptr());
     for y in 0..H {
-        // SAFETY: the rows of `W` samples lie in both slices, which were cut to them.
+        // SAFETY: both slices have been cut to contain the rows of `W` samples.
         unsafe {
             let (from, to) = (from.add(y * from_stride), to.add(y * to_stride));
             match W {

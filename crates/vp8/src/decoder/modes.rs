@@ -1,4 +1,4 @@
-//! Reading the modes and motion vectors of all macroblocks (RFC 6386, sections 10, 11, 16 and 17).
+//! Parsing of the modes and motion vectors of all macroblocks (RFC 6386, sections 10, 11, 16 and 17).
 
 use crate::bool_decoder::BoolDecoder;
 use crate::frame::FrameLayout;
@@ -17,14 +17,15 @@ use crate::tables::{
 };
 
 struct ModeReader<'a, 'b> {
-    /// A copy, so that its state can stay in registers.
+    /// A copy lets its state stay in registers.
     reader: BoolDecoder<'b>,
     header: &'a FrameHeader,
     sign_biases: SignBiases,
 }
 
-/// Reads what every macroblock says of itself, row by row. `segments` is the map that persists from earlier frames, or
-/// empty; `macroblocks` is an empty vector to be filled.
+/// Parses the header of every macroblock, row by row.
+///
+/// `segments` is the segment map of earlier frames, or empty. `macroblocks` is an empty vector to fill.
 pub(super) fn read_modes(
     reader: &BoolDecoder<'_>,
     header: &FrameHeader,
@@ -38,7 +39,7 @@ pub(super) fn read_modes(
     macroblocks
 }
 
-/// [`read`] compiled for what every processor has, and for the bit instructions that most have, as coefficients are read.
+/// [`read`] compiled twice: for every processor, and for those with bit-manipulation instructions.
 mod versions {
     #![allow(unsafe_code)]
 
@@ -74,7 +75,7 @@ mod versions {
     }
 }
 
-/// [`read_modes`] into `macroblocks`, of which there are as many as the frame has, all as the default is.
+/// [`read_modes`] into `macroblocks`, which has one default element per macroblock of the frame.
 #[inline(always)]
 fn read(
     reader: &BoolDecoder<'_>,
@@ -221,7 +222,7 @@ impl ModeReader<'_, '_> {
 
     /// One component of a motion vector difference, in quarter samples (section 17.2).
     fn vector_component(&mut self, component: usize) -> i16 {
-        /// Places in a component's probabilities.
+        /// Offsets into a component's probabilities.
         const LONG: usize = 0;
         const SIGN: usize = 1;
         const SHORT: usize = 2;
@@ -232,7 +233,7 @@ impl ModeReader<'_, '_> {
             for bit in [0, 1, 2, 9, 8, 7, 6, 5, 4] {
                 magnitude |= i16::from(self.reader.read_bool(p[BITS + bit])) << bit;
             }
-            // Were bit 3 not set, a number this small would have been short.
+            // If only bits 0 to 3 could be set, bit 3 must be: a smaller number would have the short form.
             if magnitude & 0x7ff0 == 0 || self.reader.read_bool(p[BITS + 3]) {
                 magnitude |= 8;
             }

@@ -1,4 +1,4 @@
-//! Prediction plus residual, macroblock by macroblock.
+//! Reconstruction of macroblocks: prediction plus residual.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block, pr
 use crate::state::References;
 use crate::transform::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
 
-/// What a frame is reconstructed from.
+/// Inputs of a frame's reconstruction.
 pub(crate) struct Reconstruction<'a> {
     pub(crate) layout: FrameLayout,
     pub(crate) references: Option<&'a References>,
@@ -19,15 +19,15 @@ pub(crate) struct Reconstruction<'a> {
     pub(crate) full_sample_chroma: bool,
 }
 
-/// Macroblocks beside each other that are those of one reference, unmoved and without a residual: a still background is
-/// mostly such, and its lines are copied as a whole.
+/// Adjacent macroblocks that copy one reference without motion and residual. They are frequent in static backgrounds,
+/// so whole lines are copied at once.
 #[derive(Debug, Default)]
 pub(super) struct StillRun {
-    /// The first one's column, and the reference.
+    /// Column of the first macroblock, and the reference.
     first: Option<(usize, ReferenceFrame)>,
 }
 
-/// A run that has ended.
+/// A complete run.
 #[derive(Debug)]
 pub(super) struct Still {
     columns: Range<usize>,
@@ -35,7 +35,7 @@ pub(super) struct Still {
 }
 
 impl StillRun {
-    /// Takes the macroblock at `column`, which has no residual, behind those before it, if it belongs there.
+    /// Appends the macroblock at `column`, which has no residual, if it belongs to the run. Returns whether it does.
     #[inline]
     pub(super) fn takes(&mut self, column: usize, info: &MacroblockInfo) -> bool {
         if info.reference == ReferenceFrame::Intra || info.luma_mode == LumaMode::Split || !info.motion_vector.is_zero()
@@ -45,7 +45,7 @@ impl StillRun {
         self.first.get_or_insert((column, info.reference)).1 == info.reference
     }
 
-    /// The run that ends before `column`, if there is one.
+    /// Ends the run before `column` and returns it, if there is one.
     #[inline]
     pub(super) fn end(&mut self, column: usize) -> Option<Still> {
         self.first.take().map(|(first, reference)| Still { columns: first..column, reference })
@@ -53,7 +53,7 @@ impl StillRun {
 }
 
 impl Reconstruction<'_> {
-    /// Copies a run of still macroblocks of a row.
+    /// Copies a run of static macroblocks in a row.
     #[inline]
     pub(super) fn still(&self, samples: &mut [u8], row: usize, run: Option<Still>) {
         let (Some(Still { columns, reference }), Some(references)) = (run, self.references) else { return };
@@ -102,7 +102,7 @@ impl Reconstruction<'_> {
         blocks: std::ops::Range<usize>,
     ) {
         let Some(residual) = residual else { return };
-        // Blocks come in pairs beside each other.
+        // Blocks are processed in horizontal pairs.
         for block in blocks.step_by(2) {
             let (plane, size, x, y) = match block {
                 0..16 => (0, 16, block & 3, block >> 2),
@@ -123,7 +123,7 @@ impl Reconstruction<'_> {
         }
     }
 
-    /// Subblocks are predicted from each other, so each gets its residual before the next is predicted.
+    /// Predicts and reconstructs each subblock before the next, because subblocks are predicted from each other.
     fn subblocks(
         &self,
         samples: &mut [u8],
@@ -135,7 +135,7 @@ impl Reconstruction<'_> {
         let plane = &self.layout.planes[0];
         let stride = plane.stride;
         let start = plane.origin + 16 * row * stride + 16 * column;
-        // What stands above to the right of the macroblock serves the right column of all four rows of subblocks.
+        // All four rows of subblocks use the samples above and to the right of the macroblock for the right column.
         let above_right: [u8; 4] = match (row > 0, column + 1 < self.layout.columns) {
             (false, _) => [ABOVE_FRAME; 4],
             (true, true) => *samples[start - stride + 16..].first_chunk().expect("a row lies above"),
@@ -229,7 +229,7 @@ pub(crate) fn predict_inter(
         let four = [first, first + 1, first + 4, first + 5].map(|index| info.subblock_vectors[index]);
         let sum = |component: fn(&MotionVector) -> i16| {
             let sum: i32 = four.iter().map(|vector| i32::from(component(vector))).sum();
-            // A quarter of the sum, rounded to the nearest, halves away from zero.
+            // A quarter of the sum, rounded to nearest, with halves away from zero.
             if sum < 0 { -((2 - sum) >> 2) } else { (sum + 2) >> 2 }
         };
         let (vector_x, vector_y) = chroma_vector(sum(|vector| vector.x), sum(|vector| vector.y));

@@ -1,4 +1,4 @@
-//! Reading coefficients (RFC 6386, section 13) and scaling them back (section 14.1).
+//! Parsing (RFC 6386, section 13) and dequantization (section 14.1) of coefficients.
 
 use crate::bool_decoder::BoolDecoder;
 use crate::macroblock::MacroblockInfo;
@@ -6,7 +6,7 @@ use crate::quantization::Steps;
 use crate::tables::{CATEGORY_BASES, CATEGORY_PROBABILITIES, COEFFICIENT_BANDS, CoefficientProbabilities, ZIGZAG};
 use crate::transform::inverse_wht;
 
-/// What a subblock's coefficients are.
+/// Which coefficients of a subblock can be nonzero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum BlockContent {
     #[default]
@@ -15,24 +15,24 @@ pub(crate) enum BlockContent {
     Full,
 }
 
-/// The scaled coefficients of a macroblock's 24 subblocks: 16 of luma, 4 of each chroma plane.
+/// Dequantized coefficients of a macroblock's 24 subblocks: 16 of luma, 4 of each chroma plane.
 #[derive(Debug)]
 pub(crate) struct Residual {
     pub(crate) coefficients: [[i16; 16]; 24],
     pub(crate) content: [BlockContent; 24],
 }
 
-/// Kinds of blocks, which have probabilities of their own (section 13.3).
+/// Types of blocks, each with separate probabilities (section 13.3).
 const LUMA_WITHOUT_DC: usize = 0;
 const SECOND_ORDER: usize = 1;
 const CHROMA: usize = 2;
 const LUMA_WITH_DC: usize = 3;
 
-/// Whether the neighbouring blocks had coefficients: four of luma, two of each chroma plane, one second-order.
+/// Whether neighbouring blocks have coefficients: four of luma, two of each chroma plane, one of Y2.
 type Contexts = [u8; 9];
 const SECOND_ORDER_CONTEXT: usize = 8;
 
-/// Reads macroblocks' coefficients in order.
+/// Parses the coefficients of macroblocks in order.
 pub(super) struct ResidualReader {
     above: Vec<Contexts>,
     left: Contexts,
@@ -49,7 +49,7 @@ impl ResidualReader {
         self.left = [0; 9];
     }
 
-    /// The coefficients of the next macroblock; none where it has none.
+    /// Returns the coefficients of the next macroblock, or `None` if it has none.
     pub(super) fn read(
         &mut self,
         reader: &mut BoolDecoder<'_>,
@@ -61,7 +61,7 @@ impl ResidualReader {
         let (above, left) = (&mut self.above[column], &mut self.left);
         let second_order = info.luma_mode.has_second_order();
         if info.skip {
-            // A macroblock without a second-order block leaves that block's context alone.
+            // A macroblock without a Y2 block keeps the context of that block.
             let kept = (above[SECOND_ORDER_CONTEXT], left[SECOND_ORDER_CONTEXT]);
             *above = [0; 9];
             *left = [0; 9];
@@ -71,7 +71,7 @@ impl ResidualReader {
             return None;
         }
         if reader.is_exhausted() {
-            // The partition was cut. As libvpx does, nothing more is read, and inner edges are filtered.
+            // The partition is truncated. As in libvpx, no coefficients are read and inner edges are filtered.
             info.has_coefficients = true;
             return None;
         }
@@ -88,8 +88,8 @@ impl ResidualReader {
     }
 }
 
-/// [`read_blocks`] compiled for what every processor has, and for the bit instructions that most have: the place of the
-/// highest bit and shifts by any register are what the boolean decoder does all the time.
+/// [`read_blocks`] compiled twice: for every processor, and for those with bit-manipulation instructions. The boolean
+/// decoder mainly needs the position of the highest bit and variable shifts.
 mod versions {
     #![allow(unsafe_code)]
 
@@ -126,7 +126,7 @@ mod versions {
     }
 }
 
-/// Reads all blocks of a macroblock into `residual`, which is empty; says whether there are coefficients.
+/// Parses all blocks of a macroblock into `residual`, which is empty. Returns whether any has coefficients.
 #[inline(always)]
 fn read_blocks(
     reader: &mut BoolDecoder<'_>,
@@ -136,7 +136,7 @@ fn read_blocks(
     steps: &Steps,
     residual: &mut Residual,
 ) -> bool {
-    // A copy, so that the decoder's state can stay in registers.
+    // A local copy lets the decoder's state stay in registers.
     let mut local = reader.clone();
     let mut any = false;
     let (first, kind) = if second_order {
@@ -180,7 +180,8 @@ fn read_blocks(
     any
 }
 
-/// Reads one block from coefficient `first` on; gives the place behind its last coefficient, `first` if there is none.
+/// Parses one block from coefficient `first` on. Returns the position after its last coefficient, or `first` if there
+/// is none.
 #[inline(always)]
 fn read_block(
     reader: &mut BoolDecoder<'_>,
@@ -197,7 +198,7 @@ fn read_block(
     read_coefficients(reader, probabilities, p, first, steps, block)
 }
 
-/// Reads a block that has coefficients. The first decision, whether it has any, has been read.
+/// Parses a block that has coefficients. The first decision, whether there are any, has already been read.
 #[inline(always)]
 fn read_coefficients<'p>(
     reader: &mut BoolDecoder<'_>,
@@ -209,7 +210,7 @@ fn read_coefficients<'p>(
 ) -> usize {
     let mut position = first;
     loop {
-        // A zero is never followed by the end of the block, so that decision is not coded there.
+        // The end of the block never follows a zero, so that decision is not coded there.
         while !reader.read_bool(p[1]) {
             position += 1;
             if position == 16 {
@@ -231,7 +232,7 @@ fn read_coefficients<'p>(
     }
 }
 
-/// The magnitude of a coefficient that is two or more.
+/// Reads the magnitude of a coefficient of at least two.
 #[inline(always)]
 fn read_magnitude(reader: &mut BoolDecoder<'_>, p: &[u8; 11]) -> i32 {
     if !reader.read_bool(p[3]) {

@@ -1,32 +1,32 @@
-//! How busy each macroblock of a picture is: what errors are weighed by where quality is asked for.
+//! Activity masking: weights of macroblocks by their variance, for the quality preset.
 //!
-//! The same squared error shows, and takes structural similarity, where a picture is smooth, and hardly where it is busy. So
-//! a bit is worth less squared error in smooth macroblocks than in busy ones. Whole numbers throughout: the same everywhere.
+//! A squared error is visible, and reduces structural similarity, in smooth areas, but hardly in textured ones. So the
+//! rate-distortion decision gives bits a smaller weight in smooth macroblocks. All arithmetic is in integers and equal
+//! on every platform.
 
 use super::source::SourcePlane;
 
 /// Weights of a picture's macroblocks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Activity {
-    /// Row by row; empty where all weigh alike.
+    /// Row by row; empty if all macroblocks have the default weight.
     weights: Vec<u16>,
 }
 
-/// The usual weight.
-pub(crate) const USUAL_WEIGHT: u16 = 256;
+/// Default weight.
+pub(crate) const DEFAULT_WEIGHT: u16 = 256;
 
-/// The weight is the variance over that of the picture (the geometric mean) to the power of so much, in 1/1024: 0.08. Beside
-/// none it takes 2 to 5 % of the bits off at the same SSIM for about 1 % more at the same PSNR, on four clips, 50 pictures
-/// each at indices 4 to 106; at 0.14 fine quantizers lose 2 to 3 % in PSNR for no more SSIM.
+/// Exponent of the weight, in 1/1024 (0.08): the weight is (variance / geometric mean of the picture's variances) to
+/// this power. `lab: 2026-11-notes-vp8`.
 const EXPONENT: i32 = 82;
-/// The least and the largest weight.
+/// Smallest and largest weight.
 const WEIGHTS: (i32, i32) = (102, 640);
 
-/// The variance that everything has beside its own, squares of samples: below it differences in smoothness do not show.
+/// Added to each variance, in squared samples. Below it, differences in smoothness are not visible.
 const COMMON: u32 = 4;
 
 impl Activity {
-    /// The weights of `columns` x `rows` macroblocks of luma.
+    /// Computes the weights of `columns` x `rows` macroblocks of luma.
     pub(super) fn of(luma: &SourcePlane, columns: usize, rows: usize) -> Self {
         let macroblocks = (0..rows).flat_map(|row| (0..columns).map(move |column| (16 * column, 16 * row)));
         let logarithms: Vec<i32> = macroblocks.map(|(x, y)| logarithm(variance(luma, x, y) + COMMON)).collect();
@@ -39,14 +39,14 @@ impl Activity {
         Self { weights: weights.collect() }
     }
 
-    /// What bits weigh in macroblock `at`, row by row, in 1/256 of the usual.
+    /// Weight of bits in macroblock `at` (row by row), in 1/256.
     #[inline]
     pub(super) fn weight(&self, at: usize) -> u16 {
-        self.weights.get(at).copied().unwrap_or(USUAL_WEIGHT)
+        self.weights.get(at).copied().unwrap_or(DEFAULT_WEIGHT)
     }
 }
 
-/// The mean variance of the four 8x8 quarters of a macroblock.
+/// Mean variance of the four 8x8 quarters of a macroblock.
 fn variance(luma: &SourcePlane, x: usize, y: usize) -> u32 {
     let mut total = 0;
     for (dx, dy) in [(0, 0), (8, 0), (0, 8), (8, 8)] {
@@ -63,13 +63,13 @@ fn variance(luma: &SourcePlane, x: usize, y: usize) -> u32 {
     total / 256
 }
 
-/// A binary logarithm in 1/256, straight between powers of two.
+/// Binary logarithm in 1/256, linear between powers of two.
 fn logarithm(value: u32) -> i32 {
     let whole = value.ilog2();
     (256 * whole + ((u64::from(value) << 8 >> whole) as u32 - 256)) as i32
 }
 
-/// Two to the power of `exponent` / 1024, in 1/256, straight between whole powers.
+/// Two to the power of `exponent` / 1024, in 1/256, linear between integer exponents.
 fn power(exponent: i32) -> i32 {
     let (whole, part) = (exponent >> 10, exponent & 1023);
     let value = 256 + part / 4;
@@ -82,7 +82,7 @@ mod tests {
     use crate::encoder::source::Source;
     use crate::picture::Picture;
 
-    /// A picture of three macroblocks side by side: one level, one with a little texture, one with much.
+    /// A picture of three macroblocks side by side: flat, slightly textured, strongly textured.
     fn picture() -> Picture {
         let amplitude = |x: usize| [0, 8, 96][x / 16];
         let luma = (0..48 * 16).map(|at| 100 + (at * 7 + at / 48 * 13) % 5 * amplitude(at % 48) / 4);
@@ -91,25 +91,25 @@ mod tests {
     }
 
     #[test]
-    fn bits_weigh_less_the_smoother_a_macroblock_is() {
+    fn smoother_macroblocks_have_smaller_weights() {
         let source = Source::new(&picture());
         let activity = Activity::of(&source.planes[0], 3, 1);
         let [smooth, middle, busy] = [0, 1, 2].map(|at| activity.weight(at));
         assert!(smooth < middle && middle < busy, "{smooth}, {middle}, {busy}");
-        assert!(smooth < USUAL_WEIGHT && USUAL_WEIGHT < busy);
+        assert!(smooth < DEFAULT_WEIGHT && DEFAULT_WEIGHT < busy);
         assert!((102..=640).contains(&smooth) && (102..=640).contains(&busy));
     }
 
     #[test]
-    fn all_macroblocks_weigh_as_usual_where_all_are_alike_or_nothing_is_known() {
+    fn uniform_picture_or_no_activity_gives_default_weights() {
         let level = Picture::from_i420(32, 16, [[90; 512].as_slice(), &[128; 256]].concat()).unwrap();
         let activity = Activity::of(&Source::new(&level).planes[0], 2, 1);
-        assert_eq!([activity.weight(0), activity.weight(1)], [USUAL_WEIGHT; 2]);
-        assert_eq!(Activity::default().weight(7), USUAL_WEIGHT);
+        assert_eq!([activity.weight(0), activity.weight(1)], [DEFAULT_WEIGHT; 2]);
+        assert_eq!(Activity::default().weight(7), DEFAULT_WEIGHT);
     }
 
     #[test]
-    fn logarithms_and_powers_are_right_at_powers_of_two_and_near_between() {
+    fn logarithms_and_powers_are_accurate() {
         for bits in 0..32u32 {
             assert_eq!(logarithm(1 << bits), 256 * bits as i32);
         }

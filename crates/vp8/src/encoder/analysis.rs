@@ -1,4 +1,10 @@
-//! What is found out about a picture before any quantizer is chosen.
+//! Analysis of a picture before a quantizer is chosen: motion, frame kind, updates of the references, size estimates.
+//!
+//! ```text
+//! picture, state -> Analysis -> encode(quantizer)    -> Encoded
+//!                            -> menu(quantizers)     -> several Encoded
+//!                            -> encode_to_fit(bytes) -> Encoded
+//! ```
 
 use std::sync::OnceLock;
 
@@ -6,7 +12,7 @@ use super::activity::Activity;
 use super::decisions::step;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::{intra_estimate, intra_prediction};
-use super::macroblock_motion::{HARDLY_DIFFERENT, MacroblockMotion, NOT_FOUND};
+use super::macroblock_motion::{INTRA_SATD, MacroblockMotion, NOT_FOUND};
 use super::parameters::{FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset};
 use super::picture_motion::PictureSearch;
 use super::size_model::{CoefficientHistogram, ResidualCount};
@@ -21,9 +27,9 @@ use crate::picture::Picture;
 use crate::probabilities::Probabilities;
 use crate::state::{References, State};
 
-/// A picture analysed against a state: all that candidates of different quantizers have in common.
+/// A picture analysed against a state: the part that candidates of all quantizers share.
 ///
-/// It is immutable, so candidates may be encoded from it in parallel.
+/// It is immutable, so that candidates can be encoded from it in parallel.
 #[derive(Debug, Clone)]
 pub struct Analysis {
     pub(super) arena: Arena,
@@ -32,24 +38,24 @@ pub struct Analysis {
     pub(super) layout: FrameLayout,
     pub(super) preset: Preset,
     pub(super) key_frame: bool,
-    /// What the frame makes of the references.
+    /// Updates of the references by this frame.
     pub(super) updates: ReferenceUpdates,
-    /// The different references, the last frame first; empty for a key frame.
+    /// The distinct references, the last frame first; empty for a key frame.
     pub(super) references: Vec<(ReferenceFrame, Frame)>,
-    /// For each macroblock; empty for a key frame.
+    /// Motion of each macroblock; empty for a key frame.
     pub(super) motion: Vec<MacroblockMotion>,
-    /// What errors are weighed by; only for quality.
+    /// Weights of macroblocks; default weights without the quality preset.
     pub(super) activity: Activity,
-    /// The probabilities that the frame begins with.
+    /// Probabilities before the frame updates them.
     pub(super) probabilities: Probabilities,
     pub(super) token_costs: TokenCosts,
-    /// Without any costs for a key frame.
+    /// Empty for a key frame.
     pub(super) vector_costs: VectorCosts,
-    /// What [`Analysis::predict_size`] needs, once it has been asked.
+    /// Data for [`Analysis::predict_size`], computed on its first call.
     histogram: OnceLock<CoefficientHistogram>,
 }
 
-/// An inter frame leaves golden and altref as they are.
+/// The frame replaces only the last frame.
 const KEEP: ReferenceUpdates = ReferenceUpdates {
     refresh_golden: false,
     refresh_altref: false,
@@ -59,28 +65,28 @@ const KEEP: ReferenceUpdates = ReferenceUpdates {
     altref_sign_bias: false,
     refresh_last: true,
 };
-/// A key frame takes the place of all.
+/// A key frame replaces all references.
 const REPLACE: ReferenceUpdates = ReferenceUpdates { refresh_golden: true, refresh_altref: true, ..KEEP };
-/// Golden has worn out: the frame takes its place, and it that of altref.
+/// The frame replaces an outdated golden frame, and the old golden frame replaces altref.
 const REFRESH: ReferenceUpdates = ReferenceUpdates { refresh_golden: true, copy_to_altref: BufferCopy::Other, ..KEEP };
-/// What the last frame shows is not seen any more, but may return.
+/// The scene of the last frame is no longer visible but may return.
 const LAST_TO_GOLDEN: ReferenceUpdates = ReferenceUpdates { copy_to_golden: BufferCopy::Last, ..KEEP };
 const LAST_TO_ALTREF: ReferenceUpdates = ReferenceUpdates { copy_to_altref: BufferCopy::Last, ..KEEP };
-/// Nor is what golden shows.
+/// The scene of the golden frame may return, too.
 const KEEP_BOTH_SCENES: ReferenceUpdates = ReferenceUpdates { copy_to_altref: BufferCopy::Other, ..LAST_TO_GOLDEN };
 
-/// Golden is renewed where fewer than one macroblock in this many is clearly better found in it.
+/// Golden is refreshed if fewer than one macroblock in this number has a clearly better match in it.
 const GOLDEN_USERS: usize = 40;
 
 impl Analysis {
-    /// Analyses `picture` against `state`. The quantizer in `parameters` plays no part.
+    /// Analyses `picture` against `state`. The quantizer in `parameters` is ignored.
     #[must_use]
     pub fn new(state: &State, picture: &Picture, parameters: &Parameters) -> Self {
         Self::new_in(&Arena::default(), state, picture, parameters)
     }
 
-    /// The same, in the memory of `arena`, where its candidates are coded as well: for whoever codes one picture after
-    /// another.
+    /// Analyses `picture` in the memory of `arena`, which its candidates use as well. Use it to code consecutive
+    /// pictures.
     #[must_use]
     pub fn new_in(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Self {
         let source = Source::new(picture);
@@ -111,22 +117,24 @@ impl Analysis {
         analysis
     }
 
-    /// About how many bytes [`Analysis::encode`] would need, from the coefficients that prediction leaves: right to
-    /// within a factor of two or so. The first call transforms the picture once, all others cost next to nothing.
+    /// Predicts the size of [`Analysis::encode`] in bytes from the residual of open-loop prediction. It is accurate to
+    /// about a factor of two.
+    ///
+    /// The first call transforms the picture; further calls are nearly free.
     #[must_use]
     pub fn predict_size(&self, quantizer: u8) -> usize {
         let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
         self.histogram.get_or_init(|| self.count_coefficients()).predict(quantizer, self.key_frame)
     }
 
-    /// Whether the frame will be a key frame.
+    /// Whether candidates are key frames.
     #[must_use]
     pub fn key_frame(&self) -> bool {
         self.key_frame
     }
 
-    /// Turns to an inter frame, where the state has references of the picture's size and the scene, if that matters, is still
-    /// the same.
+    /// Switches to an interframe if the state has references of the picture's size. With [`FrameKind::Auto`] a scene
+    /// cut prevents it.
     fn try_inter(&mut self, parameters: &Parameters) {
         if self.state.size() != Some((self.source.width, self.source.height)) || self.state.contents().version != 0 {
             return;
@@ -158,18 +166,18 @@ impl Analysis {
         };
     }
 
-    /// The search for what moved.
+    /// Motion search over the picture.
     pub(super) fn search(&self) -> PictureSearch<'_> {
         let Self { source, layout, preset, references, .. } = self;
         PictureSearch { source, layout, preset: *preset, references, moved: None }
     }
 
-    /// What is best made of golden and altref, where something of the picture was seen before.
+    /// Chooses the updates of golden and altref from how much of the picture they predict.
     fn choose_updates(&self) -> ReferenceUpdates {
         for (index, (kind, _)) in self.references.iter().enumerate().skip(1) {
             let users = self.users(index);
             if 2 * users > self.motion.len() {
-                // A scene returns: what the last frame shows may return as well, and takes the place of the other.
+                // A scene returns. The last frame's scene may return as well, so it replaces the other reference.
                 let golden = *kind == ReferenceFrame::Golden;
                 return if golden { LAST_TO_ALTREF } else { LAST_TO_GOLDEN };
             }
@@ -180,7 +188,7 @@ impl Analysis {
         KEEP
     }
 
-    /// How many macroblocks are clearly better found in this reference than in the last frame.
+    /// Number of macroblocks that have a clearly better match in this reference than in the last frame.
     fn users(&self, index: usize) -> usize {
         let better = |motion: &&MacroblockMotion| {
             let (last, other) = (motion.references[0].satd, motion.references[index].satd);
@@ -189,19 +197,21 @@ impl Analysis {
         self.motion.iter().filter(better).count()
     }
 
-    /// An estimate of the transformed error of intra prediction for macroblock `at`, row by row, of an inter frame; more than
-    /// any error where a reference leaves next to nothing.
+    /// Estimated SATD of intra prediction for macroblock `at` (row by row) of an interframe. Returns [`NOT_FOUND`]
+    /// where a reference leaves almost no error.
     pub(super) fn intra_error(&self, at: usize) -> u32 {
         let (motion, columns) = (&self.motion[at], self.layout.columns);
-        if motion.best() <= HARDLY_DIFFERENT {
+        if motion.best() <= INTRA_SATD {
             return NOT_FOUND;
         }
         let estimate = || intra_estimate(&self.source.planes[0], 16 * (at % columns), 16 * (at / columns));
         motion.intra.unwrap_or_else(estimate)
     }
 
-    /// About how many bytes [`Analysis::encode`] would need at this one quantizer: as good as [`Analysis::predict_size`], which
-    /// then knows all quantizers, in half of its time or less (4 to 38 % of [`Analysis::encode`]'s; `docs/codec.md`, "In calls").
+    /// Estimates the size of [`Analysis::encode`] in bytes at this one quantizer.
+    ///
+    /// It is as accurate as [`Analysis::predict_size`], which covers all quantizers, and takes at most half of its
+    /// time. `lab: 2026-11-notes-vp8`.
     #[must_use]
     pub fn estimate_size(&self, quantizer: u8) -> usize {
         let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
@@ -218,7 +228,7 @@ impl Analysis {
         count.bytes(self.key_frame)
     }
 
-    /// What each macroblock's best open-loop prediction leaves.
+    /// Collects the residual of each macroblock's best open-loop prediction.
     fn count_coefficients(&self) -> CoefficientHistogram {
         let mut histogram = CoefficientHistogram::default();
         let mut prediction = [0u8; 256];
@@ -229,8 +239,8 @@ impl Analysis {
         histogram
     }
 
-    /// Predicts the luma of macroblock `at` as well as is known before anything is coded; gives that luma, its stride, and
-    /// whether it has moved.
+    /// Predicts the luma of macroblock `at` from source pictures and references only (open loop). Returns the source
+    /// luma, its stride, and whether the macroblock has moved.
     fn predict_open_loop(&self, at: usize, prediction: &mut [u8; 256]) -> (&[u8], usize, bool) {
         let source = &self.source.planes[0];
         let (x, y) = (16 * (at % self.layout.columns), 16 * (at / self.layout.columns));
@@ -247,27 +257,26 @@ impl Analysis {
 }
 
 impl Drop for Analysis {
-    /// Leaves memory to the next.
+    /// Returns the memory to the arena.
     fn drop(&mut self) {
         self.arena.motion().give_back(std::mem::take(&mut self.motion));
     }
 }
 
-/// The transformed error of a macroblock that coding left, because to mend it gains nothing, in steps of its frame's quantizer:
-/// half a step in each subblock. A picture coded as coarsely again leaves it again, whatever it is predicted from.
+/// SATD that coding may leave in a macroblock, in quantizer steps: half a step per subblock. A picture that is coded as
+/// coarsely again leaves it again.
 ///
-/// Without it, a scene of 1280x720 at 20 to 60 kb/s whose texture had been left out was taken for a new one, picture after
-/// picture: key frames of 4,400 bytes where inter frames took 230. There macroblocks were 6 steps of the coarsest quantizer
-/// off; where one of eight clips follows another they are 13 to 25.
-const LEFT_STEPS: u32 = 7;
+/// A lower value takes coarse frames for scene cuts, a higher one misses cuts. `lab: 2026-11-notes-vp8`.
+const RESIDUAL_STEPS: u32 = 7;
 
-/// The transformed error that frames of this quantizer leave in a macroblock: where there is no more, next to nothing is coded.
+/// SATD that frames of this quantizer leave in a macroblock. A residual below it is hardly coded.
 fn coarseness(quantizer: u8) -> u32 {
-    LEFT_STEPS * u32::from(step(quantizer))
+    RESIDUAL_STEPS * u32::from(step(quantizer))
 }
 
-/// Whether most macroblocks are better predicted from their neighbours than from any reference, and all together too. Those
-/// that differ by no more than what is `left` in references that were coded coarsely say nothing of that.
+/// Detects a scene cut: intra prediction must be better than every reference for most macroblocks, and in total.
+///
+/// Macroblocks with an error of at most `left` are ignored, because coarsely coded references leave that much.
 fn scene_has_changed(motion: &[MacroblockMotion], left: u32) -> bool {
     let poor = || {
         let known = motion.iter().filter_map(|motion| Some((motion.intra?, motion.best())));

@@ -1,9 +1,10 @@
-//! What booleans cost, in 1/256 bit.
+//! Costs of coded booleans in 1/256 bit.
 
-/// Costs are counted in 1/256 bit: this is one bit.
+/// Cost of one bit, in the unit of all costs: 1/256 bit.
 pub(crate) const BIT: u32 = 256;
 
-/// Binary logarithm of `value`, rounded to 1/256. By squaring a fixed-point number: the same on every platform.
+/// Binary logarithm of `value`, rounded to 1/256. Squaring of a fixed-point number gives the same result on every
+/// platform.
 const fn logarithm(value: u32) -> u32 {
     let whole = 31 - value.leading_zeros();
     let mut mantissa = (value as u64) << (31 - whole);
@@ -21,7 +22,7 @@ const fn logarithm(value: u32) -> u32 {
     ((whole << 12) + fraction + 8) >> 4
 }
 
-/// `COSTS[n]` is the cost of an event whose probability is `n / 256`.
+/// `COSTS[n]` is the cost of an event with probability `n / 256`.
 const COSTS: [u16; 257] = {
     let mut costs = [0; 257];
     costs[0] = 2048;
@@ -33,13 +34,13 @@ const COSTS: [u16; 257] = {
     costs
 };
 
-/// The cost of writing `bit` where it is false with probability `probability / 256`.
+/// Cost of writing `bit`, which is false with probability `probability / 256`.
 #[inline]
 pub(crate) const fn bit_cost(bit: bool, probability: u8) -> u32 {
     COSTS[if bit { 256 - probability as usize } else { probability as usize }] as u32
 }
 
-/// The probability, in 1/256, that suits `falses` and `trues` best.
+/// Probability of false, in 1/256, that fits `falses` and `trues` best.
 #[inline]
 pub(crate) fn fitting_probability(falses: u32, trues: u32) -> u8 {
     let total = u64::from(falses) + u64::from(trues);
@@ -49,7 +50,7 @@ pub(crate) fn fitting_probability(falses: u32, trues: u32) -> u8 {
     (((u64::from(falses) * 256 + total / 2) / total).clamp(1, 255)) as u8
 }
 
-/// The cost of writing so many falses and trues with one probability.
+/// Cost of writing `falses` and `trues` booleans with one probability.
 #[inline]
 pub(crate) fn branch_cost(falses: u32, trues: u32, probability: u8) -> u64 {
     u64::from(falses) * u64::from(bit_cost(false, probability))

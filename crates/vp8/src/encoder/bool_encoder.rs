@@ -2,31 +2,31 @@
 
 /// Writes booleans of given probability into a byte vector.
 ///
-/// The interval's lower bound is kept as one growing binary number: the bits that can still change through the
-/// interval's own width stay in `low`, the settled ones move to `bytes`, and a carry out of `low` is added to them.
+/// The lower bound of the interval is one growing binary number. Bits that can still change because of the interval's
+/// width stay in `low`. Settled bits move to `bytes`, and a carry out of `low` is added to them.
 #[derive(Debug)]
 pub(crate) struct BoolEncoder {
     bytes: Vec<u8>,
-    /// The lower bound: the lowest eight bits line up with `range`, `settled` bits lie above them, then one for a carry.
+    /// Lower bound: the lowest eight bits align with `range`, then come `settled` bits and one bit for a carry.
     low: u64,
     range: u32,
     settled: u32,
 }
 
-/// Settled bits at which `low` is emptied: one write adds at most seven, and 8 + 47 + 1 bits fit easily.
+/// Number of settled bits at which `low` is flushed. One write adds at most seven bits, and 8 + 47 + 1 bits fit.
 const FLUSH_AT: u32 = 40;
 
 impl BoolEncoder {
-    /// An empty encoder that expects about `capacity` bytes.
+    /// Creates an empty encoder with room for `capacity` bytes.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self { bytes: Vec::with_capacity(capacity), low: 0, range: 255, settled: 0 }
     }
 
-    /// Writes one boolean that is false with probability `probability / 256`.
+    /// Writes a boolean that is false with probability `probability / 256`.
     #[inline]
     pub(crate) fn write(&mut self, bit: bool, probability: u8) {
         let split = 1 + (((self.range - 1) * u32::from(probability)) >> 8);
-        // Without a branch: nobody could predict it.
+        // No branch: the outcome is unpredictable.
         let mask = u32::from(bit).wrapping_neg();
         self.low += u64::from(split & mask);
         self.range = (self.range - split) & mask | split & !mask;
@@ -39,20 +39,20 @@ impl BoolEncoder {
         }
     }
 
-    /// Writes one boolean that is as likely true as false.
+    /// Writes a boolean with probability 1/2.
     #[inline]
     pub(crate) fn write_flag(&mut self, bit: bool) {
         self.write(bit, 128);
     }
 
-    /// Writes the `bits` lowest bits of `value`, highest first, each as likely set as not.
+    /// Writes the `bits` lowest bits of `value` with probability 1/2 each, the highest first.
     pub(crate) fn write_literal(&mut self, value: u32, bits: u32) {
         for bit in (0..bits).rev() {
             self.write_flag((value >> bit) & 1 == 1);
         }
     }
 
-    /// Writes a flag and, where there is a value, its magnitude in `bits` bits and its sign (RFC 6386, section 9.2).
+    /// Writes a flag and, if it is set, a magnitude of `bits` bits and a sign (RFC 6386, section 9.2).
     pub(crate) fn write_optional_signed(&mut self, value: Option<i32>, bits: u32) {
         self.write_flag(value.is_some());
         if let Some(value) = value {
@@ -61,10 +61,10 @@ impl BoolEncoder {
         }
     }
 
-    /// The bytes, with what the decoder needs to resolve the last boolean.
+    /// Completes the partition and returns its bytes, which suffice to decode the last boolean.
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        // At least one bit more than the decoder's window holds: ffmpeg takes a partition that is used up to its very
-        // end for one that was cut off.
+        // The padding exceeds the decoder's window by at least one bit. Without it, ffmpeg takes the partition for
+        // truncated.
         let padding = 16 - self.settled % 8;
         self.low <<= padding;
         self.settled += padding;
@@ -73,8 +73,9 @@ impl BoolEncoder {
     }
 }
 
-/// Moves the whole settled bytes out of `low` to the others; gives what is left of it, and how many bits of that are settled.
-/// It is given no encoder, so that one that is a local variable can stay in registers.
+/// Moves whole settled bytes from `low` to `bytes`. Returns the rest of `low` and its number of settled bits.
+///
+/// It takes no encoder, so that an encoder in a local variable can stay in registers.
 fn flush(bytes: &mut Vec<u8>, low: u64, settled: u32) -> (u64, u32) {
     let bits = settled & !7;
     let kept = 8 + settled - bits;
@@ -88,7 +89,7 @@ fn flush(bytes: &mut Vec<u8>, low: u64, settled: u32) -> (u64, u32) {
     (low & ((1 << kept) - 1), settled - bits)
 }
 
-/// Adds one to the number that the bytes spell.
+/// Adds one to the number in big-endian `bytes`.
 fn carry(bytes: &mut [u8]) {
     for byte in bytes.iter_mut().rev() {
         *byte = byte.wrapping_add(1);
@@ -106,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_decoder_reads_what_was_written(
+        fn decoder_reads_the_written_booleans(
             booleans in proptest::collection::vec((any::<bool>(), 1u8..), 0..4000),
             tail in any::<[u8; 3]>(),
         ) {
@@ -115,7 +116,7 @@ mod tests {
                 encoder.write(bit, probability);
             }
             let mut bytes = encoder.finish();
-            // What follows the partition must not matter.
+            // Bytes after the partition must not matter.
             bytes.extend(tail);
             let mut decoder = BoolDecoder::new(&bytes);
             for &(bit, probability) in &booleans {
@@ -125,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn a_carry_runs_through_all_bytes_written() {
-        // Improbable truths push the lower bound up against a run of ones.
+    fn carry_propagates_through_written_bytes() {
+        // Improbable true values push the lower bound towards a run of ones.
         for falses in 0..200 {
             let mut encoder = BoolEncoder::with_capacity(0);
             let booleans: Vec<(bool, u8)> = (0..300)

@@ -1,4 +1,4 @@
-//! What a frame in the making has become so far: all that coding writes.
+//! The output of coding: a frame under construction.
 
 use super::analysis::Analysis;
 use super::frame_quantizers::DeadZones;
@@ -11,21 +11,21 @@ use crate::block_copy::copy_block;
 use crate::frame::{FrameBuffer, PlaneLayout};
 use crate::neighbours::NearVectors;
 
-/// A frame in the making. Macroblocks are added row by row; those that are there are what the next are decided by.
+/// A frame under construction. Macroblocks are added row by row; later decisions use those already added.
 pub(super) struct Canvas {
-    /// The reconstruction; not filtered before all of it is there.
+    /// The reconstruction, which stays unfiltered until it is complete.
     pub(super) buffer: FrameBuffer,
     pub(super) macroblocks: Macroblocks,
     pub(super) tokens: TokenBuffer,
     pub(super) counts: ModeCounts,
-    /// The widest dead zones that it is coded with.
+    /// The widest dead zones of all macroblocks.
     pub(super) dead_zones: DeadZones,
     above: Vec<EdgeContext>,
     left: EdgeContext,
 }
 
 impl Canvas {
-    /// An empty frame; `dead_zones` are those that it begins with.
+    /// Creates an empty frame with the initial `dead_zones`.
     pub(super) fn new(analysis: &Analysis, dead_zones: DeadZones) -> Self {
         let layout = analysis.layout;
         let count = layout.columns * layout.rows;
@@ -41,7 +41,7 @@ impl Canvas {
         }
     }
 
-    /// The place of the next macroblock.
+    /// Position and context of the next macroblock.
     pub(super) fn place(&mut self, column: usize, row: usize, key_frame: bool) -> Place {
         if column == 0 {
             self.left = EdgeContext::default();
@@ -50,7 +50,7 @@ impl Canvas {
         Place { column, row, above: self.above[column], left: self.left, near }
     }
 
-    /// Adds the macroblock at `place`, coded as it was chosen to be.
+    /// Adds the macroblock at `place` as `chosen`.
     pub(super) fn add(&mut self, place: &Place, chosen: &mut Trial, key_frame: bool) {
         let second_order = chosen.info.luma_mode.has_second_order();
         let empty = chosen.residual.is_empty();
@@ -61,12 +61,12 @@ impl Canvas {
             above.clear(second_order);
             left.clear(second_order);
         } else {
-            chosen.residual.leave(second_order, above, left);
+            chosen.residual.update_contexts(second_order, above, left);
             self.tokens.push(chosen.residual.tokens());
         }
-        // Before the samples: their lines are seldom in the cache, and what reads these flags waits for older stores.
+        // Before the samples: their cache lines are often missing, and reads of these flags would wait for the stores.
         self.counts.add(&chosen.info, key_frame);
-        self.macroblocks.push(chosen.info, &chosen.partition_vectors, place.near, chosen.hopeless);
+        self.macroblocks.push(chosen.info, &chosen.partition_vectors, place.near, chosen.quantizes_to_zero);
         let [luma, u, v] = self.buffer.layout().planes;
         let samples = self.buffer.samples_mut();
         put::<16>(samples, &luma, place, &chosen.luma);
@@ -75,7 +75,7 @@ impl Canvas {
     }
 }
 
-/// Puts the `W` x `W` samples of a macroblock into their place in a plane.
+/// Copies the `W` x `W` samples of a macroblock into a plane.
 #[inline]
 fn put<const W: usize>(samples: &mut [u8], plane: &PlaneLayout, place: &Place, block: &[u8]) {
     let start = plane.origin + W * place.row * plane.stride + W * place.column;

@@ -1,31 +1,33 @@
-//! The ways to code one macroblock, tried one after another.
+//! Comparison of the ways to code one macroblock.
+//!
+//! [`Contest`] keeps the best [`Trial`] so far. The caller prepares `next` and runs it.
 
 use super::costs::Costs;
 use super::parameters::Preset;
 use super::trial::{Levels, Place, Trial};
 use crate::macroblock::ReferenceFrame;
 
-/// The best way to code a macroblock that was found so far, and room to make the next. It serves one macroblock after
-/// another.
+/// The best trial of a macroblock so far, and buffers for the next one. They are reused from macroblock to macroblock.
 #[derive(Debug)]
 pub(super) struct Contest {
     best: Box<Trial>,
-    /// What is to be tried next: predicted, with its mode and what saying that costs.
+    /// The next trial: predicted, with its mode and the mode's cost.
     pub(super) next: Box<Trial>,
-    /// What luma was predicted while vectors were compared: by the neighbours' two, and by two that were tried in turn.
+    /// Luma predictions made while vectors were compared: for the two near vectors, and for two more in turn.
     pub(super) predictions: Box<[[u8; 256]; 4]>,
-    /// Macroblocks that were best unmoved since one that was better nudged.
+    /// Number of consecutive macroblocks for which zero motion was best.
     steady: u32,
 }
 
-/// For quality, levels are chosen by a trellis where a way to code an inter macroblock costs, with rounded levels, at most
-/// this share more than the best so far: for all of them it saves no more bits and takes a tenth more time; for the winner
-/// alone it is no use, for with fewer levels another mode would have won.
+/// Limit for the trellis of inter macroblocks in the quality preset. With rounded levels, a trial may cost 1/8 more
+/// than the best so far.
+///
+/// A trellis for all trials saves no more bits. A trellis for the winner alone is useless, since another mode might win
+/// with fewer levels. `lab: 2026-11-notes-vp8`.
 const NEAR: u64 = 8;
 
-/// Where the unmoved place is the best known it is nudged until so many in a row were best as they were, then one of so many:
-/// in a still picture with noise nudging took a tenth of the time and found nothing. What is given up is a tenth of what
-/// nudging saves.
+/// Refinement of zero motion: after this number of consecutive macroblocks for which zero motion was best, only one in
+/// `NUDGED_OF` is refined. It saves time in noisy still pictures. `lab: 2026-11-notes-vp8`.
 const PATIENCE: u32 = 6;
 const NUDGED_OF: u32 = 4;
 
@@ -36,23 +38,23 @@ impl Default for Contest {
 }
 
 impl Contest {
-    /// Forgets the macroblock before.
+    /// Resets for the next macroblock.
     pub(super) fn begin(&mut self) {
         self.best.cost = u64::MAX;
     }
 
-    /// Whether to nudge the next macroblock that is best unmoved.
-    pub(super) fn may_nudge_still(&mut self) -> bool {
+    /// Whether to refine zero motion for the next macroblock.
+    pub(super) fn may_refine_zero_motion(&mut self) -> bool {
         self.steady = self.steady.saturating_add(1);
         self.steady <= PATIENCE || self.steady.is_multiple_of(NUDGED_OF)
     }
 
-    /// It was better moved.
-    pub(super) fn was_not_still(&mut self) {
+    /// Reports that nonzero motion was better.
+    pub(super) fn on_motion_found(&mut self) {
         self.steady = 0;
     }
 
-    /// Codes the next way and keeps it if it is the best.
+    /// Codes the next trial and keeps it if it is the best.
     pub(super) fn run(&mut self, costs: &Costs<'_>, place: &Place) {
         let intra = self.next.info.reference == ReferenceFrame::Intra;
         let careful = costs.analysis.preset == Preset::Quality;
@@ -66,24 +68,24 @@ impl Contest {
         }
     }
 
-    /// Takes the next way as the best, of which it is known that it has nothing to code.
+    /// Makes the next trial the best without coding it. The caller knows that its residual quantizes to zero.
     pub(super) fn leave_empty(&mut self, costs: &Costs<'_>, place: &Place) {
         if cfg!(debug_assertions) {
             self.next.code(costs, place, Levels::Rounded);
-            assert!(self.next.hopeless, "a residual was thought to have nothing to code");
+            assert!(self.next.quantizes_to_zero, "the residual does not quantize to zero");
         }
         self.next.leave_empty();
         std::mem::swap(&mut self.next, &mut self.best);
     }
 
-    /// The best way, reconstructed; some way must have been tried.
+    /// The best trial, reconstructed. At least one trial must have run.
     pub(super) fn best(&mut self) -> &mut Trial {
-        debug_assert!(self.best.cost < u64::MAX, "nothing was tried");
+        debug_assert!(self.best.cost < u64::MAX, "no trial has run");
         self.best.restore();
         &mut self.best
     }
 
-    /// Whether the best way so far leaves the residual out.
+    /// Whether the best trial so far has an empty residual.
     pub(super) fn best_is_empty(&self) -> bool {
         self.best.residual.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What it costs to code macroblocks at one quantizer: only read while a macroblock is decided.
+//! Costs at one quantizer, for the decisions of one macroblock.
 
 use super::analysis::Analysis;
 use super::frame_quantizers::{DeadZones, FrameQuantizers};
@@ -11,31 +11,31 @@ use crate::neighbours::NearVectors;
 use crate::quantization::Steps;
 use crate::tables::{KEY_FRAME_CHROMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_PROBABILITIES};
 
-/// The usual [`Costs::skip_weight`].
-pub(super) const USUAL_SKIP_WEIGHT: u32 = 256;
+/// Default of [`Costs::skip_weight`].
+pub(super) const DEFAULT_SKIP_WEIGHT: u32 = 256;
 
-/// What errors and bits cost in one frame. Bits are counted in 1/256.
+/// Costs of errors and bits in one frame. Bits are in units of 1/256.
 #[derive(Debug)]
 pub(super) struct Costs<'a> {
     pub(super) analysis: &'a Analysis,
     pub(super) quantizers: FrameQuantizers,
     usual: Lagrangian,
-    /// That of the macroblock that is being decided.
+    /// Lagrangian of the current macroblock.
     pub(super) lagrangian: Lagrangian,
-    /// The step between luma AC levels.
+    /// Quantizer step of luma AC coefficients.
     pub(super) step: u32,
-    /// The widest dead zones that macroblocks were coded with so far.
+    /// The widest dead zones of all macroblocks so far.
     pub(super) widest_dead_zones: DeadZones,
-    /// The weight of the bits of a residual that is left out if it is not worth them, in 1/256 of the usual.
+    /// Weight of a residual's bits in the decision to drop the residual, in 1/256 of the default.
     pub(super) skip_weight: u32,
-    /// Of saying which reference a macroblock has.
+    /// Cost of the reference of a macroblock.
     references: [u32; 4],
-    /// Of saying that there are coefficients, and that there are none.
+    /// Cost of the skip flag: with coefficients, without coefficients.
     pub(super) skip: [u32; 2],
 }
 
 impl<'a> Costs<'a> {
-    /// The costs at a quantizer, before anything is counted.
+    /// Costs at a quantizer before any macroblock is counted.
     pub(super) fn new(analysis: &'a Analysis, quantizer: u8) -> Self {
         let steps = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() });
         let usual = Lagrangian::new(steps.luma[1], analysis.key_frame, analysis.preset);
@@ -47,42 +47,42 @@ impl<'a> Costs<'a> {
             usual,
             lagrangian: usual,
             step: steps.luma[1] as u32,
-            skip_weight: USUAL_SKIP_WEIGHT,
+            skip_weight: DEFAULT_SKIP_WEIGHT,
             references: [0; 4],
             skip: [0; 2],
         }
     }
 
-    /// Goes on with what saying references and skips will cost, as far as `counts` tells: once a row.
-    pub(super) fn follow(&mut self, counts: &ModeCounts) {
+    /// Updates the costs of references and skip flags from `counts`; called once per row.
+    pub(super) fn update_mode_costs(&mut self, counts: &ModeCounts) {
         self.references = counts.reference_costs();
         self.skip = counts.skip_costs();
     }
 
-    /// Goes on to macroblock `at`, row by row.
-    pub(super) fn go_to(&mut self, at: usize) {
+    /// Prepares for macroblock `at` (row by row).
+    pub(super) fn set_macroblock(&mut self, at: usize) {
         self.lagrangian = self.usual.weighed(self.analysis.activity.weight(at));
     }
 
-    /// Goes on with other roundings (of AC coefficients, 1/128 of a step) and another skip weight: between macroblocks, to
-    /// steer the frame's size.
+    /// Changes the rounding of AC coefficients (1/128 of a step) and the skip weight. It is called between macroblocks
+    /// to steer the frame's size.
     pub(super) fn steer(&mut self, rounding: i32, skip_weight: u32) {
         self.quantizers.round_by(rounding, self.analysis.key_frame);
         self.widest_dead_zones = self.widest_dead_zones.widened(&self.quantizers.dead_zones());
         self.skip_weight = skip_weight;
     }
 
-    /// The cost of an inter mode without its vector.
+    /// Cost of an inter mode without its vector.
     pub(super) fn inter_mode(&self, mode: LumaMode, reference: ReferenceFrame, near: &NearVectors) -> u32 {
         self.references[reference as usize] + path_cost(inter_path(mode), &near.mode_probabilities)
     }
 
-    /// The cost of saying that a macroblock is intra.
+    /// Cost of the decision for intra prediction.
     pub(super) fn intra(&self) -> u32 {
         if self.analysis.key_frame { 0 } else { self.references[ReferenceFrame::Intra as usize] }
     }
 
-    /// The cost of an intra macroblock's luma mode.
+    /// Cost of an intra macroblock's luma mode.
     pub(super) fn luma_mode(&self, mode: LumaMode) -> u32 {
         if self.analysis.key_frame {
             path_cost(key_luma_path(mode), &KEY_FRAME_LUMA_MODE_PROBABILITIES)
@@ -91,7 +91,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// The probabilities of an intra macroblock's chroma mode.
+    /// Probabilities of an intra macroblock's chroma mode.
     pub(super) fn chroma_mode_probabilities(&self) -> &[u8; 3] {
         if self.analysis.key_frame {
             &KEY_FRAME_CHROMA_MODE_PROBABILITIES

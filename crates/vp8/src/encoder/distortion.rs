@@ -1,9 +1,10 @@
-//! Distances between two blocks of samples. Free functions over slices and strides: what calls them needs no more, and
-//! a kernel for another instruction set can stand beside each.
+//! Distances between two blocks of samples.
+//!
+//! The functions are free functions over slices and strides, with one version per instruction set.
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
-#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) mod portable;
 mod subblock_differences;
 #[cfg(target_arch = "x86_64")]
@@ -23,13 +24,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sixteen rows of samples that mean nothing, 20 apart.
+    /// Noise: sixteen rows of samples, 20 apart.
     fn noise(seed: u32) -> Vec<u8> {
         (0..20 * 16u32).map(|i| (i.wrapping_mul(2_654_435_761).wrapping_add(seed * 977) >> 13) as u8).collect()
     }
 
     #[test]
-    fn sums_are_those_of_the_definition() {
+    fn sums_match_their_definitions() {
         let (a, b) = (noise(1), noise(2));
         let differences = |w: usize, h: usize| {
             let (a, b) = (a.clone(), b.clone());
@@ -42,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn transformed_blocks_side_by_side_are_those_one_by_one() {
+    fn satd_of_a_block_is_the_sum_over_its_subblocks() {
         let (a, b) = (noise(3), noise(4));
         let mut one_by_one = 0;
         for at in (0..16).step_by(4).flat_map(|y| (0..16).step_by(4).map(move |x| 20 * y + x)) {
@@ -52,7 +53,7 @@ mod tests {
         assert_eq!(satd_4x4(&[10; 16], 4, &[7; 16], 4), 8 * 3);
     }
 
-    /// Samples of any value, or of the two extremes only.
+    /// Arbitrary samples, or only the two extreme values.
     fn samples() -> impl Strategy<Value = Vec<u8>> {
         (any::<bool>(), proptest::collection::vec(any::<u8>(), 24 * 18)).prop_map(|(extreme, samples)| {
             samples.into_iter().map(|n| if extreme { 255 * (n >> 7) } else { n }).collect()
@@ -61,13 +62,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vector_instructions_measure_as_the_portable_code_does(
+        fn vector_distances_equal_portable_distances(
             (a, b) in (samples(), samples()),
             (x, y) in (0usize..4, 0usize..4),
             limit in 0u32..6_000_000,
         ) {
             fn check<const W: usize, const H: usize>(a: &[u8], b: &[u8]) {
-                // No more than what is said to be read.
+                // Slices that contain only what the functions may read.
                 let (a, b) = (&a[..20 * (H - 1) + W], &b[..24 * (H - 1) + W]);
                 assert_eq!(sad::<W, H>(a, 20, b, 24), portable::sad::<W, H>(a, 20, b, 24), "{W}x{H}");
                 assert_eq!(sse::<W, H>(a, 20, b, 24), portable::sse::<W, H>(a, 20, b, 24), "{W}x{H}");

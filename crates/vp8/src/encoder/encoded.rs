@@ -1,47 +1,48 @@
-//! What an encoder gives.
+//! The result of encoding.
 
 use crate::picture::Picture;
 use crate::state::State;
 
-/// A frame and where it leads.
+/// A frame and its target state.
 #[derive(Debug, Clone)]
 pub struct Encoded {
-    /// The VP8 frame.
+    /// Bytes of the VP8 frame.
     pub frame: Vec<u8>,
-    /// The state that decoding `frame` from the encoder's state leads to. What only it needs (the loop filter, an eighth of
-    /// the time of coding) is done when its name, its picture or what follows it is first asked for, on the thread that
-    /// asks: a candidate that is not sent costs as much less.
+    /// Target state of `frame`.
+    ///
+    /// The loop filter takes about an eighth of the coding time. It runs on first access to the state's id, its picture
+    /// or a following frame, on the accessing thread. So a candidate that is not sent does not cost this time.
     pub state: State,
-    /// The quantizer index used.
+    /// Quantizer index of the frame.
     pub quantizer: u8,
-    /// Whether it is a key frame.
+    /// Whether the frame is a key frame.
     pub key_frame: bool,
-    /// What the encoder did.
+    /// Statistics of the encoder.
     pub statistics: EncodeStatistics,
 }
 
 impl Encoded {
-    /// The picture that a receiver will see: a view of the new last reference, O(1) but for what is done when a state is
-    /// first asked.
+    /// The picture that a receiver decodes: a view of the new last reference. It costs O(1) after the first access to
+    /// `state`.
     #[must_use]
     pub fn picture(&self) -> Picture {
-        self.state.last_picture().expect("an encoded frame leaves a reference")
+        self.state.last_picture().expect("an encoded frame has a reference")
     }
 }
 
-/// What the encoder did with one picture.
+/// Statistics about one encoded picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EncodeStatistics {
-    /// Macroblocks predicted from this frame.
+    /// Number of intra macroblocks.
     pub intra_macroblocks: u32,
-    /// Macroblocks predicted from a reference.
+    /// Number of inter macroblocks.
     pub inter_macroblocks: u32,
-    /// Macroblocks, of either kind, without coefficients.
+    /// Number of macroblocks without coefficients, intra or inter.
     pub skipped_macroblocks: u32,
-    /// The loop filter's level, 0 to 63.
+    /// Loop filter level, 0 to 63.
     pub loop_filter_level: u8,
-    /// Bytes of the first partition: header, modes and motion vectors.
+    /// Size of the first partition in bytes: header, modes and motion vectors.
     pub mode_bytes: usize,
-    /// Bytes of the coefficients.
+    /// Size of the coefficients in bytes.
     pub coefficient_bytes: usize,
 }

@@ -1,21 +1,23 @@
-//! A frame that fills a budget of bytes and does not exceed it.
+//! Encoding of a frame that fills a budget of bytes without exceeding it.
 //!
-//! One quantizer for a whole frame is too coarse a control: beside camera noise a frame's size doubles or more from one
-//! index to the next, for there most macroblocks stop being worth their bits at the same step. What lies between two
-//! indices is reached by what needs no word in the bitstream: how readily a macroblock's residual is left out, and the
-//! rounding of the quantizer (its dead zone). Both are steered from macroblock to macroblock while a frame is coded.
+//! One quantizer per frame is too coarse a control: with camera noise, the size may double from one index to the next.
+//! The reason is that most macroblocks lose their residual at the same step. Two parameters that need no bits reach
+//! sizes between two indices: the threshold for dropping a residual, and the rounding of the quantizer (its dead zone).
+//! [`Steering`] adjusts both from macroblock to macroblock.
 //!
-//! A first pass codes the frame as ever and records what each macroblock's coefficients cost, and from which weight of
-//! bits on they would be left out. That tells the weight that fills the budget, if any does. Another pass then keeps
-//! references and vectors, only quantizes anew, and corrects weight and rounding as the bits run ahead of the plan or fall
-//! behind it. In a small frame vectors may take most of the bits: where one like that went over its budget, they are
-//! decided anew.
+//! 1. The first pass codes the frame normally. It records the cost of each macroblock's coefficients, and the weight of
+//!    bits at which they would be dropped.
+//! 2. These records give the weight that fills the budget, if there is one.
+//! 3. The next pass reuses references and vectors and only quantizes again. It corrects weight and rounding while the
+//!    bits deviate from the plan.
+//! 4. In a small frame, vectors may take most of the bits. If such a frame exceeds its budget, the next pass decides
+//!    them again.
 
 use std::borrow::Cow;
 
 use super::analysis::Analysis;
 use super::bit_cost::BIT;
-use super::costs::USUAL_SKIP_WEIGHT;
+use super::costs::DEFAULT_SKIP_WEIGHT;
 use super::decisions::{Decisions, step};
 use super::encoded::Encoded;
 use super::frame_encoder::{code_macroblocks, finish};
@@ -23,41 +25,41 @@ use super::frame_quantizers::rounding_of;
 use super::parameters::MAXIMUM_QUANTIZER;
 use super::steering::{Cost, Plan, Steering};
 
-/// A frame of at least this share of the budget is not made again.
+/// A frame with at least this share of the budget is not coded again.
 const FILLED: f64 = 0.92;
-/// What steered passes aim at, one after another: a later one comes of an earlier one that went over.
+/// Aims of steered passes as shares of the budget. A pass over the budget makes the next one use the next aim.
 const AIMS: [f64; 3] = [0.965, 0.94, 0.88];
-/// So many passes are spent on filling the budget.
+/// Number of passes spent on filling the budget.
 const PASSES: usize = 4;
-/// Where none of them fits, the next aims at this share of the budget; and if that was too much, the coarsest
-/// quantizer is next.
+/// If none of them fits, the next pass aims at this share of the budget. If that frame is still too large, the coarsest
+/// quantizer follows.
 const SAFE_AIM: f64 = 0.6;
-/// No coarser than by so many indices, and so many more for each doubling that it was too large by: what a model says of
-/// frames of a hundred bytes is worth little.
+/// Largest increase of the quantizer index for that pass: a constant, plus an increment per doubling of the excess. The
+/// size model is inaccurate for frames of about a hundred bytes.
 const SAFE_INDICES: (f64, f64) = (6.0, 40.0);
-/// Once a pass went over the budget, modes and vectors that take more than this share of it are decided anew.
+/// Share of the budget above which modes and vectors are decided again, after a pass exceeded the budget.
 const HEAVY: f64 = 0.3;
-/// What they are expected to take then, as a share of what they took.
+/// Expected size of modes and vectors after that, as a share of their size before.
 const LIGHTER: f64 = 0.9;
-/// How far sizes may be off the predicted ones, as factors, to say that others are off alike: where all was left out,
-/// the size says nothing of finer quantizers.
+/// Range of the ratio of actual to predicted size that is used to correct other predictions. A frame without any
+/// residual says nothing about finer quantizers.
 const TRUSTED_SCALES: (f64, f64) = (0.25, 4.0);
-/// How much smaller an inter frame becomes with every unit of strictness, as a share. It differs a lot: this is less
-/// than most.
+/// Relative decrease of an interframe's size per unit of strictness. The value varies a lot; this one is lower than
+/// most.
 const INTER_GAIN: f64 = 0.05;
-/// The weights of bits, in 1/256 of the usual, that are good at a quantizer; beyond them another quantizer is better.
+/// Range of useful weights of bits at a quantizer, in 1/256 of the default. Outside of it, another quantizer is better.
 const GOOD_WEIGHTS: (u32, u32) = (100, 400);
 
-/// One way in which the frame was coded, kept for the next.
+/// The record of one pass, for the next one.
 #[derive(Debug)]
 struct Pass {
     quantizer: u8,
     size: usize,
     decisions: Decisions,
     costs: Vec<Cost>,
-    /// Bytes of all that is no coefficient.
+    /// Bytes of the frame without coefficients.
     overhead: usize,
-    /// The rounding that it used on average, 1/128 of a step.
+    /// Mean rounding of the pass, in 1/128 of a step.
     rounding: f64,
 }
 
@@ -66,15 +68,15 @@ impl Pass {
         self.costs.iter().map(|cost| f64::from(cost.bits)).sum()
     }
 
-    /// What coefficients may cost in a frame of `target` bytes, `overhead` of which are others.
+    /// Total cost that coefficients may have in a frame of `target` bytes with `overhead` other bytes.
     fn total_for(&self, target: f64, overhead: f64) -> f64 {
         let (spent, written) = (self.spent(), (self.size - self.overhead) as f64);
-        // Costs are by the old probabilities; what is written, by those that fit the frame.
+        // Costs use the old probabilities, written bytes those that fit the frame.
         let cost_per_byte = if spent < f64::from(64 * BIT) { f64::from(8 * BIT) } else { spent / written };
         (target - overhead).max(16.0) * cost_per_byte
     }
 
-    /// The skip weight at which the coefficients cost no more than `total`, or just the next smaller.
+    /// Skip weight at which the coefficients cost at most `total`, or the next smaller one.
     fn weight_for(&self, total: f64) -> u32 {
         let sum = |weight: u32| self.costs.iter().map(|cost| f64::from(cost.at(weight))).sum::<f64>();
         let (mut low, mut high) = (0, 1 << 16);
@@ -86,21 +88,21 @@ impl Pass {
     }
 }
 
-/// A picture being made to fit a budget, pass by pass. The budget may be another for each pass: what was coded for one
-/// shows the way to the next.
+/// Fits a picture to a budget, pass by pass. The budget may change between passes; each pass uses the records of the
+/// last one.
 #[derive(Debug)]
 pub struct Fitting<'a> {
     analysis: Cow<'a, Analysis>,
     first: Option<u8>,
-    /// Quantizers and sizes of what was coded, in order.
+    /// Quantizers and sizes of all passes, in order.
     coded: Vec<(u8, usize)>,
     last: Option<Pass>,
-    /// How many steered passes went over what they aimed at.
+    /// Number of steered passes that exceeded the budget.
     over: usize,
 }
 
 impl<'a> Fitting<'a> {
-    /// Begins with quantizer `first`, where the caller knows of a good one; else the first pass predicts one.
+    /// Starts with quantizer `first`. Without it, the first pass predicts a quantizer.
     #[must_use]
     pub fn new(analysis: Cow<'a, Analysis>, first: Option<u8>) -> Self {
         Self { analysis, first, coded: Vec::new(), last: None, over: 0 }
@@ -112,8 +114,8 @@ impl<'a> Fitting<'a> {
         &self.analysis
     }
 
-    /// Codes the picture, nearer to `budget` bytes than before. The first pass gives very nearly what
-    /// [`Analysis::encode`] gives for its quantizer. A frame may be larger than the budget.
+    /// Codes the picture again, closer to `budget` bytes. The frame may exceed the budget. The first pass gives almost
+    /// the same frame as [`Analysis::encode`].
     #[must_use]
     pub fn pass(&mut self, budget: usize) -> Encoded {
         if let Some(last) = self.last.take() {
@@ -123,8 +125,10 @@ impl<'a> Fitting<'a> {
         self.plain(first.min(MAXIMUM_QUANTIZER))
     }
 
-    /// Whether another pass would bring nothing for `budget`: a frame fits and fills it, not even the finest quantizer does,
-    /// or the coarsest was too large for it twice, plain and steered.
+    /// Whether another pass cannot improve the result for `budget`. This holds in three cases:
+    /// - A frame fits and fills the budget.
+    /// - A frame of the finest quantizer fits.
+    /// - The coarsest quantizer exceeded the budget twice, once plain and once steered.
     #[must_use]
     pub fn is_filled(&self, budget: usize) -> bool {
         let filled = |&(quantizer, size): &(u8, usize)| quantizer == 0 || size as f64 >= FILLED * budget as f64;
@@ -148,27 +152,27 @@ impl<'a> Fitting<'a> {
         encoded
     }
 
-    /// The frame at a plain quantizer.
+    /// Codes the frame with one quantizer, without steering.
     fn plain(&mut self, quantizer: u8) -> Encoded {
-        self.code(quantizer, None, Steering::recording(self.usual_rounding()))
+        self.code(quantizer, None, Steering::recording(self.default_rounding()))
     }
 
-    fn usual_rounding(&self) -> f64 {
+    fn default_rounding(&self) -> f64 {
         f64::from(rounding_of(self.analysis.key_frame).ac)
     }
 
-    /// Codes the frame again, steered towards `budget` if that is not too far away.
+    /// Codes the frame again, steered towards `budget` if the budget is close enough.
     fn pass_after(&mut self, last: &Pass, budget: usize) -> Encoded {
         let key_frame = self.analysis.key_frame;
         let target = AIMS[self.over.min(AIMS.len() - 1)] * budget as f64;
-        // What was decided for a finer quantizer may alone take more than there is room for.
+        // Modes and vectors for a finer quantizer may alone exceed the budget.
         let heavy = self.over > 0 && last.overhead as f64 > HEAVY * budget as f64;
         let overhead = last.overhead as f64 * if heavy { LIGHTER } else { 1.0 };
         let total = last.total_for(target, overhead);
         let weight = if key_frame { 0 } else { last.weight_for(total) };
         let kept = (!heavy).then_some(&last.decisions);
         let encoded = if !heavy && (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
-            // Another weight fills the budget at this quantizer.
+            // The same quantizer fills the budget with another weight.
             let costs = last.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
             let plan = Plan { costs, total, weight: f64::from(weight), gain: INTER_GAIN };
             self.code(last.quantizer, kept, Steering::following(plan, last.rounding))
@@ -179,11 +183,11 @@ impl<'a> Fitting<'a> {
             }
             let (rounding, gain) = if key_frame {
                 let wanted = target * self.analysis.predict_size(last.quantizer) as f64 / last.size as f64;
-                key_rounding(&self.analysis, quantizer, wanted, self.usual_rounding())
+                key_rounding(&self.analysis, quantizer, wanted, self.default_rounding())
             } else {
-                (self.usual_rounding(), INTER_GAIN)
+                (self.default_rounding(), INTER_GAIN)
             };
-            let (costs, weight) = (planned_costs(&last.costs, total), f64::from(USUAL_SKIP_WEIGHT));
+            let (costs, weight) = (planned_costs(&last.costs, total), f64::from(DEFAULT_SKIP_WEIGHT));
             let plan = Plan { costs, total, weight, gain };
             self.code(quantizer, kept, Steering::following(plan, rounding))
         };
@@ -191,7 +195,7 @@ impl<'a> Fitting<'a> {
         encoded
     }
 
-    /// Codes the frame at a quantizer that is expected to be well within `budget`, where what was coded is not.
+    /// Codes the frame at a quantizer that is expected to be well within `budget`, after all passes exceeded it.
     fn safe_pass(&mut self, budget: usize) -> Encoded {
         let quantizer = self.too_fine(budget).map_or(MAXIMUM_QUANTIZER, |(quantizer, size)| {
             let scale = size as f64 / self.analysis.predict_size(quantizer) as f64;
@@ -203,19 +207,19 @@ impl<'a> Fitting<'a> {
         self.plain(quantizer)
     }
 
-    /// The coarsest quantizer that was too fine, and its frame's size.
+    /// The coarsest quantizer that exceeded the budget, and the size of its frame.
     fn too_fine(&self, budget: usize) -> Option<(u8, usize)> {
         let over = self.coded.iter().filter(|&&(_, size)| size > budget);
         over.max_by_key(|(quantizer, _)| *quantizer).copied()
     }
 
-    /// The finest quantizer that was too coarse, and its frame's size.
+    /// The finest quantizer that fits the budget, and the size of its frame.
     fn too_coarse(&self, budget: usize) -> Option<(u8, usize)> {
         let within = self.coded.iter().rev().filter(|&&(_, size)| size <= budget);
         within.min_by_key(|(quantizer, _)| *quantizer).copied()
     }
 
-    /// The quantizer that is expected to be nearest to `target` bytes.
+    /// The quantizer with the expected size nearest to `target` bytes.
     fn next_quantizer(&self, last: &Pass, target: f64, budget: usize) -> u8 {
         match (self.too_fine(budget), self.too_coarse(budget)) {
             (Some((fine, large)), Some((coarse, small))) if fine + 1 < coarse => {
@@ -237,23 +241,23 @@ impl<'a> Fitting<'a> {
     }
 }
 
-/// The coarsest quantizer that is predicted to take at least `wanted` bytes.
+/// The coarsest quantizer with a predicted size of at least `wanted` bytes.
 fn coarsest_of(analysis: &Analysis, wanted: f64) -> u8 {
     (1..=MAXIMUM_QUANTIZER).take_while(|&quantizer| analysis.predict_size(quantizer) as f64 >= wanted).count() as u8
 }
 
-/// A binary logarithm, straight between powers of two: good enough to interpolate by, and the same everywhere.
+/// Binary logarithm, linear between powers of two: accurate enough for interpolation, and equal on every platform.
 fn log2(value: f64) -> f64 {
     let whole = (value.max(1.0) as u64).ilog2();
     f64::from(whole) + value.max(1.0) / (1u64 << whole) as f64 - 1.0
 }
 
-/// The rounding with which a key frame at `quantizer` is predicted to take `wanted` bytes, and by what share it shrinks
-/// with each 1/128 of a step less.
+/// Rounding at which a key frame at `quantizer` has a predicted size of `wanted` bytes. Also returns the relative
+/// decrease of its size per 1/128 of a step.
 fn key_rounding(analysis: &Analysis, quantizer: u8, wanted: f64, usual: f64) -> (f64, f64) {
     let finer = quantizer.min(MAXIMUM_QUANTIZER - 1);
     let [here, next] = [finer, finer + 1].map(|index| f64::from(step(index)));
-    // The rounding by which the finer quantizer leaves as many coefficients at zero as the coarser.
+    // The rounding at which the finer quantizer zeroes as many coefficients as the coarser one.
     let change = (128.0 - usual) * (next - here) / here;
     let [size, next] = [finer, finer + 1].map(|index| analysis.predict_size(index) as f64);
     let share = ((size - wanted) / (size - next).max(1.0)).clamp(-1.0, 1.0);
@@ -261,8 +265,8 @@ fn key_rounding(analysis: &Analysis, quantizer: u8, wanted: f64, usual: f64) -> 
     (usual - share * change, gain.clamp(0.008, 0.2))
 }
 
-/// What each macroblock should cost where all cost `total`: what is too much is taken off all alike, and what is left
-/// over is given to all alike, for it is the noise in all of them that comes and goes.
+/// Planned cost of each macroblock for a total of `total`. The difference is distributed equally, because noise varies
+/// in all macroblocks.
 fn planned_costs(costs: &[Cost], total: f64) -> Vec<f64> {
     let spent: f64 = costs.iter().map(|cost| f64::from(cost.bits)).sum();
     if total >= spent {
@@ -279,12 +283,13 @@ fn planned_costs(costs: &[Cost], total: f64) -> Vec<f64> {
 }
 
 impl Analysis {
-    /// The best frame that this encoder finds within `budget` bytes: of 95 % of them in the median, where the finest
-    /// quantizer needs that many; frames of a few hundred bytes may fill less, for modes and vectors take most of those.
-    /// Where even the coarsest quantizer needs more, the smallest frame that was found.
+    /// The best frame that the encoder finds within `budget` bytes.
     ///
-    /// It takes 2 to 3.5 times as long as [`Analysis::encode`] with an analysis, the mean of a clip's frames, and never
-    /// more than six passes (`lockstep bench codec`).
+    /// It fills 95 % of the budget in the median, unless the finest quantizer needs less. Frames of a few hundred bytes
+    /// may fill less, because modes and vectors take most of those. If even the coarsest quantizer exceeds the budget,
+    /// it returns the smallest frame that it found.
+    ///
+    /// It runs at most six passes. `lab: 2026-11-notes-vp8`.
     #[must_use]
     pub fn encode_to_fit(&self, budget: usize) -> Encoded {
         let mut fitting = Fitting::new(Cow::Borrowed(self), None);
@@ -297,7 +302,7 @@ impl Analysis {
             frames.push(fitting.safe_pass(budget));
         }
         if !fitting.fits(budget) {
-            // A pass records what else might be coded, and may differ a little from this for that reason.
+            // A recording pass evaluates alternatives and can differ slightly, so this frame may be smaller.
             frames.push(self.encode(MAXIMUM_QUANTIZER));
         }
         let fits = |encoded: &Encoded| encoded.frame.len() <= budget;

@@ -1,4 +1,4 @@
-//! Quantization: dividing coefficients by their step, with a rounding that prefers what is cheap to code.
+//! Quantization: division of coefficients by their step, with rounding towards levels that are cheap to code.
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -9,8 +9,9 @@ mod x86;
 pub(crate) use portable::{DeadZone, ForwardQuantizer, Rounding};
 
 impl ForwardQuantizer {
-    /// Quantizes `coefficients` to `levels` and puts back what the decoder will read from those. Gives the zigzag position
-    /// after the last level that is not zero; 0 where there is none.
+    /// Quantizes `coefficients` to `levels` and stores the decoder's dequantized values in `restored`.
+    ///
+    /// Returns the position in zigzag order after the last nonzero level, or 0 if there is none.
     #[inline]
     pub(crate) fn quantize(&self, coefficients: &[i16; 16], levels: &mut [i16; 16], restored: &mut [i16; 16]) -> u8 {
         #[cfg(target_arch = "x86_64")]
@@ -23,8 +24,10 @@ impl ForwardQuantizer {
         self.quantize_portably(coefficients, levels, restored)
     }
 
-    /// [`ForwardQuantizer::quantize`] for many blocks. Gives by how much that lowers the sum of the squared coefficients'
-    /// errors: the sum of their squares less that of their differences from what is restored.
+    /// [`ForwardQuantizer::quantize`] for many blocks.
+    ///
+    /// Returns the reduction of the squared error: the sum of squared coefficients minus the sum of squared differences
+    /// from `restored`.
     #[inline]
     pub(crate) fn quantize_all(
         &self,
@@ -51,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vector_instructions_quantize_as_the_portable_code_does(
+        fn vector_quantizer_equals_portable_quantizer(
             coefficients in any::<[i16; 16]>(),
             shift in 0u32..16,
             (dc, ac) in (4i32..=314, 4i32..=440),
@@ -68,7 +71,7 @@ mod tests {
         }
 
         #[test]
-        fn vector_instructions_quantize_many_blocks_as_the_portable_code_does(
+        fn vector_quantizer_of_blocks_equals_portable_quantizer(
             coefficients in any::<[[i16; 16]; 4]>(),
             shift in 0u32..16,
             (dc, ac) in (4i32..=314, 4i32..=440),

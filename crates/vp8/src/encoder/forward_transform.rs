@@ -1,9 +1,10 @@
-//! The forward transforms: the encoder's side of RFC 6386, section 14, scaled so that the decoder's inverses undo them.
+//! The forward transforms: the encoder's side of RFC 6386, section 14, scaled to match the decoder's inverse
+//! transforms.
 
 mod angles;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -17,8 +18,8 @@ pub(crate) use portable::{forward_dct, forward_dct_pair, forward_wht};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{forward_dct, forward_dct_pair, forward_wht};
 
-/// [`forward_dct`] of all blocks of a `W` x `W` plane of a macroblock, row by row. `output` has as many; the rows of the
-/// prediction lie behind each other without gaps.
+/// [`forward_dct`] of all blocks of a `W` x `W` plane of a macroblock, row by row. `output` has one element per block.
+/// The rows of `prediction` are contiguous.
 #[inline]
 pub(crate) fn forward_dct_plane<const W: usize>(
     source: &[u8],
@@ -44,7 +45,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_inverse_gives_the_source_back(source in any::<[u8; 16]>(), prediction in any::<[u8; 16]>()) {
+        fn inverse_dct_restores_the_source(source in any::<[u8; 16]>(), prediction in any::<[u8; 16]>()) {
             let mut coefficients = [0; 16];
             forward_dct(&source, 4, &prediction, 4, &mut coefficients);
             let mut restored = prediction;
@@ -55,7 +56,7 @@ mod tests {
         }
 
         #[test]
-        fn the_inverse_gives_the_dcs_back(dcs in proptest::array::uniform16(-2048i16..2048)) {
+        fn inverse_wht_restores_the_dcs(dcs in proptest::array::uniform16(-2048i16..2048)) {
             let mut coefficients = [0; 16];
             forward_wht(&dcs, &mut coefficients);
             for (a, b) in dcs.iter().zip(inverse_wht(&coefficients)) {
@@ -64,7 +65,7 @@ mod tests {
         }
 
         #[test]
-        fn vector_instructions_transform_dcs_as_the_portable_code_does(
+        fn vector_wht_equals_portable_wht(
             dcs in proptest::array::uniform16(-2048i16..2048),
             extreme: bool,
         ) {
@@ -76,7 +77,7 @@ mod tests {
         }
 
         #[test]
-        fn vector_instructions_transform_as_the_portable_code_does(
+        fn vector_dct_equals_portable_dct(
             source in proptest::collection::vec(any::<u8>(), 3 * 9 + 8),
             prediction in proptest::collection::vec(any::<u8>(), 3 * 11 + 8),
             extreme: bool,
@@ -96,7 +97,7 @@ mod tests {
         }
 
         #[test]
-        fn a_plane_is_transformed_block_by_block(
+        fn plane_transform_equals_single_blocks(
             source in proptest::collection::vec(any::<u8>(), 15 * 19 + 16),
             prediction in proptest::array::uniform32(any::<[u8; 8]>()),
             extreme: bool,

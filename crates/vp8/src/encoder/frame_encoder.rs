@@ -1,5 +1,7 @@
-//! Encodes one frame with one quantizer: decides and codes one macroblock after another, then writes. It is filtered once
-//! somebody asks for its state.
+//! Encoding of one frame with one quantizer.
+//!
+//! Each macroblock is decided and coded in turn, then the frame is written. The loop filter runs on first access to the
+//! state.
 
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use super::costs::Costs;
 use super::decisions::Decisions;
 use super::encoded::{EncodeStatistics, Encoded};
 use super::header_writer::write_frame;
-use super::loop_filter_level::{choose_level, level_beside};
+use super::loop_filter_level::{choose_level, level_from};
 use super::mode_counts::ModeCounts;
 use super::mode_decision::{decide, decide_again};
 use super::parameters::MAXIMUM_QUANTIZER;
@@ -21,13 +23,13 @@ use crate::header::{
 use crate::loop_filter::FrameFilter;
 use crate::macroblock::ReferenceFrame;
 
-/// The filter is a little weaker where little has changed and stronger where blocks show most: the values that libvpx's
-/// frames carry by default.
+/// Loop filter deltas: weaker where little changes, stronger where block edges are most visible. These are libvpx's
+/// defaults.
 const LOOP_FILTER_DELTAS: LoopFilterDeltas =
     LoopFilterDeltas { enabled: true, references: [2, 0, -2, -2], modes: [4, -2, 2, 4] };
 
 impl Analysis {
-    /// Encodes the picture with this quantizer (above 127 it is taken as 127).
+    /// Encodes the picture with `quantizer`. Values above 127 count as 127.
     #[must_use]
     pub fn encode(&self, quantizer: u8) -> Encoded {
         let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
@@ -36,7 +38,7 @@ impl Analysis {
         encoded
     }
 
-    /// [`Analysis::encode`], and what was decided on the way, for candidates of other quantizers
+    /// [`Analysis::encode`] that also returns the decisions, for candidates of other quantizers
     /// ([`Analysis::encode_beside`]).
     #[must_use]
     pub fn encode_first(&self, quantizer: u8) -> (Encoded, Decisions) {
@@ -44,18 +46,18 @@ impl Analysis {
         finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None)
     }
 
-    /// Encodes the picture with this quantizer (above 127 it is taken as 127), keeping the references, vectors and
-    /// filter that were decided for the `first` candidate of this same analysis, in a third to half the time
-    /// of [`Analysis::encode`]. Where the quantizers are far apart everything is decided anew, and the frame is that of
-    /// [`Analysis::encode`].
+    /// Encodes the picture with `quantizer` (above 127 counts as 127) and reuses decisions of a `first` candidate of
+    /// this analysis.
     ///
-    /// A clip each frame of which is such a second candidate takes -1.7 to +1.7 % of bits more at the same PSNR (mean +0.3)
-    /// where the first one's quantizer was ten indices finer, and 0.5 to 6.3 % (mean 2.9) where it was ten coarser (twelve
-    /// clips, 30 pictures, indices 15 to 106): the finest goes first. Where what was empty is decided anew for the finer one
-    /// it is 0.5 to 2.2 % (mean 1.6), for the time that was saved.
+    /// It reuses references, vectors and the loop filter level. It needs a third to half of the time of
+    /// [`Analysis::encode`]. If the quantizers are too different ([`Decisions::serve`]), it reuses nothing and returns
+    /// the frame of [`Analysis::encode`].
+    ///
+    /// Encode the finest candidate first: candidates that are coarser than the first one lose fewer bits.
+    /// `lab: 2026-11-notes-vp8`.
     ///
     /// # Panics
-    /// If `first` comes of the analysis of another picture or size, as far as that shows.
+    /// If `first` visibly belongs to another picture: the frame kind or the number of macroblocks differs.
     #[must_use]
     pub fn encode_beside(&self, quantizer: u8, first: &Decisions) -> Encoded {
         let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
@@ -65,17 +67,17 @@ impl Analysis {
         assert_eq!(
             first.macroblocks.infos.len(),
             self.layout.columns * self.layout.rows,
-            "another picture's decisions"
+            "decisions of another picture"
         );
-        assert_eq!(first.key_frame, self.key_frame, "another picture's decisions");
+        assert_eq!(first.key_frame, self.key_frame, "decisions of another picture");
         let canvas = code_macroblocks(self, quantizer, Some(first), None);
         let (encoded, decisions) = finish(self, quantizer, canvas, Some(first));
         self.arena.macroblocks().give_back(decisions.macroblocks.infos);
         encoded
     }
 
-    /// A menu: one candidate for each quantizer. The first is that of [`Analysis::encode`]; what is decided for it serves
-    /// the others ([`Analysis::encode_beside`]).
+    /// Encodes one candidate per quantizer. The first one equals [`Analysis::encode`]; the others reuse its decisions
+    /// ([`Analysis::encode_beside`]).
     #[must_use]
     pub fn menu(&self, quantizers: &[u8]) -> Vec<Encoded> {
         let Some((&first, others)) = quantizers.split_first() else { return Vec::new() };
@@ -90,8 +92,8 @@ impl Analysis {
     }
 }
 
-/// Decides and codes all macroblocks, but keeps what was decided in another pass if that is `kept`; `steering`, if there is
-/// any, records them and keeps the frame to its plan.
+/// Decides and codes all macroblocks. `kept` are decisions of another pass to reuse. `steering` records the costs and,
+/// if it has a plan, keeps the frame's size to it.
 pub(super) fn code_macroblocks(
     analysis: &Analysis,
     quantizer: u8,
@@ -102,13 +104,13 @@ pub(super) fn code_macroblocks(
     let mut canvas = Canvas::new(analysis, costs.widest_dead_zones);
     let mut contest = Contest::default();
     for row in 0..analysis.layout.rows {
-        costs.follow(&canvas.counts);
+        costs.update_mode_costs(&canvas.counts);
         for column in 0..analysis.layout.columns {
             let place = canvas.place(column, row, analysis.key_frame);
             if let Some(steering) = &mut steering {
                 steering.correct(&mut costs);
             }
-            costs.go_to(row * analysis.layout.columns + column);
+            costs.set_macroblock(row * analysis.layout.columns + column);
             let chosen = match kept {
                 Some(kept) => decide_again(&costs, &canvas, &place, kept, &mut contest),
                 None => decide(&costs, &canvas, &place, &mut contest),
@@ -123,7 +125,7 @@ pub(super) fn code_macroblocks(
     canvas
 }
 
-/// The header of a frame, without the filter's level and with the probabilities that it inherits.
+/// The frame header before the loop filter level is chosen and the probabilities are updated.
 fn header_of(analysis: &Analysis, quantizer: u8, inherited: &Inherited, counts: &ModeCounts) -> FrameHeader {
     let key_frame = analysis.key_frame;
     let mut header = FrameHeader {
@@ -149,9 +151,8 @@ fn header_of(analysis: &Analysis, quantizer: u8, inherited: &Inherited, counts: 
     header
 }
 
-/// Chooses the filter and the probabilities of a frame all of whose macroblocks are coded, and writes it. The state behind it
-/// is filtered when it is first asked for what it shows. Gives also what was decided, part of which may be what was decided
-/// in another pass, which is `kept` then.
+/// Chooses loop filter level and probabilities of a coded frame and writes it. Returns the frame and its decisions. The
+/// loop filter runs on first access to the target state. `kept` are the decisions that the pass reused.
 pub(super) fn finish(
     analysis: &Analysis,
     quantizer: u8,
@@ -163,7 +164,7 @@ pub(super) fn finish(
     let inherited = contents.inherited(key_frame);
     let mut header = header_of(analysis, quantizer, &inherited, &canvas.counts);
     header.loop_filter.level = match kept {
-        Some(kept) => level_beside(quantizer, (kept.quantizer, kept.loop_filter_level)),
+        Some(kept) => level_from(quantizer, (kept.quantizer, kept.loop_filter_level)),
         None => choose_level(analysis, quantizer, canvas.buffer.samples(), &canvas.macroblocks.infos, &header),
     };
     let infos = &canvas.macroblocks.infos;
@@ -181,8 +182,8 @@ pub(super) fn finish(
     let segment_map = if same_size { contents.segment_map.clone() } else { Arc::default() };
     let loop_filter_level = header.loop_filter.level;
     let arena = &analysis.arena;
-    // Filtered once somebody asks for it: most candidates of a menu, and most passes, are not sent, and nobody does.
-    let decoded = arena.finish_when_asked(buffer, move |buffer| {
+    // The filter runs on first access: most candidates of a menu and most passes are never sent or accessed.
+    let decoded = arena.finish_on_access(buffer, move |buffer| {
         let layout = buffer.layout();
         filter.apply(buffer.samples_mut(), &layout);
     });

@@ -1,20 +1,20 @@
-//! The quantizers of one frame, and how they round.
+//! The quantizers of one frame and their rounding.
 
 use super::forward_quantizer::{DeadZone, ForwardQuantizer, Rounding};
 use crate::quantization::Steps;
 
-/// Rounding of luma and chroma coefficients; the second-order block, which spreads over a whole macroblock, is rounded
-/// more nearly to the nearest level.
+/// Rounding of luma and chroma coefficients. Rounding of the Y2 block is closer to nearest, because an error spreads
+/// over the whole macroblock.
 const INTRA_ROUNDING: Rounding = Rounding { dc: 50, ac: 44 };
 const INTER_ROUNDING: Rounding = Rounding { dc: 48, ac: 40 };
 const SECOND_ORDER_ROUNDING: Rounding = Rounding { dc: 52, ac: 48 };
 
-/// The usual rounding of luma and chroma.
+/// Default rounding of luma and chroma.
 pub(super) fn rounding_of(key_frame: bool) -> Rounding {
     if key_frame { INTRA_ROUNDING } else { INTER_ROUNDING }
 }
 
-/// The quantizers of one frame, by kind of block.
+/// The quantizers of one frame by block type.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameQuantizers {
     pub(crate) luma: ForwardQuantizer,
@@ -23,7 +23,7 @@ pub(crate) struct FrameQuantizers {
 }
 
 impl FrameQuantizers {
-    /// Quantizers of these steps with the usual rounding.
+    /// Creates quantizers with these steps and the default rounding.
     pub(crate) fn new(steps: &Steps, key_frame: bool) -> Self {
         let forward = |[dc, ac]: [i32; 2], rounding| ForwardQuantizer::new(dc, ac, rounding);
         Self {
@@ -33,7 +33,8 @@ impl FrameQuantizers {
         }
     }
 
-    /// Rounds AC coefficients of luma and chroma by `ac` (1/128 of a step) from now on, and all others to match.
+    /// Sets the rounding of AC coefficients of luma and chroma to `ac` (1/128 of a step). The other roundings change
+    /// with it.
     pub(crate) fn round_by(&mut self, ac: i32, key_frame: bool) {
         let usual = rounding_of(key_frame);
         let change = ac - i32::from(usual.ac);
@@ -45,23 +46,23 @@ impl FrameQuantizers {
         self.second_order.round_by(other(SECOND_ORDER_ROUNDING.dc, change), other(SECOND_ORDER_ROUNDING.ac, change));
     }
 
-    /// The dead zones of all kinds of blocks.
+    /// Dead zones of all block types.
     pub(crate) fn dead_zones(&self) -> DeadZones {
         DeadZones([&self.luma, &self.second_order, &self.chroma].map(|quantizer| quantizer.dead_zone))
     }
 }
 
-/// What becomes of small coefficients of a macroblock: the dead zones of its kinds of blocks.
+/// Dead zones of a macroblock's block types: magnitudes that quantize to zero.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeadZones([DeadZone; 3]);
 
 impl DeadZones {
-    /// Whether what lies in all of these lies in all of the `others`.
+    /// Whether each of these dead zones lies inside the corresponding one of `others`.
     pub(crate) fn lie_in(&self, others: &Self) -> bool {
         self.0.iter().zip(&others.0).all(|(zone, other)| zone.dc <= other.dc && zone.ac <= other.ac)
     }
 
-    /// Those that all of both lie in.
+    /// The smallest dead zones that contain both.
     pub(crate) fn widened(&self, others: &Self) -> Self {
         let [mut widened, others] = [self.0, others.0];
         for (zone, other) in widened.iter_mut().zip(others) {

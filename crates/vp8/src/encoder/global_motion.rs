@@ -1,29 +1,31 @@
-//! By how much a whole picture has moved, from the sums of its rows and of its columns alone: where the search of a macroblock
-//! begins that finds nothing near. A camera that pans, a page that is scrolled by more than a few samples.
+//! Global motion of a picture, from the sums of its rows and columns.
+//!
+//! It gives motion search a starting point for camera pans and scrolled pages that exceed the search range.
 
 use super::motion::Displacement;
 
-/// No picture is thought to have moved by more than this share of its size, or than so many samples.
+/// Limits of the motion: a share of the picture's size (1/6), and a number of samples.
 const MOST_SHARE: usize = 6;
 const MOST: usize = 160;
-/// Sums that match no better than by this share more than unmoved ones say nothing.
+/// A shift counts only if its difference is below 5/8 of the difference without motion.
 const BETTER: (u64, u64) = (5, 8);
 
-/// Of every so many rows the columns are summed. All of them, and sums compared to their ends, took 9 % of the time of coding a
-/// picture of 640x272 that moves.
+/// Column sums use one row in this number. `lab: 2026-11-notes-vp8`.
 const SUMMED: usize = 3;
-/// Sums are compared so many at a time, until they differ by more than others do.
+/// Number of sums that are compared before the comparison may stop early.
 const TOGETHER: usize = 64;
 
-/// Where in the plane `before` most of `now` is found again, both of `size` samples, width and height, and given from their
-/// first one on, with the distance between rows; nowhere else if that is not clear. Rows and columns are looked at apart.
+/// Finds the displacement in the plane `before` at which most of `now` appears, or zero if the result is unclear.
+///
+/// Both planes have `size` samples (width, height). Each is passed as its samples and the distance between rows. Rows
+/// and columns are analysed separately.
 pub(super) fn global_motion(now: (&[u8], usize), before: (&[u8], usize), size: (usize, usize)) -> Displacement {
     let [now, before] = [now, before].map(|plane| Slopes::of(plane, size));
     Displacement { x: shift(&now.columns, &before.columns), y: shift(&now.rows, &before.rows) }
 }
 
-/// How columns, and rows, differ from one to the next in the mean of their samples, 1/16: the whole picture may have become
-/// brighter.
+/// Differences of the mean sample between adjacent columns and adjacent rows, in 1/16. Differences do not depend on
+/// brightness.
 struct Slopes {
     columns: Vec<i32>,
     rows: Vec<i32>,
@@ -43,17 +45,17 @@ impl Slopes {
     }
 }
 
-/// How each of some sums of `count` samples differs from the one before, as their means.
+/// Differences between adjacent means of `sums`, each of which has `count` samples.
 fn slopes(sums: &[u32], count: usize) -> Vec<i32> {
     let mean = |sum: u32| (16 * sum / count as u32) as i32;
     sums.windows(2).map(|pair| mean(pair[1]) - mean(pair[0])).collect()
 }
 
-/// At which shift the middle of `now` is most like `before`.
+/// The shift at which the middle of `now` matches `before` best.
 fn shift(now: &[i32], before: &[i32]) -> i32 {
     let most = (now.len() / MOST_SHARE).min(MOST);
     let middle = &now[most..now.len() - most];
-    // As far as it is less than `bound`. It fits: 16384 pairs differ by at most 8160.
+    // The difference, or any value of at least `bound`. No overflow: 16384 pairs differ by at most 8160 each.
     let difference = |by: i32, bound: u32| -> u32 {
         let there = &before[(most as i32 + by) as usize..][..middle.len()];
         let mut sum = 0;
@@ -82,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// A window into a scene of blotches.
+    /// A window into a texture of noise.
     fn view(left: usize, top: usize, width: usize, height: usize, brighter: u8) -> Vec<u8> {
         let noise = |x: usize, y: usize| {
             let mixed = ((x as u64) << 32 | y as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -94,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pan_is_found_however_bright_it_is(x in -53i32..=53, y in -29i32..=29, brighter in 0u8..40) {
+        fn pan_is_found_at_any_brightness(x in -53i32..=53, y in -29i32..=29, brighter in 0u8..40) {
             let (width, height) = (320, 180);
             let before = view(200, 200, width, height, 0);
             let now = view((200 + x) as usize, (200 + y) as usize, width, height, brighter);
@@ -103,7 +105,7 @@ mod tests {
         }
 
         #[test]
-        fn any_two_pictures_can_be_compared(
+        fn result_stays_within_limits_for_any_pictures(
             (width, height) in (1usize..40, 1usize..40),
             samples in proptest::collection::vec(any::<u8>(), 2 * 40 * 40),
         ) {
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_nothing_in_common_has_not_moved() {
+    fn unrelated_pictures_have_no_global_motion() {
         let before = view(0, 0, 320, 180, 0);
         for place in [(3_000, 5_000), (1_000, 70), (9_000, 0), (500, 700), (40_000, 30_000)] {
             let now = view(place.0, place.1, 320, 180, 0);

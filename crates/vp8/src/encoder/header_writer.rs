@@ -1,4 +1,5 @@
-//! Writing a frame: tag, header and modes into the first partition, tokens into the second (RFC 6386, sections 9, 19).
+//! Writing of a frame: tag, header and modes into the first partition, tokens into the second (RFC 6386, sections 9,
+//! 19).
 
 use super::bit_cost::{BIT, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
@@ -21,14 +22,14 @@ use crate::tables::{
     PARTITION_COUNTS, PARTITION_VECTOR_PROBABILITIES, PARTITIONING_PROBABILITIES,
 };
 
-/// A frame and the sizes of its parts.
+/// A frame and the sizes of its partitions in bytes.
 pub(super) struct Written {
     pub(super) frame: Vec<u8>,
     pub(super) mode_bytes: usize,
     pub(super) coefficient_bytes: usize,
 }
 
-/// Chooses the probabilities that `header` does not have yet, and writes everything.
+/// Chooses the remaining probabilities of `header`, and writes the frame.
 pub(super) fn write_frame(
     tag: &mut FrameTag,
     header: &mut FrameHeader,
@@ -74,7 +75,7 @@ fn write_header(
         writer.write_flag(header.color_space);
         writer.write_flag(header.clamping_unneeded);
     }
-    debug_assert!(!header.segmentation.enabled, "segments are never written");
+    debug_assert!(!header.segmentation.enabled, "the encoder does not use segments");
     writer.write_flag(false);
     writer.write_flag(header.loop_filter.simple);
     writer.write_literal(u32::from(header.loop_filter.level), 6);
@@ -142,7 +143,7 @@ fn write_deltas(writer: &mut BoolEncoder, deltas: &LoopFilterDeltas, inherited: 
     }
 }
 
-/// Replaces the probabilities of a mode tree where this frame's modes save more than that costs.
+/// Updates the probabilities of a mode tree if that saves bits in this frame.
 fn write_mode_update<const N: usize>(writer: &mut BoolEncoder, counts: &[[u32; 2]; N], probabilities: &mut [u8; N]) {
     let fitting: [u8; N] = std::array::from_fn(|node| match counts[node] {
         [0, 0] => probabilities[node],
@@ -161,7 +162,7 @@ fn write_mode_update<const N: usize>(writer: &mut BoolEncoder, counts: &[[u32; 2
     }
 }
 
-/// Visits the vectors that are written: where a new vector is, and what it differs from.
+/// Calls `visit` for each new vector that is written for a macroblock.
 fn visit_new_vectors(info: &MacroblockInfo, sources: &[PartitionVector; 16], mut visit: impl FnMut(MotionVector)) {
     match info.luma_mode {
         LumaMode::New => visit(info.motion_vector),

@@ -1,4 +1,4 @@
-//! Predictions of a macroblock and its parts from a reference, exactly as the decoder makes them.
+//! Inter prediction of a macroblock and its parts, identical to the decoder's.
 
 use crate::frame::Frame;
 use crate::motion_vector::MotionVector;
@@ -31,8 +31,8 @@ pub(crate) fn predict_chroma(reference: &Frame, x: usize, y: usize, vector: Moti
     }
 }
 
-/// Predicts both chroma planes of a split macroblock: each 4x4 block moves by the mean of the four luma subblocks that
-/// it belongs to (RFC 6386, section 5).
+/// Predicts both chroma planes of a macroblock in split mode. Each 4x4 block moves by the mean of its four luma
+/// subblocks' vectors (RFC 6386, section 5).
 pub(crate) fn predict_split_chroma(
     reference: &Frame,
     x: usize,

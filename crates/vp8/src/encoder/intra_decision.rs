@@ -1,4 +1,4 @@
-//! Which way to predict a macroblock from its own frame is taken.
+//! Decision between the intra modes of a macroblock.
 
 use super::canvas::Canvas;
 use super::contest::Contest;
@@ -16,38 +16,38 @@ use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
 use crate::neighbours::subblock_modes_beside;
 use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
 
-/// How many of a subblock's modes are coded in full before one is chosen, for quality.
+/// Number of modes per subblock that the quality preset codes completely before it chooses one.
 const SUBBLOCK_SURVIVORS: usize = 2;
 
-/// A mode for the whole of one or both planes, chosen by transformed error.
+/// A mode for a whole block, in one plane (luma) or two (chroma), chosen by SATD.
 struct BlockChoice<P> {
     mode: LumaMode,
-    /// What saying it costs.
+    /// Cost of the mode.
     bits: u32,
-    /// Transformed error of the prediction.
+    /// SATD of the prediction.
     error: u32,
     prediction: P,
 }
 
-/// The modes of all subblocks.
+/// Modes of all subblocks.
 struct SubblocksChoice {
     modes: [SubblockMode; 16],
-    /// What saying them costs, and that there are such modes.
+    /// Cost of the subblock modes and of the luma mode.
     bits: u32,
-    /// The luma that they lead to, residual included.
+    /// Reconstructed luma.
     luma: [u8; 256],
 }
 
-/// Tries the intra modes: the best for the whole macroblock, and the best for each subblock.
+/// Tries the best intra mode for the whole macroblock, and the best mode for each subblock.
 pub(super) fn try_intra(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Contest) {
     try_intra_below(costs, canvas, place, u32::MAX, contest);
 }
 
-/// [`try_intra`], but for modes whose transformed cost is well above `bar`.
+/// [`try_intra`], limited to modes whose SATD cost is not far above `bar`.
 pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place, bar: u32, contest: &mut Contest) {
     let whole = choose_whole(costs, canvas, place);
     let cost = costs.lagrangian.transformed(whole.error, whole.bits + costs.intra());
-    // Subblocks may halve the error, no more; but seldom do they take more than three eighths off.
+    // Subblock modes can at most halve the error. They seldom reduce it by more than three eighths.
     let least = match costs.analysis.preset {
         Preset::Quality => cost / 2,
         Preset::RealTime => cost / 8 * 5,
@@ -67,7 +67,7 @@ pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place,
         contest.run(costs, place);
     }
 
-    // A whole mode that leaves next to nothing cannot be beaten.
+    // Subblock modes cannot beat a whole mode that leaves almost no error.
     if whole.error > 8 * costs.step {
         let next = &mut contest.next;
         let Some(choice) = choose_subblocks(costs, canvas, place, bar, &mut next.residual) else { return };
@@ -79,14 +79,14 @@ pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place,
     }
 }
 
-/// The samples around a macroblock's luma.
+/// Samples around a macroblock's luma.
 fn luma_edges(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> Edges<16> {
     let plane = costs.analysis.layout.planes[0];
     let at = plane.origin + 16 * place.row * plane.stride + 16 * place.column;
     Edges::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0)
 }
 
-/// The samples around both of its blocks of chroma.
+/// Samples around both chroma blocks of a macroblock.
 fn chroma_edges(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> [Edges<8>; 2] {
     [1, 2].map(|index: usize| {
         let plane = costs.analysis.layout.planes[index];
@@ -140,8 +140,8 @@ fn choose_chroma(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoi
     best
 }
 
-/// The best mode of each subblock, one after another: each is coded into `residual` before the next is predicted from it.
-/// None once their transformed cost rises above `bar`.
+/// Chooses the best mode of each subblock in order. Each subblock is coded into `residual` before the next is predicted
+/// from it. Returns `None` once the total SATD cost exceeds `bar`.
 fn choose_subblocks(
     costs: &Costs<'_>,
     canvas: &Canvas,
@@ -151,7 +151,7 @@ fn choose_subblocks(
 ) -> Option<SubblocksChoice> {
     let analysis = costs.analysis;
     let mut around = Surroundings::of(canvas, place);
-    // What the modes of later subblocks are told by.
+    // The context of the following subblock modes.
     let mut info = MacroblockInfo::intra(LumaMode::Subblocks, LumaMode::Dc);
     let [above, left, _] = canvas.macroblocks.neighbours(place.column, place.row);
     let source = &analysis.source.planes[0];
@@ -175,7 +175,7 @@ fn choose_subblocks(
         let chosen = if analysis.preset == Preset::Quality {
             best_survivor(costs, block, original, &judged, &mode_costs, mode_bits, residual)
         } else {
-            (0..10).min_by_key(|&mode| mode_costs[mode]).expect("there are modes")
+            (0..10).min_by_key(|&mode| mode_costs[mode]).expect("at least one mode")
         };
         let (mode, bits) = (SubblockMode::ALL[chosen], mode_bits[chosen]);
         let (cost, mut samples) = (mode_costs[chosen], judged.predictions[chosen]);
@@ -193,8 +193,7 @@ fn choose_subblocks(
     Some(SubblocksChoice { modes: info.subblock_modes, bits: total, luma: around.luma() })
 }
 
-/// Codes those of a subblock's modes that cost the least by transformed error, and gives the one with the least error and
-/// bits.
+/// Codes the modes with the lowest SATD cost, and returns the one with the lowest rate-distortion cost.
 fn best_survivor(
     costs: &Costs<'_>,
     block: usize,
@@ -225,17 +224,18 @@ fn best_survivor(
     best.0
 }
 
-/// The samples of a macroblock's luma with those around it that subblock prediction reads.
+/// A macroblock's luma and the samples around it that subblock prediction reads.
 struct Surroundings {
     samples: [u8; SURROUNDINGS_STRIDE * 17],
 }
 
 const SURROUNDINGS_STRIDE: usize = 32;
-/// Index of the macroblock's first sample: one row and eight columns in.
+/// Index of the macroblock's first sample: one row down and eight columns to the right.
 const SURROUNDINGS_ORIGIN: usize = SURROUNDINGS_STRIDE + 8;
 
 impl Surroundings {
-    /// The surroundings of a macroblock's luma; outside the frame stand the values that prediction sees there.
+    /// Gathers the surroundings of a macroblock's luma. Outside the frame they have the values that prediction uses
+    /// there.
     fn of(canvas: &Canvas, place: &Place) -> Self {
         let layout = canvas.buffer.layout();
         let (plane, columns) = (layout.planes[0], layout.columns);
@@ -260,7 +260,7 @@ impl Surroundings {
         } else {
             first_row[8..28].fill(ABOVE_FRAME);
         }
-        // What stands above to the right of the macroblock serves the right subblocks of all four rows.
+        // The samples above and to the right of the macroblock serve the right subblocks of all four rows.
         let above_right: [u8; 4] = around.samples[24..28].try_into().expect("four samples");
         for row in [4, 8, 12] {
             around.samples[SURROUNDINGS_STRIDE * row + 24..][..4].copy_from_slice(&above_right);
@@ -272,7 +272,7 @@ impl Surroundings {
         around
     }
 
-    /// The macroblock itself.
+    /// The luma of the macroblock itself.
     fn luma(&self) -> [u8; 256] {
         let mut luma = [0; 256];
         for (y, row) in luma.chunks_exact_mut(16).enumerate() {
@@ -281,7 +281,7 @@ impl Surroundings {
         luma
     }
 
-    /// The eight samples above a subblock, the four to its left, and the one between them.
+    /// The eight samples above a subblock, the four to its left, and the corner.
     fn edges(&self, at: usize) -> SubblockEdges {
         let above = *self.samples[at - SURROUNDINGS_STRIDE..].first_chunk().expect("a row above");
         let left = std::array::from_fn(|row| self.samples[at + row * SURROUNDINGS_STRIDE - 1]);

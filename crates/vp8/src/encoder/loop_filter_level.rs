@@ -1,4 +1,4 @@
-//! How strongly to filter the reconstruction.
+//! Choice of the loop filter level.
 
 use super::analysis::Analysis;
 use super::distortion::row_squared_error;
@@ -7,12 +7,11 @@ use crate::header::{FrameHeader, LoopFilterHeader};
 use crate::loop_filter::filter_strip;
 use crate::macroblock::MacroblockInfo;
 
-/// The filter's level for a frame whose `samples` are reconstructed but not filtered: the one of those tried that leaves
-/// the least error in a part of the rows.
+/// Chooses the loop filter level of a frame whose `samples` are reconstructed but not filtered. It tries several levels
+/// on a part of the rows and takes the one with the least error.
 ///
-/// No rule of the quantizer alone will do: what is best for one clip is twice what is best for another, and a level that is
-/// too high takes away detail with every frame, one that is too low leaves blocks. Trials save 1 to 10 % of bits over a
-/// rule.
+/// The best level depends on the clip, not only on the quantizer. A level that is too high removes detail in every
+/// frame; one that is too low leaves block edges. `lab: 2026-11-notes-vp8`.
 pub(super) fn choose_level(
     analysis: &Analysis,
     quantizer: u8,
@@ -20,7 +19,7 @@ pub(super) fn choose_level(
     infos: &[MacroblockInfo],
     header: &FrameHeader,
 ) -> u8 {
-    let start = usual_level(quantizer);
+    let start = default_level(quantizer);
     let rows = analysis.layout.rows;
     let thorough = analysis.preset == Preset::Quality;
     let strips: Vec<Strip<'_>> = if thorough {
@@ -50,26 +49,26 @@ pub(super) fn choose_level(
     best
 }
 
-/// The level beside that of another candidate of the same picture, given as its quantizer and level: as much above or below
-/// the usual one.
-pub(super) fn level_beside(quantizer: u8, (other, level): (u8, u8)) -> u8 {
-    let [usual, others] = [quantizer, other].map(|quantizer| u32::from(usual_level(quantizer)));
+/// Level that follows from another candidate of the same picture (its quantizer and level). The ratio to the default
+/// level is the same.
+pub(super) fn level_from(quantizer: u8, (other, level): (u8, u8)) -> u8 {
+    let [usual, others] = [quantizer, other].map(|quantizer| u32::from(default_level(quantizer)));
     ((2 * u32::from(level) * usual + others) / (2 * others)).min(63) as u8
 }
 
-/// In real time one row of macroblocks of so many is tried. Twice as many save 0.5 % of bits and take 4 % of the time.
+/// In real time, levels are tried on one row of macroblocks in this number. `lab: 2026-11-notes-vp8`.
 const ROW_SPACING: usize = 20;
 
-/// The level that suits a quantizer in most pictures: about what trials find.
-fn usual_level(quantizer: u8) -> u8 {
+/// Default level for a quantizer: about the mean of the levels that trials choose.
+fn default_level(quantizer: u8) -> u8 {
     let quantizer = u32::from(quantizer);
     (quantizer * quantizer / 330 + 6).min(63) as u8
 }
 
-/// Lines above and below the strip: the filter reads there.
+/// Lines above and below a strip that the filter reads.
 const MARGIN: usize = 4;
 
-/// Some rows of macroblocks, to judge the filter by their luma.
+/// Rows of macroblocks on which levels are tried, by their luma.
 struct Strip<'a> {
     columns: usize,
     stride: usize,
@@ -87,7 +86,7 @@ impl<'a> Strip<'a> {
         Self { columns, stride, first, infos: &infos[first * columns..(first + rows) * columns], samples }
     }
 
-    /// Squared luma error of the strip filtered at `level`.
+    /// Squared luma error of the strip after filtering at `level`.
     fn error(&self, level: u8, analysis: &Analysis, header: &FrameHeader, scratch: &mut Vec<u8>) -> u64 {
         scratch.clear();
         scratch.extend_from_slice(self.samples);

@@ -1,76 +1,75 @@
-//! Where macroblocks are found again in the references.
+//! Results of motion search for macroblocks.
 
 use crate::motion_vector::MotionVector;
 
-/// Transformed error below which splits need not be looked at, for quality: 800 cost 1 % of bits at fine quantizers.
-pub(super) const WELL_PREDICTED: u32 = 400;
-/// Transformed error below which intra prediction need not be looked at: little is lost below 300, but 4 % of bits on clips
-/// that move at 800.
-pub(super) const HARDLY_DIFFERENT: u32 = 200;
+/// SATD below which the quality preset does not try split mode. `lab: 2026-11-notes-vp8`.
+pub(super) const SPLIT_SATD: u32 = 400;
+/// SATD below which intra prediction is not tried. `lab: 2026-11-notes-vp8`.
+pub(super) const INTRA_SATD: u32 = 200;
 
-/// Transformed error from which on it is looked at before anything is coded what intra prediction could do: whether a scene
-/// has changed shows in such macroblocks. For others it is looked at when it is asked for.
-pub(super) const POORLY_PREDICTED: u32 = 1000;
+/// SATD above which the analysis estimates intra prediction. Such macroblocks decide about scene cuts. For others the
+/// estimate is computed on demand.
+pub(super) const INTRA_ESTIMATE_SATD: u32 = 1000;
 
-/// A macroblock has moved where its transformed error is smaller elsewhere by one part in so many: beside noise there is always
-/// a place that is a little better, and coding seldom takes it.
+/// A macroblock has moved if motion reduces its SATD by at least one part in this number. With noise, some position is
+/// always slightly better, and coding seldom uses it.
 const MOVED_BY: u32 = 20;
 
-/// Where a macroblock is found again in one reference.
+/// Best match of a macroblock in one reference.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReferenceMotion {
     pub(super) vector: MotionVector,
-    /// Transformed error at that vector, and without motion.
+    /// SATD at that vector, and without motion.
     pub(super) satd: u32,
     pub(super) zero_satd: u32,
-    /// Absolute error at the nearest displacement by whole samples.
+    /// SAD at the nearest displacement by whole samples.
     pub(super) sad: u32,
-    /// Whether only the unmoved place was looked at.
+    /// Whether only zero motion was evaluated.
     pub(super) shallow: bool,
 }
 
 impl Default for ReferenceMotion {
-    /// Not found at all.
+    /// No match.
     fn default() -> Self {
         Self { vector: MotionVector::ZERO, satd: NOT_FOUND, zero_satd: NOT_FOUND, sad: NOT_FOUND, shallow: false }
     }
 }
 
 impl ReferenceMotion {
-    /// Whether it was looked for.
+    /// Whether the reference was searched.
     pub(super) fn is_known(&self) -> bool {
         self.zero_satd != NOT_FOUND
     }
 }
 
-/// More than any transformed error.
+/// Larger than any SATD.
 pub(super) const NOT_FOUND: u32 = 1 << 24;
 
-/// What was found for one macroblock.
+/// Results of motion search for one macroblock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MacroblockMotion {
-    /// In each of the analysis's references.
+    /// Best match in each reference of the analysis.
     pub(super) references: [ReferenceMotion; 3],
-    /// Whether the last frame predicts it badly enough that its parts may move differently.
+    /// Whether the last frame predicts the macroblock so badly that split mode is worth trying.
     pub(super) poor: bool,
-    /// An estimate of the transformed error of intra prediction, where it says something of the whole picture.
+    /// Estimated SATD of intra prediction, if the macroblock counts for the detection of scene cuts.
     pub(super) intra: Option<u32>,
 }
 
 impl MacroblockMotion {
-    /// The smallest transformed error of all references.
+    /// The smallest SATD of all references.
     pub(super) fn best(&self) -> u32 {
         self.references.iter().map(|reference| reference.satd).min().unwrap_or(NOT_FOUND)
     }
 
-    /// The first reference with that, and its index.
+    /// The first reference with the smallest SATD, and its index.
     pub(super) fn best_reference(&self) -> (usize, &ReferenceMotion) {
         let best = self.best();
         let index = self.references.iter().position(|reference| reference.satd == best).unwrap_or(0);
         (index, &self.references[index])
     }
 
-    /// Whether it is found better elsewhere than where it was in the last frame: by so much that it is worth saying where.
+    /// Whether motion is significantly better than zero motion in the last frame.
     pub(super) fn has_moved(&self) -> bool {
         let best = self.best();
         best + best / MOVED_BY < self.references[0].zero_satd

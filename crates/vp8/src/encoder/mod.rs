@@ -1,16 +1,23 @@
-//! The encoder: a state and a picture in, a frame and the state that it leads to out.
+//! The encoder: a source state and a picture in, a frame and its target state out.
 //!
-//! One [`Analysis`] of a picture against a state holds all that does not depend on the quantizer: the aligned source,
-//! the motion found in each reference, the choice of frame kind and refreshed references, and the tables of bit costs.
-//! Any number of candidates can be encoded from it. Each of those decides modes by rate and distortion, codes the
-//! residuals and keeps the reconstruction; then chooses the loop filter, then, from what it counted, the probabilities;
-//! and only then writes the frame. Candidates beside a first one keep its references, vectors and filter (`decisions`).
+//! An [`Analysis`] of a picture against a state holds everything that does not depend on the quantizer: the aligned
+//! source, motion in each reference, frame kind, updates of the references, and tables of bit costs. Candidates are
+//! encoded from it. Each candidate decides modes by rate and distortion, codes the residuals, and keeps the
+//! reconstruction. Then it chooses the loop filter level and the probabilities, and writes the frame. Further
+//! candidates can reuse the references, vectors and filter level of a first one (`decisions`).
 //!
-//! From the bottom up: kernels and costs of symbols; what is known of a picture before it is coded (`analysis`); what
-//! coding costs at one quantizer, only read while a macroblock is decided (`costs`); a macroblock coded one way
-//! (`trial`); the frame in the making, which alone is written (`canvas`); the decisions, which read both and give what
-//! they chose; one frame (`frame_encoder`); a frame that fits a budget (`fit`). No file imports one above it
-//! (`crates/units/tests/layers.rs`).
+//! The layers, bottom up:
+//!
+//! 1. Kernels and costs of symbols
+//! 2. `analysis`: properties of a picture before coding
+//! 3. `costs`: costs at one quantizer, read-only during the decision of a macroblock
+//! 4. `trial`: a macroblock coded in one way
+//! 5. `canvas`: the frame under construction, the only output
+//! 6. The decisions, which read both
+//! 7. `frame_encoder`: one frame
+//! 8. `fit`: a frame that fits a budget
+//!
+//! No file imports one from a higher layer (`crates/units/tests/layers.rs`).
 
 mod activity;
 mod analysis;
@@ -66,23 +73,23 @@ pub use parameters::{FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Pre
 use crate::picture::Picture;
 use crate::state::State;
 
-/// Encodes `picture` as a receiver in `state` will decode it. Pure: equal arguments give equal frames.
+/// Encodes `picture` for a receiver in `state`. This is a pure function: equal arguments give equal frames.
 ///
-/// The frame is a key frame where `state` is empty or of another size, or the scene has changed.
+/// The frame is a key frame if `state` is empty or has another size, or at a scene cut.
 #[must_use]
 pub fn encode(state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
     Analysis::new(state, picture, parameters).encode(parameters.quantizer)
 }
 
-/// Encodes `picture` into at most `budget` bytes, as well as that allows ([`Analysis::encode_to_fit`]); the quantizer in
-/// `parameters` plays no part. Pure: equal arguments give equal frames.
+/// Encodes `picture` into at most `budget` bytes with the best quality found ([`Analysis::encode_to_fit`]). The
+/// quantizer in `parameters` is ignored. This is a pure function: equal arguments give equal frames.
 #[must_use]
 pub fn encode_to_fit(state: &State, picture: &Picture, budget: usize, parameters: &Parameters) -> Encoded {
     Analysis::new(state, picture, parameters).encode_to_fit(budget)
 }
 
-/// Encodes `picture` once for each quantizer, with default parameters otherwise: the first candidate equals what [`encode`]
-/// gives, and what was decided for it serves the others ([`Analysis::menu`]).
+/// Encodes `picture` once per quantizer, with default parameters otherwise. The first candidate equals the result of
+/// [`encode`]; the others reuse its decisions ([`Analysis::menu`]).
 #[must_use]
 pub fn menu(state: &State, picture: &Picture, quantizers: &[u8]) -> Vec<Encoded> {
     Analysis::new(state, picture, &Parameters::default()).menu(quantizers)

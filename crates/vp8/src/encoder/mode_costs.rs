@@ -1,17 +1,17 @@
-//! The trees of prediction modes (RFC 6386, sections 8.1, 11 and 16), as the ways from the root to each leaf.
+//! Paths through the trees of prediction modes (RFC 6386, sections 8.1, 11 and 16), from the root to each leaf.
 
 use super::bit_cost::bit_cost;
 use super::bool_encoder::BoolEncoder;
 use crate::macroblock::{ChromaMode, LumaMode, ReferenceFrame, SubblockMode};
 use crate::tables::{DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES};
 
-/// A way through a tree: at each node, which probability tells the branches apart and which one is taken.
+/// A path through a tree: for each node, the index of its probability and the branch taken.
 pub(crate) type Path = &'static [(usize, bool)];
 
 const F: bool = false;
 const T: bool = true;
 
-/// Luma modes in inter frames.
+/// Luma modes in interframes.
 #[inline]
 pub(crate) fn luma_path(mode: LumaMode) -> Path {
     match mode {
@@ -66,7 +66,7 @@ pub(crate) const fn subblock_path(mode: SubblockMode) -> Path {
     }
 }
 
-/// Inter modes; all nodes have their own probability, one after the other.
+/// Inter modes. Node `n` has probability `n`.
 #[inline]
 pub(crate) fn inter_path(mode: LumaMode) -> Path {
     match mode {
@@ -79,7 +79,7 @@ pub(crate) fn inter_path(mode: LumaMode) -> Path {
     }
 }
 
-/// What a macroblock is predicted from.
+/// Reference frames.
 #[inline]
 pub(crate) fn reference_path(reference: ReferenceFrame) -> Path {
     match reference {
@@ -90,11 +90,11 @@ pub(crate) fn reference_path(reference: ReferenceFrame) -> Path {
     }
 }
 
-/// Halves one above the other, halves side by side, quarters, sixteenths.
+/// Partitionings: top and bottom halves, left and right halves, quarters, sixteenths.
 pub(crate) const PARTITIONING_PATHS: [Path; 4] =
     [&[(0, T), (1, T), (2, F)], &[(0, T), (1, T), (2, T)], &[(0, T), (1, F)], &[(0, F)]];
 
-/// Where a partition's vector comes from.
+/// Source of a partition's vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartitionVector {
     Left,
@@ -103,7 +103,7 @@ pub(crate) enum PartitionVector {
     New,
 }
 
-/// Sources of a partition's vector.
+/// Paths to the sources of a partition's vector.
 #[inline]
 pub(crate) fn partition_path(vector: PartitionVector) -> Path {
     match vector {
@@ -114,13 +114,13 @@ pub(crate) fn partition_path(vector: PartitionVector) -> Path {
     }
 }
 
-/// The cost of going a way, in 1/256 bit.
+/// Cost of a path in 1/256 bit.
 #[inline]
 pub(crate) fn path_cost(path: Path, probabilities: &[u8]) -> u32 {
     path.iter().map(|&(node, bit)| bit_cost(bit, probabilities[node])).sum()
 }
 
-/// What saying each subblock mode costs in a key frame, in 1/256 bit, by the modes above it and to its left.
+/// Cost of each subblock mode in a key frame, in 1/256 bit, by the modes above and to the left.
 pub(crate) static KEY_SUBBLOCK_COSTS: [[[u32; 10]; 10]; 10] = {
     let mut costs = [[[0; 10]; 10]; 10];
     let mut context = 0;
@@ -132,10 +132,10 @@ pub(crate) static KEY_SUBBLOCK_COSTS: [[[u32; 10]; 10]; 10] = {
     costs
 };
 
-/// The same in other frames, where it depends on nothing.
+/// Cost of each subblock mode in interframes, where it has no context.
 pub(crate) static SUBBLOCK_COSTS: [u32; 10] = subblock_costs(&DEFAULT_SUBBLOCK_MODE_PROBABILITIES);
 
-/// What saying each subblock mode costs by these probabilities.
+/// Cost of each subblock mode with these probabilities.
 const fn subblock_costs(probabilities: &[u8; 9]) -> [u32; 10] {
     let mut costs = [0; 10];
     let mut mode = 0;
@@ -152,7 +152,7 @@ const fn subblock_costs(probabilities: &[u8; 9]) -> [u32; 10] {
     costs
 }
 
-/// Writes a way.
+/// Writes a path.
 #[inline(always)]
 pub(crate) fn write_path(writer: &mut BoolEncoder, path: Path, probabilities: &[u8]) {
     for &(node, bit) in path {
@@ -160,7 +160,7 @@ pub(crate) fn write_path(writer: &mut BoolEncoder, path: Path, probabilities: &[
     }
 }
 
-/// Counts a way.
+/// Counts the branches of a path.
 #[inline]
 pub(crate) fn count_path(path: Path, counts: &mut [[u32; 2]]) {
     for &(node, bit) in path {

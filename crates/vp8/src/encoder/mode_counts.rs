@@ -1,15 +1,15 @@
-//! How often macroblocks say what: the probabilities and costs of saying it follow from that.
+//! Counts of macroblock modes, and the probabilities and costs that follow from them.
 
 use super::bit_cost::{bit_cost, fitting_probability};
 use super::mode_costs::{chroma_path, count_path, luma_path, path_cost, reference_path};
 use crate::macroblock::{MacroblockInfo, ReferenceFrame};
 
-/// What macroblocks turned out to be.
+/// Counts of the modes of macroblocks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ModeCounts {
-    /// With coefficients and without.
+    /// Macroblocks with and without coefficients.
     skip: [u32; 2],
-    /// Intra and inter; last and others; golden and altref.
+    /// Intra and inter; last and other references; golden and altref.
     references: [[u32; 2]; 3],
     pub(super) luma: [[u32; 2]; 4],
     pub(super) chroma: [[u32; 2]; 3],
@@ -31,23 +31,23 @@ impl ModeCounts {
         }
     }
 
-    /// The probability that a macroblock has coefficients.
+    /// Probability that a macroblock has coefficients.
     pub(super) fn skip_probability(&self) -> u8 {
         fitting_probability(self.skip[0], self.skip[1])
     }
 
-    /// Probabilities of intra among all, last among inter, golden among the others.
+    /// Probabilities of intra among all, last among inter, and golden among the other references.
     pub(super) fn reference_probabilities(&self) -> [u8; 3] {
         self.references.map(|[falses, trues]| fitting_probability(falses, trues))
     }
 
-    /// What a macroblock's skip flag will cost, as far as is known: without and with it.
+    /// Estimated cost of a macroblock's skip flag: not set, set.
     pub(super) fn skip_costs(&self) -> [u32; 2] {
         let probability = fitting_probability(self.skip[0] + 4, self.skip[1] + 4);
         [false, true].map(|skip| bit_cost(skip, probability))
     }
 
-    /// What saying each reference will cost, as far as is known.
+    /// Estimated cost of each reference.
     pub(super) fn reference_costs(&self) -> [u32; 4] {
         const PRIOR: [[u32; 2]; 3] = [[1, 8], [8, 1], [1, 1]];
         let probability: [u8; 3] = std::array::from_fn(|node| {

@@ -1,4 +1,7 @@
-//! Which of the many ways to code a macroblock is taken.
+//! Decision between the ways to code a macroblock of an interframe.
+//!
+//! [`decide`] tries zero motion, the best vectors, other references, split mode and intra prediction. It stops early
+//! where more trials are unlikely to pay. [`decide_again`] starts from decisions of another pass.
 
 use super::canvas::Canvas;
 use super::contest::Contest;
@@ -20,11 +23,11 @@ use crate::neighbours::NearVectors;
 /// One vector in one reference for the whole macroblock.
 #[derive(Debug, Clone, Copy)]
 struct WholeVector {
-    /// Index among the analysis's references.
+    /// Index into the analysis's references.
     reference: usize,
     mode: LumaMode,
     vector: MotionVector,
-    /// What saying so costs, 1/256 bit.
+    /// Cost of mode and vector in 1/256 bit.
     bits: u32,
 }
 
@@ -33,46 +36,42 @@ struct WholeVector {
 struct Candidate {
     whole: WholeVector,
     satd: u32,
-    /// Transformed error and bits together.
+    /// Cost by SATD and bits.
     cost: u32,
-    /// Where it is kept what this predicts of luma, if it is.
+    /// Index of the stored luma prediction, if there is one.
     prediction: Option<usize>,
 }
 
-/// So many of the cheapest candidates are coded for quality. In real time one is: a second saves 1 to 2 % of bits and takes
-/// a tenth of the time. Where there is something to code, a second is coded where a new vector is the cheapest, and where
-/// intra prediction would be tried next: that saves 1 % of bits, and 8 % where a scene grows brighter or darker, for there
-/// any vector leaves about the same.
+/// Number of the cheapest candidates that the quality preset codes.
+///
+/// Real time codes one. It codes a second one only if there is a residual. In addition, the first must be a new vector,
+/// or intra prediction would follow. `lab: 2026-11-notes-vp8`.
 const QUALITY_CANDIDATES: usize = 3;
 
-/// Where nothing is known to move, a macroblock that has nothing to code is left as it is, if its transformed error is at
-/// most so many steps.
+/// If no motion was found, zero motion with an empty residual is final below this SATD in steps.
 const STILL_STEPS: u32 = 4;
 
-/// In real time nothing else is tried where an empty residual leaves a transformed error of at most so many steps.
+/// In real time, a vector with an empty residual is final if the SATD is below this number of steps.
 const GOOD_STEPS: u32 = 30;
-/// For quality.
+/// The same for the quality preset.
 const QUALITY_GOOD_STEPS: u32 = 10;
 
-/// Transformed errors, in steps, from which on other references are searched and parts are tried for quality. Both are for
-/// what is to be coded: with them and the other bounds of the quality preset it takes a third of the time it took without
-/// any, and 1 to 2 % more bits (50 pictures of six clips, indices 4 to 106).
+/// SATD in steps above which the quality preset searches the other references, and tries split mode.
+/// `lab: 2026-11-notes-vp8`.
 const SEARCHED_STEPS: u32 = 8;
 const SPLIT_STEPS: u32 = 8;
 
-/// The cheapest vector is nudged where it leaves a transformed error of at least so many steps: below, there is
-/// seldom anything to code. The search judges places between samples by means of two neighbours; what the filter makes of
-/// them, transformed, says more. It saves 1.8 % of bits at indices 15 to 106, and 3.0 % at 4 to 15 (means of seven clips; on
-/// nine parts that nothing was chosen by 1.8 and 2.8 %), for up to 8 % more instructions at 51 (mean of five clips 3 %).
-/// To nudge all vectors while the picture is analysed saved less and took more. (Those figures are for 14; 24 takes 1 to 5 %
-/// fewer instructions and 0.5 % more bits.)
+/// SATD in steps from which on the cheapest vector is refined by SATD. Below it, there is seldom anything to code.
+///
+/// Motion search compares fractional positions by the mean of two samples. SATD of the real interpolation is more
+/// accurate. `lab: 2026-11-notes-vp8`.
 const NUDGED_STEPS: u32 = 24;
-/// For quality.
+/// The same for the quality preset.
 const QUALITY_NUDGED_STEPS: u32 = 6;
-/// At most so many times.
+/// Largest number of refinement steps.
 const NUDGES: usize = 3;
 
-/// The cheapest candidates, cheapest first.
+/// The cheapest candidates, the cheapest first.
 #[derive(Debug, Default)]
 struct Shortlist {
     candidates: [Option<Candidate>; QUALITY_CANDIDATES],
@@ -84,7 +83,7 @@ impl Shortlist {
         let Candidate { whole: WholeVector { reference, vector, .. }, .. } = candidate;
         let same = |other: &Candidate| other.whole.reference == reference && other.whole.vector == vector;
         if let Some(known) = self.candidates.iter_mut().flatten().find(|other| same(other)) {
-            // Near vectors may be equal to each other or to zero: the mode that costs less stays.
+            // Near vectors may be equal to each other or to zero. The cheaper mode is kept.
             if candidate.cost < known.cost {
                 *known = candidate;
                 self.candidates.sort_by_key(|entry| entry.map_or(u32::MAX, |entry| entry.cost));
@@ -101,7 +100,7 @@ impl Shortlist {
     }
 }
 
-/// Decides a macroblock: the best of the ways to code it that seem worth trying.
+/// Decides a macroblock: returns the best of the trials that seem worthwhile.
 pub(super) fn decide<'c>(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &'c mut Contest) -> &'c mut Trial {
     contest.begin();
     if costs.analysis.key_frame {
@@ -112,8 +111,8 @@ pub(super) fn decide<'c>(costs: &Costs<'_>, canvas: &Canvas, place: &Place, cont
     contest.best()
 }
 
-/// Codes a macroblock with the reference and vectors that it had when the frame was coded another time. What was predicted
-/// from the frame itself is decided anew: kept intra modes took 2 % of bits in inter frames and 5 % in key frames.
+/// Decides a macroblock with the reference and vectors of another pass. Intra macroblocks are decided again, because
+/// reused intra modes cost bits. `lab: 2026-11-notes-vp8`.
 pub(super) fn decide_again<'c>(
     costs: &Costs<'_>,
     canvas: &Canvas,
@@ -137,8 +136,8 @@ pub(super) fn decide_again<'c>(
     contest.best()
 }
 
-/// Codes a macroblock with the reference and vectors that it had when the frame was coded another time, and tells them by
-/// its neighbours of now; with `empty` it is known to have nothing to code. False where they cannot be told.
+/// Codes a macroblock with the reference and vectors of another pass, and with modes that fit its current neighbours.
+/// `empty` means that the residual is known to quantize to zero. Returns false if the vectors cannot be coded.
 fn keep_inter(
     costs: &Costs<'_>,
     canvas: &Canvas,
@@ -177,22 +176,22 @@ fn keep_inter(
     true
 }
 
-/// What was found for a macroblock before anything was coded.
+/// Results of motion search for a macroblock.
 fn motion_at<'a>(costs: &Costs<'a>, place: &Place) -> &'a MacroblockMotion {
     let analysis = costs.analysis;
     &analysis.motion[place.row * analysis.layout.columns + place.column]
 }
 
-/// Tries what a macroblock of an inter frame may be.
+/// Tries the ways to code a macroblock of an interframe.
 fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Contest) {
     let near = place.near;
     let analysis = costs.analysis;
     let quality = analysis.preset == Preset::Quality;
     let mut motion = *motion_at(costs, place);
 
-    // Where next to nothing has changed there is most often nothing to code: then that is all. Where more has, it is so only
-    // if no better place was found: an empty residual says that a difference is small for this quantizer, but what moves
-    // would lag behind further with every frame.
+    // Where almost nothing has changed, there is usually nothing to code, and zero motion is final. With a larger error
+    // this holds only if no better position was found. Otherwise slowly moving areas would lag behind more with every
+    // frame, because an empty residual only means a small difference.
     let mut still_tried = false;
     let still_below = if motion.references[0].vector.is_zero() { STILL_STEPS } else { 1 };
     if motion.references[0].zero_satd < still_below * costs.step {
@@ -213,11 +212,11 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     let nudged_steps = if quality { QUALITY_NUDGED_STEPS } else { NUDGED_STEPS };
     if let Some(cheapest) = &mut shortlist.candidates[0]
         && cheapest.satd >= nudged_steps * costs.step
-        && (!cheapest.whole.vector.is_zero() || contest.may_nudge_still())
+        && (!cheapest.whole.vector.is_zero() || contest.may_refine_zero_motion())
     {
         let nudged = nudged(costs, place, &near, *cheapest, contest);
         if cheapest.whole.vector.is_zero() && nudged.cost < cheapest.cost {
-            contest.was_not_still();
+            contest.on_motion_found();
         }
         *cheapest = nudged;
     }
@@ -253,13 +252,13 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     if !quality && !contest.best_is_empty() {
         try_still_references(costs, place, &near, cheapest.satd, contest);
     }
-    // What is left as it is predicted will hardly be worth more vectors.
+    // If the residual is dropped, more vectors will hardly pay.
     if motion.poor && !contest.best_is_empty() && (!quality || cheapest.satd > SPLIT_STEPS * costs.step) {
         let quarters = analysis.search().search_quarters(place.column, place.row, motion.references[0].vector);
         try_splits(costs, canvas, place, &near, &quarters, cheapest.cost, contest);
     }
     let intra_worthy = if contest.best_is_empty() {
-        // What is not worth coding as it is will hardly be worth more bits for its mode.
+        // If the residual is dropped, an expensive intra mode will hardly pay.
         4 * intra < 3 * cheapest.satd
     } else {
         intra < 2 * cheapest.satd
@@ -270,8 +269,8 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     }
 }
 
-/// Tries the references that were not searched, as they stand: beside noise, another reference's noise may be the nearer
-/// one though nothing moves. Only for what is to be coded; where it pays, it pays much.
+/// Tries zero motion in the references that were not searched. With noise, another reference may be closer although
+/// nothing moves. This runs only if there is a residual; where it helps, it helps a lot.
 fn try_still_references(
     costs: &Costs<'_>,
     place: &Place,
@@ -299,7 +298,7 @@ fn try_still_references(
     }
 }
 
-/// Costs the vectors that there are reasons for, by transformed error.
+/// Ranks the plausible vectors by their SATD cost.
 fn shortlist(
     costs: &Costs<'_>,
     place: &Place,
@@ -329,7 +328,7 @@ fn shortlist(
                 offer(LumaMode::New, found.vector, found.satd, analysis.vector_costs.of(dy, dx), None);
             }
         }
-        // In the other references only where they look promising at all.
+        // In other references, near vectors are tried only if that reference looks promising.
         if index > 0 && found.satd > motion.references[0].satd + motion.references[0].satd / 8 {
             continue;
         }
@@ -341,7 +340,7 @@ fn shortlist(
             } else if vector == found.vector {
                 offer(mode, vector, found.satd, 0, None);
             } else if slot == 0 || vector != near.nearest {
-                // Those of the last frame are kept; those of the others pass through.
+                // Predictions from the last frame are stored, those from other references are not.
                 let kept = index == 0;
                 let prediction = if kept { &mut contest.predictions[slot] } else { &mut contest.next.luma };
                 predict_luma::<16, 16>(frame, x, y, vector, prediction, 16);
@@ -353,7 +352,7 @@ fn shortlist(
     shortlist
 }
 
-/// A candidate, moved on by a quarter of a sample each way as long as that costs less.
+/// Refines a candidate by quarter samples in each direction while its cost decreases.
 fn nudged(
     costs: &Costs<'_>,
     place: &Place,
@@ -399,7 +398,8 @@ fn nudged(
 }
 
 impl WholeVector {
-    /// Makes this `next`, with what it predicts; `luma` is that plane's prediction, where it is known already.
+    /// Sets this vector as the `next` trial and predicts from it. `luma` is the luma prediction, if it is already
+    /// known.
     fn predict(&self, costs: &Costs<'_>, place: &Place, luma: Option<&[u8; 256]>, next: &mut Trial) {
         let (kind, frame) = &costs.analysis.references[self.reference];
         next.info = MacroblockInfo::whole(*kind, self.mode, self.vector);

@@ -1,9 +1,12 @@
-//! Motion search: where in a reference a block of the picture is found again.
+//! Motion search: finds a block of the picture in a reference.
+//!
+//! [`WholeSampleSearch::search`] finds a displacement by whole samples; [`WholeSampleSearch::refine`] and [`refine`]
+//! continue with half and quarter samples.
 
 use super::distortion::{sad, sad_between, sad_each};
 use crate::motion_vector::MotionVector;
 
-/// Whole samples to the right and down.
+/// Displacement in whole samples, positive to the right and down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Displacement {
     pub(crate) x: i32,
@@ -11,13 +14,13 @@ pub(crate) struct Displacement {
 }
 
 impl From<MotionVector> for Displacement {
-    /// The nearest by whole samples.
+    /// The nearest displacement by whole samples.
     fn from(vector: MotionVector) -> Self {
         Self { x: (i32::from(vector.x) + 2) >> 2, y: (i32::from(vector.y) + 2) >> 2 }
     }
 }
 
-/// The displacements that a search may try.
+/// Permitted displacements of a search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) left: i32,
@@ -27,75 +30,75 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Whether a displacement lies inside.
+    /// Whether a displacement is inside the bounds.
     #[inline]
     pub(crate) fn contain(&self, d: Displacement) -> bool {
-        // What is below the least wraps around to a large number.
+        // A value below `least` wraps around to a large number.
         let within =
             |value: i32, least: i32, most: i32| value.wrapping_sub(least) as u32 <= most.wrapping_sub(least) as u32;
         within(d.x, self.left, self.right) & within(d.y, self.top, self.bottom)
     }
 
-    /// The nearest displacement inside.
+    /// The nearest displacement inside the bounds.
     #[inline]
     pub(crate) fn clamp(&self, d: Displacement) -> Displacement {
         Displacement { x: d.x.clamp(self.left, self.right), y: d.y.clamp(self.top, self.bottom) }
     }
 }
 
-/// A `W` x `H` block of the picture, and the plane of a reference to find it in.
+/// Search for a `W` x `H` block of the picture in a plane of a reference.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WholeSampleSearch<'a, const W: usize, const H: usize> {
-    /// The picture from the block's first sample on.
+    /// The picture, from the block's first sample on.
     pub(crate) source: &'a [u8],
     pub(crate) source_stride: usize,
     /// The reference plane with its border.
     pub(crate) reference: &'a [u8],
     pub(crate) reference_stride: usize,
-    /// The index in `reference` of the block at displacement zero.
+    /// Index of the block at displacement zero in `reference`.
     pub(crate) origin: usize,
     pub(crate) bounds: Bounds,
-    /// What a quarter sample's coding costs is roughly logarithmic in its distance from this expectation.
+    /// Expected displacement. The cost of a vector is roughly logarithmic in the distance from it.
     pub(crate) expected: Displacement,
-    /// The weight of a bit, in units of SAD.
+    /// Weight of a bit in units of SAD.
     pub(crate) bit_weight: u32,
 }
 
-/// Starting points of a search but the first, and how many places are looked at together.
+/// Largest number of starting points after the first, and number of positions that are evaluated at once.
 const MOST_STARTS: usize = 6;
 const TOGETHER: usize = 3;
 
-/// Where a search ended.
+/// Result of a search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) displacement: Displacement,
-    /// Sum of absolute differences there.
+    /// SAD at the displacement.
     pub(crate) sad: u32,
-    /// The same with the weighted cost of the vector.
+    /// SAD and the weighted cost of the vector.
     pub(crate) cost: u32,
-    /// The sums of absolute differences above, left, right and below, where all four were looked at.
+    /// SADs above, left, right and below, if all four were evaluated.
     beside: Option<[u32; 4]>,
 }
 
-/// The corners of the hexagon, in order around it.
+/// Corners of the hexagon in order around it.
 const HEXAGON: [(i32, i32); 6] = [(-2, 0), (-1, -2), (1, -2), (2, 0), (1, 2), (-1, 2)];
-/// The neighbours of a sample, the nearer four first.
+/// Neighbours of a sample, the nearest four first.
 const SQUARE: [(i32, i32); 8] = [(0, -1), (-1, 0), (1, 0), (0, 1), (-1, -1), (1, -1), (-1, 1), (1, 1)];
 
 impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
-    /// The sum of absolute differences at a displacement inside the bounds.
+    /// SAD at a displacement inside the bounds.
     #[inline]
     pub(crate) fn sad_at(&self, d: Displacement) -> u32 {
         sad::<W, H>(self.source, self.source_stride, &self.reference[self.at(d)..], self.reference_stride)
     }
 
-    /// The index in the reference of the block at a displacement inside the bounds.
+    /// Index of the block in the reference at a displacement inside the bounds.
     #[inline]
     pub(crate) fn at(&self, d: Displacement) -> usize {
         (self.origin as isize + d.y as isize * self.reference_stride as isize + d.x as isize) as usize
     }
 
-    /// Roughly the sum of absolute differences at a vector in quarter samples, a sample or less outside the bounds.
+    /// Approximate SAD at a vector in quarter samples, at most one sample outside the bounds.
     #[inline]
     pub(crate) fn sad_between(&self, (x, y): (i32, i32)) -> u32 {
         let start = self.origin as isize + (y >> 2) as isize * self.reference_stride as isize + (x >> 2) as isize;
@@ -103,10 +106,10 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         sad_between::<W, H>(self.source, self.source_stride, reference, stride, ((x & 3) as usize, (y & 3) as usize))
     }
 
-    /// Roughly the cost of coding a displacement, in units of SAD: the length of the two components' codes.
+    /// Approximate cost of a displacement in units of SAD: the code lengths of the two components.
     #[inline]
     fn vector_cost(&self, d: Displacement) -> u32 {
-        // Twice the length of four times the difference in binary: a one behind it spares the question whether it is zero.
+        // Twice the binary length of four times the difference. The appended one avoids a test for zero.
         let bits = |difference: i32| 2 * (8 * difference.unsigned_abs() + 1).ilog2();
         self.bit_weight * (2 + bits(d.x - self.expected.x) + bits(d.y - self.expected.y))
     }
@@ -116,7 +119,7 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         Found { displacement, sad, cost: sad + self.vector_cost(displacement), beside: None }
     }
 
-    /// What is found at several displacements; one outside the bounds counts as `inside`.
+    /// Evaluates several displacements. One outside the bounds is replaced by `inside`.
     #[inline]
     fn try_each<const N: usize>(&self, displacements: [Displacement; N], inside: Displacement) -> [Found; N] {
         let displacements = displacements.map(|d| if self.bounds.contain(d) { d } else { inside });
@@ -125,9 +128,9 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         std::array::from_fn(|index| self.found(displacements[index], sads[index]))
     }
 
-    /// The best of the starting points, of which the first's sum of absolute differences is known if `first_sad` is, and
-    /// from there downhill: a hexagon's corners until none is better (at most `steps` times), then the neighbours. Stops
-    /// early where the difference falls below `good_enough`.
+    /// Starts at the best of `starts` and descends: to the corners of a hexagon until none is better (at most `steps`
+    /// times), then to the neighbours. Stops early if the SAD is below `good_enough`. `first_sad` is the SAD at the
+    /// first start, if it is known.
     pub(crate) fn search(
         &self,
         starts: &[Displacement],
@@ -156,7 +159,7 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         if best.sad < good_enough {
             return best;
         }
-        // After a step only the three corners ahead are new.
+        // After a step, only the three corners in its direction are new.
         let mut corners = 0..6;
         for _ in 0..steps {
             let center = best.displacement;
@@ -182,7 +185,8 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         self.neighbours(best)
     }
 
-    /// The best among a displacement and its eight neighbours; the diagonal ones only beside a better near one.
+    /// The best of a displacement and its eight neighbours. Diagonal neighbours are evaluated only if a near one is
+    /// better.
     fn neighbours(&self, from: Found) -> Found {
         let center = from.displacement;
         let mut best = from;
@@ -203,9 +207,10 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         best
     }
 
-    /// [`refine`] by [`WholeSampleSearch::sad_between`] for less: in each direction only towards where the whole samples
-    /// around are more alike. `weigh` costs a vector's bits. A diagonal step is looked at only where one of the straight ones
-    /// beside it is better: that takes 3 to 4 % of the time where much moves, and 0.1 to 0.2 % of bits (twelve clips).
+    /// A cheaper [`refine`] that uses [`WholeSampleSearch::sad_between`].
+    ///
+    /// In each dimension it moves only towards the neighbour with the lower SAD. A diagonal step is evaluated only if
+    /// one of the straight steps is better. `weigh` returns the cost of a vector's bits. `lab: 2026-11-notes-vp8`.
     pub(crate) fn refine(&self, from: &Found, weigh: impl Fn((i32, i32)) -> u32) -> ((i32, i32), u32) {
         let Displacement { x, y } = from.displacement;
         let [up, left, right, down] = from.beside.unwrap_or_else(|| {
@@ -231,7 +236,7 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         if center != start {
             nearest(&mut center, &[(x + dx, y + dy)]);
         }
-        // Onwards towards the more alike neighbour where halfway is no better, and back where it is.
+        // Continues by a quarter sample: onwards where the half-sample step was no better, back where it was.
         let step = |at: i32, start: i32, towards: i32| at + if at == start { towards } else { -towards };
         let (x, y) = (step(center.0, start.0, towards.0), step(center.1, start.1, towards.1));
         let half = center;
@@ -243,8 +248,9 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     }
 }
 
-/// Moves a vector (quarter samples; horizontal, vertical) downhill by half, then by quarter samples: at each step the
-/// four nearest, then the diagonal one between the better two. `cost` judges a vector; `best` is what the start costs.
+/// Refines a vector (quarter samples; horizontal, vertical) by half samples, then by quarter samples. Each step
+/// evaluates the four nearest positions, then the diagonal one between the better two. `cost` evaluates a vector;
+/// `best` is the cost of `start`.
 pub(crate) fn refine(start: (i32, i32), best: u32, mut cost: impl FnMut((i32, i32)) -> u32) -> ((i32, i32), u32) {
     let (half, best) = refine_by(2, start, best, &mut cost);
     refine_by(1, half, best, cost)

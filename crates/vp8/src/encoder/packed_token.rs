@@ -1,42 +1,42 @@
-//! Coefficients as tokens (RFC 6386, section 13): each in one number, which says what it costs and how it is written.
+//! Coefficient tokens (RFC 6386, section 13), each packed into one number.
 
 use crate::tables::{COEFFICIENT_BANDS, ZIGZAG};
 
-/// What a block of coefficients stands for; the number is the first index of the probabilities.
+/// Type of a coefficient block. The number is the first index of the probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockKind {
-    /// Luma whose DC travels in the macroblock's second-order block.
+    /// Luma without DC, which is in the macroblock's Y2 block.
     LumaWithoutDc = 0,
-    /// The second-order block of luma DCs.
+    /// The second-order block (Y2) of luma DC coefficients.
     SecondOrder = 1,
-    /// Either chroma plane.
+    /// A block of either chroma plane.
     Chroma = 2,
-    /// Luma with its DC (macroblocks coded subblock by subblock).
+    /// Luma with DC, in macroblocks without a Y2 block.
     Luma = 3,
 }
 
 impl BlockKind {
-    /// The zigzag position of the first coefficient that is coded.
+    /// Zigzag position of the first coded coefficient.
     #[inline]
     pub(crate) fn first(self) -> usize {
         usize::from(self == Self::LumaWithoutDc)
     }
 }
 
-/// Tokens: magnitudes 0 to 4, six categories of larger ones, the end of a block.
+/// Number of tokens: magnitudes 0 to 4, six categories of larger ones, and the end of the block.
 pub(crate) const TOKENS: usize = 12;
 pub(crate) const END_OF_BLOCK: usize = 11;
 pub(crate) const FIRST_CATEGORY: usize = 5;
-/// Block kinds, bands and contexts as one index.
+/// Number of combinations of block type, band and context.
 pub(crate) const ROWS: usize = 4 * 8 * 3;
-/// The least magnitude of each category.
+/// Smallest magnitude of each category.
 pub(crate) const LEAST_MAGNITUDES: [u16; 6] = [5, 7, 11, 19, 35, 67];
 
-/// How many numbers [`PackedToken::index`] gives, with some that it does not.
+/// Upper bound of [`PackedToken::index`].
 pub(crate) const INDICES: usize = 1 << 12;
 
-/// A token and all that it depends on. From the lowest bit: the token (4 bits), its row of probabilities (7), whether it
-/// follows a zero (1), its sign (1), its magnitude (11).
+/// A token and everything that its cost depends on. From the lowest bit: token (4 bits), row of probabilities (7),
+/// whether it follows a zero (1), sign (1), magnitude (11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
 pub(crate) struct PackedToken(u32);
@@ -53,7 +53,7 @@ impl PackedToken {
         )
     }
 
-    /// Token, row and whether it follows a zero as one number, below [`INDICES`].
+    /// Token, row, and whether it follows a zero, as one number below [`INDICES`].
     #[inline]
     pub(crate) fn index(self) -> usize {
         (self.0 & (INDICES as u32 - 1)) as usize
@@ -69,7 +69,7 @@ impl PackedToken {
         (self.0 >> 4 & 127) as usize
     }
 
-    /// Whether it follows a zero, so that the block cannot end here.
+    /// Whether the token follows a zero, so that the block cannot end here.
     #[inline]
     pub(crate) fn follows_zero(self) -> bool {
         self.0 >> 11 & 1 == 1
@@ -86,16 +86,16 @@ impl PackedToken {
     }
 }
 
-/// Blocks of a macroblock: luma, chroma, and the second order.
+/// Number of blocks in a macroblock: luma, chroma and Y2.
 pub(crate) const BLOCKS: usize = 25;
 
-/// The row of a token's probabilities.
+/// Index of a token's probabilities.
 #[inline]
 pub(crate) fn row_of(kind: BlockKind, position: usize, context: usize) -> usize {
     (kind as usize * 8 + COEFFICIENT_BANDS[position] as usize) * 3 + context
 }
 
-/// The token of a coefficient of this magnitude.
+/// Token of a coefficient with this magnitude.
 #[inline]
 pub(crate) const fn token_of(magnitude: u16) -> usize {
     match magnitude {
@@ -109,7 +109,7 @@ pub(crate) const fn token_of(magnitude: u16) -> usize {
     }
 }
 
-/// The zigzag position after the last coefficient that is not zero; 0 where there is none.
+/// Zigzag position after the last nonzero coefficient; 0 if there is none.
 #[inline]
 pub(crate) fn end_of(levels: &[i16; 16]) -> usize {
     /// One more than the zigzag position of each raster position.

@@ -1,4 +1,4 @@
-//! Packing the quantized levels of blocks into tokens.
+//! Packing of quantized levels into tokens.
 
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -6,7 +6,7 @@ mod x86;
 
 use super::packed_token::{BLOCKS, BlockKind, PackedToken};
 
-/// The tokens of a macroblock, or of a part of one, in the order in which they are written.
+/// Tokens of a macroblock, or of a part of it, in coding order.
 #[derive(Debug, Clone)]
 pub(crate) struct PackedTokens {
     tokens: [PackedToken; 16 * BLOCKS],
@@ -20,7 +20,7 @@ impl Default for PackedTokens {
 }
 
 impl PackedTokens {
-    /// Drops all of them.
+    /// Removes all tokens.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.count = 0;
@@ -31,9 +31,10 @@ impl PackedTokens {
         &self.tokens[..self.count]
     }
 
-    /// Appends blocks of one kind: their quantized `levels` in raster order; for each the zigzag position from which on none
-    /// differs from zero; and its context, the number of its neighbours above and to the left that have coefficients. At
-    /// most the blocks of one macroblock have room.
+    /// Appends blocks of one type. There is room for the blocks of one macroblock.
+    ///
+    /// `levels` are in raster order. `ends` are zigzag positions after the last nonzero level. `contexts` are the
+    /// numbers of neighbours, above and to the left, that have coefficients.
     #[inline]
     pub(crate) fn append(&mut self, kind: BlockKind, levels: &[[i16; 16]], ends: &[u8], contexts: &[u8]) {
         #[cfg(target_arch = "x86_64")]
@@ -54,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vector_instructions_pack_tokens_as_the_portable_code_does(
+        fn vector_packing_equals_portable_packing(
             kind in 0usize..4,
             blocks in proptest::collection::vec(
                 (0u8..3, 0usize..=16, proptest::array::uniform16(prop_oneof![

@@ -1,17 +1,17 @@
-//! What an encoder is told.
+//! Parameters of the encoder.
 
 pub use crate::quantization::MAXIMUM_QUANTIZER;
 
-/// How an encoder should treat one picture.
+/// Parameters for encoding one picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// The quantizer index, 0 (finest) to 127 (coarsest); larger values are taken as 127.
+    /// Quantizer index, 0 (finest) to 127 (coarsest). Larger values count as 127.
     pub quantizer: u8,
-    /// How much work to spend.
+    /// Trade-off between speed and quality.
     pub preset: Preset,
-    /// Which kind of frame to make.
+    /// Kind of frame.
     pub frame_kind: FrameKind,
-    /// Whether the frame becomes the golden reference.
+    /// Whether the frame becomes the golden frame.
     pub golden: GoldenPolicy,
 }
 
@@ -26,44 +26,44 @@ impl Default for Parameters {
     }
 }
 
-/// How much work the encoder spends on a picture. Every preset makes frames that any VP8 decoder understands.
+/// Trade-off between speed and quality. Frames of every preset decode in any VP8 decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Preset {
-    /// For calls: modes are pruned by their transformed error, loop-filter levels are tried out on a few rows.
+    /// For calls: modes are pruned by SATD, and loop filter levels are tried on a few rows.
     #[default]
     RealTime,
-    /// For comparison: more candidates are coded in full before one is chosen, split motion down to 4x4 is tried wherever
-    /// there is something to code, levels of coefficients are chosen by a trellis, errors are weighed by how busy a
-    /// macroblock is, and loop-filter levels are tried out on a third of the frame. Two to four times as slow as
-    /// [`Preset::RealTime`].
+    /// For comparison, two to four times slower than [`Preset::RealTime`].
+    ///
+    /// It codes more candidates completely and tries split mode down to 4x4 wherever there is a residual. Levels are
+    /// chosen by a trellis. Errors are weighted by activity. Loop filter levels are tried on a third of the frame.
     Quality,
 }
 
-/// Which kind of frame to make.
+/// Kind of frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FrameKind {
-    /// A key frame where the state has no reference of the picture's size or the scene has changed; else an inter
-    /// frame.
+    /// An interframe. At a scene cut, or without a reference of the picture's size, a key frame.
     #[default]
     Auto,
-    /// An inter frame wherever the state has a reference of the picture's size. After a cut golden and altref still show the
-    /// scenes before, which may return: of two views in turn it takes 87 % less, where something flashes 20 to 73 % less, of
-    /// one cut a second 1 % less, of one every three pictures 5 % more (BD-rate of the real-time preset). Who cannot go back
-    /// to an older state finds a key frame there the better place to begin anew.
+    /// An interframe whenever the state has a reference of the picture's size.
+    ///
+    /// After a cut, golden and altref keep earlier scenes, which may return. This saves many bits in scenes that
+    /// alternate or flash. An encoder that cannot return to an older state better starts with a key frame.
+    /// `lab: 2026-11-notes-vp8`.
     Inter,
-    /// A key frame: it depends on nothing before it.
+    /// A key frame, which depends on no earlier state.
     Key,
 }
 
-/// Whether an inter frame becomes the golden reference; the old golden one then becomes altref. (A key frame always
-/// becomes all three.)
+/// Whether an interframe becomes the golden frame. The old golden frame then becomes altref. (A key frame replaces all
+/// three references.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum GoldenPolicy {
-    /// The golden reference is renewed once hardly any macroblock is found better in it than in the last frame.
+    /// The golden frame is refreshed when hardly any macroblock has a better match in it than in the last frame.
     #[default]
     Auto,
-    /// This frame becomes the golden reference.
+    /// This frame becomes the golden frame.
     Refresh,
-    /// Golden and altref stay as they are.
+    /// Golden and altref stay unchanged.
     Keep,
 }

@@ -1,10 +1,10 @@
-//! Finding all of a picture's macroblocks again in the references.
+//! Motion search for all macroblocks of a picture.
 
 use super::distortion::satd;
 use super::global_motion::global_motion;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
-use super::macroblock_motion::{MacroblockMotion, POORLY_PREDICTED, ReferenceMotion, WELL_PREDICTED};
+use super::macroblock_motion::{INTRA_ESTIMATE_SATD, MacroblockMotion, ReferenceMotion, SPLIT_SATD};
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
 use super::parameters::Preset;
 use super::source::Source;
@@ -12,48 +12,48 @@ use crate::frame::{Frame, FrameLayout};
 use crate::macroblock::ReferenceFrame;
 use crate::motion_vector::MotionVector;
 
-/// The weight of a bit of motion vector in the searches, which serve all quantizers: that of the middle ones.
+/// Weight of a bit of motion vector in the searches, in units of SAD. It suits quantizers in the middle of the range.
 const BIT_WEIGHT: u32 = 4;
-/// A mean absolute difference of less than half per sample, and of less than one and a fifth in real time: no search will find
-/// much better. More is left to the searches: what moves by a quarter of a sample differs by little more, and would lag
-/// behind further with every frame.
-const STILL_ENOUGH: u32 = 100;
-const STILL_ENOUGH_IN_REAL_TIME: u32 = 300;
-/// Steps of a search in the last frame, in real time and for quality, and in the other references.
+/// SAD below which no search runs: a mean difference below 0.4 per sample, in real time below 1.2.
+///
+/// A higher limit would also skip motion by a quarter of a sample. Such areas would lag behind more with every frame.
+const STILL_SAD: u32 = 100;
+const REAL_TIME_STILL_SAD: u32 = 300;
+/// Steps of a search: in the last frame in real time, in the last frame for quality, and in the other references.
 const REAL_TIME_STEPS: usize = 4;
 const QUALITY_STEPS: usize = 16;
 const OTHER_STEPS: usize = 4;
-/// Transformed error from which on references other than the last frame are searched in real time: 1600 in place of 800 took
-/// 6 % off the time for 0.3 % of bits, this another 1 % for 0.2 %.
-const HIDDEN: u32 = 2600;
-/// For quality, references other than the last frame are first judged as they stand, and searched once the quantizer is known
-/// where there is something to code ([`PictureSearch::complete`]); only where the last frame leaves a transformed error above
-/// this they are searched at once.
-const LOST: u32 = 3000;
-/// For quality, places between samples are judged by their transformed error where the best whole place leaves this absolute
-/// error. Others are nudged if they are to be coded (`mode_decision`).
-const PRECISELY_REFINED: u32 = 800;
-/// Transformed error above which the quarters are searched on their own, in real time.
-const SPLIT_WORTHY: u32 = 2600;
+/// SATD in the last frame from which on other references are searched in real time. `lab: 2026-11-notes-vp8`.
+const OTHER_REFERENCES_SATD: u32 = 2600;
+/// SATD in the last frame from which on the quality preset searches other references at once.
+///
+/// Below it, only zero motion is evaluated. The search follows once the quantizer is known, if there is a residual
+/// ([`PictureSearch::complete`]).
+const QUALITY_OTHER_REFERENCES_SATD: u32 = 3000;
+/// SAD above which the quality preset compares fractional positions by SATD. Other vectors are refined only if they are
+/// coded (`mode_decision`).
+const SATD_REFINEMENT_SAD: u32 = 800;
+/// SATD above which quarters are searched separately in real time.
+const QUARTERS_SATD: u32 = 2600;
 
-/// Absolute error in the last frame, eight for each sample, above which it is asked whether the whole picture has moved, by more
-/// than a search goes from where it begins.
-const FAR_OFF: u32 = 2048;
+/// SAD in the last frame (eight per sample) above which global motion is determined. The motion may exceed the search
+/// range.
+const GLOBAL_MOTION_SAD: u32 = 2048;
 
-/// The search for a picture's macroblocks.
+/// Motion search over a picture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PictureSearch<'a> {
     pub(super) source: &'a Source,
     pub(super) layout: &'a FrameLayout,
     pub(super) preset: Preset,
-    /// The different references, the last frame first.
+    /// The distinct references, the last frame first.
     pub(super) references: &'a [(ReferenceFrame, Frame)],
-    /// By how much the whole picture has moved since the last frame, once that was asked.
+    /// Global motion since the last frame, once it is known.
     pub(super) moved: Option<Displacement>,
 }
 
 impl PictureSearch<'_> {
-    /// What is found for each macroblock, row by row; `all` is an empty vector for it.
+    /// Searches every macroblock, row by row. `all` is an empty vector to fill.
     pub(super) fn all(&self, mut all: Vec<MacroblockMotion>) -> Vec<MacroblockMotion> {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
         let mut prediction = [0u8; 256];
@@ -63,26 +63,27 @@ impl PictureSearch<'_> {
             for column in 0..columns {
                 let mut motion = MacroblockMotion::default();
                 for index in 0..self.references.len() {
-                    // In real time the other references are for what the last frame hides.
-                    if index > 0 && self.preset == Preset::RealTime && motion.references[0].satd < HIDDEN {
+                    // In real time, other references serve only areas that the last frame hides.
+                    if index > 0 && self.preset == Preset::RealTime && motion.references[0].satd < OTHER_REFERENCES_SATD
+                    {
                         break;
                     }
                     let find = |search: &Self, motion: &MacroblockMotion, prediction: &mut [u8; 256]| {
                         search.search(index, (column, row), &all, motion, prediction, false)
                     };
                     motion.references[index] = find(&search, &motion, &mut prediction);
-                    if index == 0 && search.moved.is_none() && motion.references[0].sad > FAR_OFF {
+                    if index == 0 && search.moved.is_none() && motion.references[0].sad > GLOBAL_MOTION_SAD {
                         search.moved = Some(self.global_motion());
                         motion.references[0] = find(&search, &motion, &mut prediction);
                     }
                 }
                 let best = motion.best();
-                // In real time only what is found worse than most of the picture so far.
+                // In real time, only macroblocks with a larger error than most of the picture so far.
                 let split_above = match self.preset {
-                    Preset::Quality => WELL_PREDICTED,
+                    Preset::Quality => SPLIT_SATD,
                     Preset::RealTime => {
                         let mean = total / (all.len() as u64 + 1);
-                        SPLIT_WORTHY.max((mean + mean / 4) as u32)
+                        QUARTERS_SATD.max((mean + mean / 4) as u32)
                     }
                 };
                 total += u64::from(motion.references[0].satd);
@@ -90,14 +91,14 @@ impl PictureSearch<'_> {
                     motion.poor = true;
                 }
                 motion.intra =
-                    (best > POORLY_PREDICTED).then(|| intra_estimate(&self.source.planes[0], 16 * column, 16 * row));
+                    (best > INTRA_ESTIMATE_SATD).then(|| intra_estimate(&self.source.planes[0], 16 * column, 16 * row));
                 all.push(motion);
             }
         }
         all
     }
 
-    /// By how much the whole picture has moved since the last frame.
+    /// Global motion since the last frame.
     fn global_motion(&self) -> Displacement {
         let (plane, source) = (self.layout.planes[0], &self.source.planes[0]);
         let last = &self.references[0].1.samples()[plane.origin..];
@@ -105,7 +106,7 @@ impl PictureSearch<'_> {
         global_motion((source.samples(), source.stride), (last, plane.stride), size)
     }
 
-    /// The search for `W` x `H` samples at (`x`, `y`) in a reference; vectors are expected near `expected`.
+    /// Search for the `W` x `H` samples at (`x`, `y`) in a reference. Vectors are expected near `expected`.
     fn whole_samples<'a, const W: usize, const H: usize>(
         &'a self,
         reference: &'a Frame,
@@ -121,7 +122,7 @@ impl PictureSearch<'_> {
             reference: reference.samples(),
             reference_stride: plane.stride,
             origin: plane.origin + y * plane.stride + x,
-            // At most a whole macroblock outside, which the border covers with all that the filter reads.
+            // At most one macroblock outside; the border covers it and everything that the filter reads.
             bounds: Bounds {
                 left: -left - 15,
                 right: plane.width as i32 - left - W as i32 + 15,
@@ -133,7 +134,7 @@ impl PictureSearch<'_> {
         }
     }
 
-    /// Searches those references for a macroblock that were only judged as they stand; it predicts into `prediction`.
+    /// Searches the references in which only zero motion was evaluated. `prediction` is a scratch buffer.
     pub(super) fn complete(
         &self,
         at: (usize, usize),
@@ -148,8 +149,8 @@ impl PictureSearch<'_> {
         }
     }
 
-    /// Finds a macroblock in one reference (thoroughly, or as it stands where that may do), starting from what
-    /// was found for its neighbours and in other references; it predicts into `prediction`.
+    /// Searches one reference for a macroblock. Starting points are the results of its neighbours and of other
+    /// references. Without `thorough`, it may evaluate zero motion only. `prediction` is a scratch buffer.
     fn search(
         &self,
         index: usize,
@@ -176,12 +177,12 @@ impl PictureSearch<'_> {
         let zero_sad = search.sad_at(Displacement::default());
         let [from_left, from_above, from_right] = [left, above, above_right].map(Displacement::from);
         let starts = [Displacement::default(), from_left, from_above, from_right, from_other, expected];
-        let (steps, still_enough) = match self.preset {
-            Preset::Quality => (QUALITY_STEPS, STILL_ENOUGH),
-            Preset::RealTime => (REAL_TIME_STEPS, STILL_ENOUGH_IN_REAL_TIME),
+        let (steps, still_sad) = match self.preset {
+            Preset::Quality => (QUALITY_STEPS, STILL_SAD),
+            Preset::RealTime => (REAL_TIME_STEPS, REAL_TIME_STILL_SAD),
         };
         let steps = if index == 0 { steps } else { OTHER_STEPS };
-        // A reference behind the last frame is for what that one hides: found at once, or not at all.
+        // Other references serve areas that the last frame hides. Those are found at a starting point or not at all.
         if index > 0 && self.preset == Preset::RealTime {
             let promising = current.references[0].sad;
             let worse = |at: usize| {
@@ -204,27 +205,31 @@ impl PictureSearch<'_> {
         let zero_satd = satd_at(MotionVector::ZERO);
         let still =
             ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd, sad: zero_sad, shallow: false };
-        if zero_sad < still_enough {
+        if zero_sad < still_sad {
             return still;
         }
-        if index > 0 && !thorough && self.preset == Preset::Quality && current.references[0].satd < LOST {
+        if index > 0
+            && !thorough
+            && self.preset == Preset::Quality
+            && current.references[0].satd < QUALITY_OTHER_REFERENCES_SATD
+        {
             return ReferenceMotion { shallow: true, ..still };
         }
-        let found = search.search(&starts, Some(zero_sad), steps, still_enough);
-        // The other references are for what the last frame hides: no fraction will make up for a wrong place.
+        let found = search.search(&starts, Some(zero_sad), steps, still_sad);
+        // Fractional positions cannot repair a wrong match in another reference.
         if index > 0 && found.sad > 2 * current.references[0].satd {
             return still;
         }
         let expected = MotionVector::median(left, above, above_right);
         let weigh = |(x, y): (i32, i32)| BIT_WEIGHT * bits_between((x, y), expected);
         let start = (4 * found.displacement.x, 4 * found.displacement.y);
-        let (best, satd) = if self.preset == Preset::Quality && found.sad > PRECISELY_REFINED {
+        let (best, satd) = if self.preset == Preset::Quality && found.sad > SATD_REFINEMENT_SAD {
             let start_cost = satd_at(start.into()) + weigh(start);
             let (best, cost) = refine(start, start_cost, |candidate| satd_at(candidate.into()) + weigh(candidate));
             (best, cost - weigh(best))
         } else {
-            // What is to be coded is nudged by its transformed error once the quantizer is known (`mode_decision`): to try
-            // the nearest neighbours of all vectors here took 7 to 14 % more instructions.
+            // Vectors that are coded are refined by SATD once the quantizer is known (`mode_decision`).
+            // `lab: 2026-11-notes-vp8`.
             let (best, _) = search.refine(&found, weigh);
             (best, satd_at(best.into()))
         };
@@ -235,7 +240,7 @@ impl PictureSearch<'_> {
         }
     }
 
-    /// Finds the four quarters of a macroblock in the last frame, near the vector of the whole.
+    /// Searches the four quarters of a macroblock in the last frame, near the vector of the whole macroblock.
     pub(super) fn search_quarters(&self, column: usize, row: usize, whole_vector: MotionVector) -> [MotionVector; 4] {
         let (_, reference) = &self.references[0];
         let mut vectors = [whole_vector; 4];
@@ -259,9 +264,9 @@ impl PictureSearch<'_> {
     }
 }
 
-/// Roughly the bits that a vector's difference from another takes.
+/// Approximate number of bits for the difference between two vectors.
 fn bits_between((x, y): (i32, i32), from: MotionVector) -> u32 {
-    // Twice the length of the difference in binary: a one behind it spares the question whether it is zero.
+    // Twice the binary length of the difference. The appended one avoids a test for zero.
     let bits = |difference: i32| 2 * (2 * difference.unsigned_abs() + 1).ilog2();
     2 + bits(x - i32::from(from.x)) + bits(y - i32::from(from.y))
 }

@@ -1,12 +1,12 @@
-//! How far a frame's reconstruction is from the picture, for whoever asks: coding itself never does.
+//! Reconstruction error of a frame, which only `fit` needs.
 
 use super::analysis::Analysis;
 use super::distortion::row_squared_error;
 use super::encoded::Encoded;
 
 impl Analysis {
-    /// The sum of squared differences between the picture and what a candidate of it shows, over the visible part of all
-    /// three planes.
+    /// Sum of squared differences between the picture and a candidate's reconstruction, over the visible part of all
+    /// planes.
     pub(super) fn squared_error(&self, encoded: &Encoded) -> u64 {
         let (shown, source) = (encoded.picture(), &self.source);
         let mut error = 0;

@@ -1,4 +1,4 @@
-//! The residual of one macroblock: transformed, quantized, costed, and put back.
+//! The residual of one macroblock: transform, quantization, tokens, and reconstruction.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use super::packed_tokens::PackedTokens;
 use super::trellis::{Block, Trellis};
 use crate::transform::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair, inverse_wht};
 
-/// Which of the neighbouring blocks on one side of a macroblock have coefficients (RFC 6386, section 13.3).
+/// Whether the neighbouring blocks on one side of a macroblock have coefficients (RFC 6386, section 13.3).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EdgeContext {
-    /// Four of luma, two of U, two of V, one of the second order.
+    /// Four blocks of luma, two of U, two of V, and Y2.
     has_coefficients: [u8; 9],
 }
 
 const SECOND_ORDER_EDGE: usize = 8;
 
 impl EdgeContext {
-    /// What remains after a macroblock without coefficients.
+    /// Updates the context after a macroblock without coefficients.
     pub(crate) fn clear(&mut self, has_second_order: bool) {
         let kept = if has_second_order { 0 } else { self.has_coefficients[SECOND_ORDER_EDGE] };
         self.has_coefficients = [0; 9];
@@ -28,45 +28,44 @@ impl EdgeContext {
     }
 }
 
-/// The index of the second-order block; luma is 0 to 15, U 16 to 19, V 20 to 23.
+/// Index of the Y2 block. Luma has 0 to 15, U 16 to 19, V 20 to 23.
 pub(crate) const SECOND_ORDER: usize = 24;
 
-/// The squares of coefficients over those of samples: transforms of samples are twice as large as orthonormal ones, those
-/// of the second order twice again.
+/// Ratio of squared coefficients to squared samples. The transform is twice the orthonormal one, and that of Y2 is
+/// twice as large again.
 const COEFFICIENT_SQUARE: u32 = 4;
 const SECOND_ORDER_SQUARE: u32 = 16;
 
-/// What levels are chosen by where they are chosen with care: the trellis, and what lies above and to the left of the
-/// macroblock.
+/// Inputs of trellis quantization: the trellis, and the contexts above and to the left of the macroblock.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Care<'a> {
+pub(crate) struct TrellisContext<'a> {
     pub(crate) trellis: Trellis<'a>,
     pub(crate) above: &'a EdgeContext,
     pub(crate) left: &'a EdgeContext,
 }
 
-/// Levels of one macroblock, and what the decoder makes of them.
+/// Levels of one macroblock, and their dequantized values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Residual {
     pub(crate) levels: [[i16; 16]; 25],
     restored: [[i16; 16]; 25],
-    /// What was transformed last, of luma or chroma.
+    /// Coefficients of the last transform, of luma or chroma.
     coefficients: [[i16; 16]; 16],
-    /// For each block the zigzag position after its last level that is not zero.
+    /// For each block, the zigzag position after its last nonzero level.
     pub(crate) ends: [u8; 25],
     tokens: PackedTokens,
 }
 
 impl Residual {
-    /// Transforms and quantizes a 16x16 luma residual with its second-order block. Gives by how much it lowers the
-    /// squared error, nearly.
+    /// Transforms and quantizes a 16x16 luma residual with its Y2 block. Returns the approximate reduction of the
+    /// squared error.
     pub(crate) fn code_luma(
         &mut self,
         source: &[u8],
         source_stride: usize,
         prediction: &[u8; 256],
         quantizers: &FrameQuantizers,
-        care: Option<Care<'_>>,
+        trellis_context: Option<TrellisContext<'_>>,
     ) -> u32 {
         let Self { levels, restored, ends, coefficients, .. } = self;
         forward_dct_plane::<16>(source, source_stride, prediction, coefficients);
@@ -81,7 +80,7 @@ impl Residual {
             ends: &mut ends[..16],
             edges: 0..4,
         };
-        let gain = blocks.quantize(BlockKind::LumaWithoutDc, &quantizers.luma, care);
+        let gain = blocks.quantize(BlockKind::LumaWithoutDc, &quantizers.luma, trellis_context);
         let second = SECOND_ORDER..SECOND_ORDER + 1;
         let mut coefficients = [[0; 16]];
         forward_wht(&dcs, &mut coefficients[0]);
@@ -92,7 +91,7 @@ impl Residual {
             ends: &mut ends[second],
             edges: SECOND_ORDER_EDGE..SECOND_ORDER_EDGE + 1,
         };
-        let second_gain = blocks.quantize(BlockKind::SecondOrder, &quantizers.second_order, care);
+        let second_gain = blocks.quantize(BlockKind::SecondOrder, &quantizers.second_order, trellis_context);
         if self.ends[SECOND_ORDER] > 0 {
             let dcs = inverse_wht(&self.restored[SECOND_ORDER]);
             for (restored, dc) in self.restored.iter_mut().zip(dcs) {
@@ -108,7 +107,7 @@ impl Residual {
         for first in (0..16).step_by(2) {
             let ends = self.ends[first].max(self.ends[first + 1]);
             let samples = &mut samples[64 * (first / 4) + 4 * (first % 4)..];
-            // The first coefficient is of the second order: only behind it do luma's own ones begin.
+            // The DC coefficients come from Y2. If it is empty, only blocks with AC coefficients need a transform.
             match (without_dc, ends) {
                 (true, 0) => (),
                 (_, 0) => inverse_dct_add_dc_pair([self.restored[first][0], self.restored[first + 1][0]], samples, 16),
@@ -117,7 +116,8 @@ impl Residual {
         }
     }
 
-    /// Transforms and quantizes the residual of one luma subblock with its own DC, and adds it to the `prediction`.
+    /// Transforms and quantizes the residual of one luma subblock including DC, and adds it to the prediction in
+    /// `samples`.
     #[inline]
     pub(crate) fn code_subblock(
         &mut self,
@@ -136,7 +136,7 @@ impl Residual {
         }
     }
 
-    /// Adds two blocks beside each other, of luma or chroma, to the prediction.
+    /// Adds two adjacent blocks of luma or chroma to the prediction.
     fn restore_pair(&self, first: usize, samples: &mut [u8], stride: usize) {
         match self.ends[first].max(self.ends[first + 1]) {
             0 => (),
@@ -145,15 +145,15 @@ impl Residual {
         }
     }
 
-    /// Transforms and quantizes all luma subblocks with their own DCs against a whole prediction. Gives by how much it
-    /// lowers the squared error, nearly.
+    /// Transforms and quantizes all luma subblocks including DC against a whole prediction. Returns the approximate
+    /// reduction of the squared error.
     pub(crate) fn code_luma_subblocks(
         &mut self,
         source: &[u8],
         source_stride: usize,
         prediction: &[u8; 256],
         quantizer: &ForwardQuantizer,
-        care: Option<Care<'_>>,
+        trellis_context: Option<TrellisContext<'_>>,
     ) -> u32 {
         let Self { levels, restored, ends, coefficients, .. } = self;
         forward_dct_plane::<16>(source, source_stride, prediction, coefficients);
@@ -166,25 +166,24 @@ impl Residual {
             ends: &mut ends[..16],
             edges: 0..4,
         };
-        blocks.quantize(BlockKind::Luma, quantizer, care)
+        blocks.quantize(BlockKind::Luma, quantizer, trellis_context)
     }
 
-    /// Adds luma subblocks with their own DCs to the prediction, in place.
+    /// Adds luma subblocks including DC to the prediction, in place.
     pub(crate) fn restore_luma_subblocks(&self, samples: &mut [u8; 256]) {
         for block in (0..16).step_by(2) {
             self.restore_pair(block, &mut samples[64 * (block / 4) + 4 * (block % 4)..], 16);
         }
     }
 
-    /// Transforms and quantizes both chroma planes against their prediction. Gives by how much it lowers the squared
-    /// error, nearly.
+    /// Transforms and quantizes both chroma planes. Returns the approximate reduction of the squared error.
     pub(crate) fn code_chroma(
         &mut self,
         source: [&[u8]; 2],
         source_stride: usize,
         prediction: &[[u8; 64]; 2],
         quantizer: &ForwardQuantizer,
-        care: Option<Care<'_>>,
+        trellis_context: Option<TrellisContext<'_>>,
     ) -> u32 {
         let Self { levels, restored, ends, coefficients, .. } = self;
         let coefficients = &mut coefficients[..8];
@@ -192,7 +191,7 @@ impl Residual {
         {
             forward_dct_plane::<8>(source, source_stride, prediction, coefficients);
         }
-        if care.is_none() {
+        if trellis_context.is_none() {
             let (levels, restored, ends) = (&mut levels[16..24], &mut restored[16..24], &mut ends[16..24]);
             return quantizer.quantize_all(coefficients, levels, restored, ends) / COEFFICIENT_SQUARE;
         }
@@ -206,7 +205,7 @@ impl Residual {
                 ends: &mut ends[first..first + 4],
                 edges: edge..edge + 2,
             };
-            gain += blocks.quantize(BlockKind::Chroma, quantizer, care);
+            gain += blocks.quantize(BlockKind::Chroma, quantizer, trellis_context);
         }
         gain
     }
@@ -218,17 +217,17 @@ impl Residual {
         }
     }
 
-    /// Whether no block has a coefficient.
+    /// Whether no block has coefficients.
     pub(crate) fn is_empty(&self) -> bool {
         self.ends == [0; 25]
     }
 
-    /// Drops everything.
+    /// Marks all blocks as empty.
     pub(crate) fn clear(&mut self) {
         self.ends = [0; 25];
     }
 
-    /// Packs all tokens of the macroblock, to be costed and written.
+    /// Packs all tokens of the macroblock, for their cost and for writing.
     pub(crate) fn pack_tokens(&mut self, second_order: bool, above: &EdgeContext, left: &EdgeContext) {
         let Self { levels, ends, tokens, .. } = self;
         tokens.clear();
@@ -251,13 +250,13 @@ impl Residual {
         tokens.append(BlockKind::Chroma, &levels[16..24], &ends[16..24], &chroma);
     }
 
-    /// What [`Residual::pack_tokens`] packed.
+    /// The tokens of the last [`Residual::pack_tokens`].
     pub(crate) fn tokens(&self) -> &[PackedToken] {
         self.tokens.all()
     }
 
-    /// What the macroblock leaves to those below it and to the right of it.
-    pub(crate) fn leave(&self, second_order: bool, above: &mut EdgeContext, left: &mut EdgeContext) {
+    /// Updates the contexts for the macroblocks below and to the right.
+    pub(crate) fn update_contexts(&self, second_order: bool, above: &mut EdgeContext, left: &mut EdgeContext) {
         const LAST: [usize; 8] = [12, 13, 14, 15, 18, 19, 22, 23];
         const RIGHT: [usize; 8] = [3, 7, 11, 15, 17, 19, 21, 23];
         for edge in 0..8 {
@@ -272,7 +271,7 @@ impl Residual {
     }
 }
 
-/// Blocks of one kind, in rows of as many as they have `edges` in an [`EdgeContext`].
+/// Blocks of one type, with one column of blocks per index in `edges` of an [`EdgeContext`].
 struct Blocks<'a> {
     coefficients: &'a [[i16; 16]],
     levels: &'a mut [[i16; 16]],
@@ -282,12 +281,17 @@ struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Quantizes them. Gives by how much that lowers the squared error of the samples, nearly.
+    /// Quantizes the blocks. Returns the approximate reduction of the samples' squared error.
     #[inline]
-    fn quantize(self, kind: BlockKind, quantizer: &ForwardQuantizer, care: Option<Care<'_>>) -> u32 {
+    fn quantize(
+        self,
+        kind: BlockKind,
+        quantizer: &ForwardQuantizer,
+        trellis_context: Option<TrellisContext<'_>>,
+    ) -> u32 {
         let square = if kind == BlockKind::SecondOrder { SECOND_ORDER_SQUARE } else { COEFFICIENT_SQUARE };
         let Self { coefficients, levels, restored, ends, edges } = self;
-        let Some(Care { trellis, above, left }) = care else {
+        let Some(TrellisContext { trellis, above, left }) = trellis_context else {
             return quantizer.quantize_all(coefficients, levels, restored, ends) / square;
         };
         let across = edges.len();
@@ -308,7 +312,7 @@ impl Blocks<'_> {
     }
 }
 
-/// The context of each of `N` blocks in rows of `W`, from their ends and the flags of those above them and to their left.
+/// Contexts of `N` blocks in rows of `W`. `above` and `left` are the flags of neighbouring macroblocks.
 #[inline]
 fn contexts<const W: usize, const N: usize>(ends: &[u8], above: &[u8], left: &[u8]) -> [u8; N] {
     let ends: &[u8; N] = ends.try_into().expect("an end for each block");

@@ -1,4 +1,6 @@
-//! The size of a frame, guessed from the coefficients that open-loop prediction leaves.
+//! Prediction of a frame's size from the coefficients of open-loop prediction.
+//!
+//! [`CoefficientHistogram`] predicts for all quantizers, [`ResidualCount`] for one.
 
 use super::bit_cost::{BIT, branch_cost, fitting_probability};
 use super::forward_transform::{forward_dct_plane, forward_wht};
@@ -6,15 +8,14 @@ use crate::header::QuantizerIndices;
 use crate::quantization::Steps;
 
 const BINS: usize = 1024;
-/// Second-order coefficients are up to eight times as large; their steps are at least twice those of luma.
+/// Width of a histogram bin for Y2. Its coefficients are up to eight times larger, and its steps at least twice those
+/// of luma.
 const SECOND_ORDER_BIN: usize = 4;
-/// What an inter frame takes for each macroblock that has moved, beside its coefficients: 3.2 bits. That, and what of the
-/// coefficients counts, was fitted to 31 pictures of each of ten clips, indices 4 to 127: of the logarithm of the size it is
-/// off by 0.64 (root of the mean square, each clip by a fit to the nine others), where one bit for each macroblock and no look
-/// at what moves was off by 0.79, and by 1.0 to 1.6 in coarse frames of clips that move.
+/// Cost of an interframe's macroblock that has moved, in addition to its coefficients: 3.2 bits.
+/// `lab: 2026-11-notes-vp8`.
 const MOVED: u64 = 16 * BIT as u64 / 5;
 
-/// What a prediction of a macroblock's luma leaves: its blocks, and the second-order block of their first coefficients.
+/// Coefficients of the residual of a macroblock's luma: its blocks, and the Y2 block of their DC coefficients.
 fn transform(source: &[u8], source_stride: usize, prediction: &[u8; 256]) -> ([[i16; 16]; 16], [i16; 16]) {
     let mut blocks = [[0; 16]; 16];
     forward_dct_plane::<16>(source, source_stride, prediction, &mut blocks);
@@ -23,14 +24,14 @@ fn transform(source: &[u8], source_stride: usize, prediction: &[u8; 256]) -> ([[
     (blocks, second_order)
 }
 
-/// How often each magnitude occurs among a picture's luma coefficients.
+/// Histogram of the magnitudes of a picture's luma coefficients.
 #[derive(Debug, Clone)]
 pub(super) struct CoefficientHistogram {
     luma: Box<[u32; BINS]>,
-    /// In bins of [`SECOND_ORDER_BIN`].
+    /// In bins of width [`SECOND_ORDER_BIN`].
     second_order: Box<[u32; BINS]>,
     macroblocks: u32,
-    /// Of those, the ones that have moved.
+    /// Number of macroblocks that have moved.
     moved: u32,
 }
 
@@ -41,7 +42,7 @@ impl Default for CoefficientHistogram {
 }
 
 impl CoefficientHistogram {
-    /// Adds what a prediction of a macroblock's luma leaves, which comes from elsewhere where it has `moved`.
+    /// Adds the luma residual of a macroblock. `moved` says whether its prediction uses motion.
     pub(super) fn add(&mut self, source: &[u8], source_stride: usize, prediction: &[u8; 256], moved: bool) {
         let (blocks, second_order) = transform(source, source_stride, prediction);
         for block in &blocks {
@@ -56,7 +57,7 @@ impl CoefficientHistogram {
         self.moved += u32::from(moved);
     }
 
-    /// About how many bytes a frame takes.
+    /// Predicts the size of the frame in bytes.
     pub(super) fn predict(&self, quantizer: u8, key_frame: bool) -> usize {
         let steps = LumaSteps::new(quantizer);
         let luma = levels(&self.luma[..], 1, steps.luma);
@@ -65,7 +66,7 @@ impl CoefficientHistogram {
     }
 }
 
-/// The steps of luma coefficients and of second-order ones, all but the first of a block.
+/// Steps of AC coefficients in luma and Y2 blocks.
 #[derive(Debug, Clone, Copy)]
 struct LumaSteps {
     luma: u32,
@@ -79,8 +80,8 @@ impl LumaSteps {
     }
 }
 
-/// What coefficients become at one step: how many zeros and others, and what signs and magnitudes of those cost, about two
-/// bits for each doubling.
+/// Result of quantization at one step: the number of zeros and of other levels, and the cost of their signs and
+/// magnitudes. A magnitude costs about two bits per doubling.
 #[derive(Debug, Clone, Copy, Default)]
 struct Levels {
     zeros: u32,
@@ -89,18 +90,18 @@ struct Levels {
 }
 
 impl Levels {
-    /// The cost of them all: where those are that are not zero, by entropy, and what they are.
+    /// Cost of all levels: the entropy of zero or nonzero, and the magnitudes.
     fn cost(&self) -> u64 {
         let Self { zeros, others, magnitudes } = *self;
         branch_cost(zeros, others, fitting_probability(zeros, others)) + magnitudes
     }
 
-    /// Adds coefficients, at a step.
+    /// Adds coefficients at a step.
     fn add(&mut self, coefficients: &[i16], step: u32) {
-        // Level n begins where two thirds of a step more than n - 1 steps are reached.
+        // Level n begins at n - 1/3 steps.
         let from = |level: u32| (level * step).saturating_sub(step / 3).min(i16::MAX as u32) as i16;
         let begins: [i16; 7] = std::array::from_fn(|doublings| from(1 << doublings));
-        // All of them and no branch, which vector instructions do at once.
+        // All coefficients without a branch, so that the compiler can vectorise it.
         let (mut others, mut reached) = (0u16, 0u16);
         for coefficient in coefficients {
             let magnitude = (*coefficient).max(coefficient.wrapping_neg());
@@ -114,14 +115,14 @@ impl Levels {
     }
 }
 
-/// What of a picture's luma becomes what at one quantizer, for a guess of its frame's size.
+/// Counts of a picture's luma levels at one quantizer, for the prediction of its size.
 #[derive(Debug)]
 pub(super) struct ResidualCount {
     steps: LumaSteps,
     luma: Levels,
     second_order: Levels,
     macroblocks: u32,
-    /// Of those, the ones that have moved.
+    /// Number of macroblocks that have moved.
     moved: u32,
 }
 
@@ -136,18 +137,18 @@ impl ResidualCount {
         }
     }
 
-    /// Adds a macroblock of whose luma nothing is coded, and whether it has `moved`.
+    /// Adds a macroblock without luma coefficients. `moved` says whether its prediction uses motion.
     pub(super) fn add_empty(&mut self, moved: bool) {
         (self.luma.zeros, self.second_order.zeros) = (self.luma.zeros + 240, self.second_order.zeros + 16);
         self.macroblocks += 1;
         self.moved += u32::from(moved);
     }
 
-    /// Adds what a prediction of a macroblock's luma leaves, which comes from elsewhere where it has `moved`.
+    /// Adds the luma residual of a macroblock. `moved` says whether its prediction uses motion.
     pub(super) fn add(&mut self, source: &[u8], source_stride: usize, prediction: &[u8; 256], moved: bool) {
         let (mut blocks, second_order) = transform(source, source_stride, prediction);
         self.second_order.add(&second_order, self.steps.second_order);
-        // Those that went into the second order are no coefficients of luma any more.
+        // DC coefficients are counted in Y2, not in luma.
         blocks.iter_mut().for_each(|block| block[0] = 0);
         self.luma.add(blocks.as_flattened(), self.steps.luma);
         self.luma.zeros -= 16;
@@ -155,24 +156,24 @@ impl ResidualCount {
         self.moved += u32::from(moved);
     }
 
-    /// About how many bytes the frame takes.
+    /// Predicts the size of the frame in bytes.
     pub(super) fn bytes(&self, key_frame: bool) -> usize {
         size_of(&self.luma, &self.second_order, (self.macroblocks, self.moved), key_frame)
     }
 }
 
-/// The size of a frame of so many macroblocks, some of which have moved, with these luma coefficients.
+/// Size of a frame in bytes from its luma levels and its numbers of macroblocks (all, moved).
 fn size_of(luma: &Levels, second_order: &Levels, (macroblocks, moved): (u32, u32), key_frame: bool) -> usize {
     let coded = luma.cost() + second_order.cost();
     let macroblocks = u64::from(macroblocks);
     let bits = if key_frame {
-        // Chroma takes about a sixth of what luma takes, and subblock modes are said.
+        // Chroma costs about a sixth of luma. The bits of subblock modes are added.
         let coefficients = coded * 7 / 6;
         let modes = 6 * u64::from(BIT) * macroblocks;
-        // Where hardly anything is coded, most macroblocks say no more than that.
+        // In a frame with few coefficients, most macroblocks have cheap modes.
         coefficients + modes.min(modes / 8 + coefficients / 2)
     } else {
-        // Inter macroblocks with next to nothing to mend are left as they are predicted.
+        // Inter macroblocks with very small residuals are coded without them.
         let count = u64::from(luma.others) + u64::from(second_order.others);
         let coefficients = (coded * count / (count + macroblocks / 3).max(1)) * 3 / 4;
         coefficients + MOVED * u64::from(moved)
@@ -180,7 +181,7 @@ fn size_of(luma: &Levels, second_order: &Levels, (macroblocks, moved): (u32, u32
     24 + (bits / u64::from(8 * BIT)) as usize
 }
 
-/// What a histogram's coefficients become at one step.
+/// Quantizes a histogram at one step.
 fn levels(histogram: &[u32], bin: u32, step: u32) -> Levels {
     let mut found = Levels::default();
     for (index, &count) in histogram.iter().enumerate().filter(|(_, count)| **count > 0) {

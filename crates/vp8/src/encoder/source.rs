@@ -1,25 +1,25 @@
-//! The picture to code, its planes grown to whole macroblocks.
+//! The source picture with planes padded to whole macroblocks.
 
 use std::sync::Arc;
 
 use crate::picture::{Picture, Plane};
 
-/// One plane of whole macroblocks, the picture's last samples repeated into the margin.
+/// One plane of whole macroblocks. The padding repeats the picture's last samples.
 #[derive(Debug, Clone)]
 pub(crate) struct SourcePlane {
     plane: Plane,
-    /// Distance between rows.
+    /// Distance between rows, in samples.
     pub(crate) stride: usize,
 }
 
 impl SourcePlane {
-    /// A plane of `width` x `height`: the picture's own, copied only where it is smaller.
+    /// Creates a plane of `width` x `height`. It copies samples only if padding is needed.
     fn new(plane: &Plane, width: usize, height: usize) -> Self {
         if (plane.width(), plane.height()) == (width, height) {
             return Self { plane: plane.clone(), stride: plane.samples().1 };
         }
         let mut samples: Arc<[u8]> = std::iter::repeat_n(0, width * height).collect();
-        let rows = Arc::get_mut(&mut samples).expect("a buffer just made has one owner");
+        let rows = Arc::get_mut(&mut samples).expect("a new buffer has one owner");
         for (y, row) in rows.chunks_exact_mut(width).enumerate() {
             let original = plane.row(y.min(plane.height() - 1));
             row[..original.len()].copy_from_slice(original);
@@ -41,18 +41,18 @@ impl SourcePlane {
     }
 }
 
-/// The three planes of the picture to code.
+/// The three planes of the source picture.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     /// Luma, U and V.
     pub(crate) planes: [SourcePlane; 3],
-    /// Size of the picture itself, luma samples.
+    /// Size of the picture without padding, in luma samples.
     pub(crate) width: usize,
     pub(crate) height: usize,
 }
 
 impl Source {
-    /// The planes of a picture.
+    /// Creates the planes of a picture.
     pub(crate) fn new(picture: &Picture) -> Self {
         let (columns, rows) = (picture.width().div_ceil(16), picture.height().div_ceil(16));
         let [y, u, v] = picture.planes();

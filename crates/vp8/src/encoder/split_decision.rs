@@ -1,4 +1,4 @@
-//! Macroblocks whose parts move differently (RFC 6386, section 16.3).
+//! Decision about split mode: macroblocks whose parts move differently (RFC 6386, section 16.3).
 
 use super::canvas::Canvas;
 use super::contest::Contest;
@@ -15,27 +15,27 @@ use crate::motion_vector::MotionVector;
 use crate::neighbours::{NearVectors, first_subblock, partition_vector_context, vectors_beside};
 use crate::tables::{PARTITION_COUNTS, PARTITION_LAYOUTS, PARTITION_VECTOR_PROBABILITIES, PARTITIONING_PROBABILITIES};
 
-/// Numbers of partitionings: one half above the other, beside each other, quarters, sixteenths (section 16.3).
+/// Partitionings: top and bottom halves, left and right halves, quarters, sixteenths (section 16.3).
 const HALVES_ABOVE: u8 = 0;
 const HALVES_BESIDE: u8 = 1;
 const QUARTERS: u8 = 2;
 const SIXTEENTHS: u8 = 3;
 
-/// A subblock's vector is refined where it leaves a transformed error of at least so many steps: below, there is next to
-/// nothing to code, and refining all took a tenth of the time for nothing.
+/// SATD in steps from which on a subblock's vector is refined. Below it there is almost nothing to code.
+/// `lab: 2026-11-notes-vp8`.
 const REFINED_STEPS: u32 = 2;
 
-/// A macroblock in parts, each with a vector of its own.
+/// A macroblock in split mode.
 struct Split {
     info: MacroblockInfo,
-    /// How each partition's vector is coded.
+    /// How the vector of each partition is coded.
     partition_vectors: [PartitionVector; 16],
-    /// What saying all this costs, 1/256 bit.
+    /// Cost of modes and vectors in 1/256 bit.
     bits: u32,
 }
 
-/// Tries the splits that the vectors of the quarters suggest; `unsplit` is the transformed cost of the best whole vector,
-/// which a split must come near.
+/// Tries the partitionings that the vectors of the quarters suggest. `unsplit` is the SATD cost of the best whole
+/// vector; a split must come close to it.
 pub(super) fn try_splits(
     costs: &Costs<'_>,
     canvas: &Canvas,
@@ -72,7 +72,7 @@ pub(super) fn try_splits(
     }
 }
 
-/// For each half the better of the vectors of its two quarters.
+/// For each half, the better vector of its two quarters.
 fn halves(costs: &Costs<'_>, place: &Place, partitioning: u8, choices: [[MotionVector; 2]; 2]) -> [MotionVector; 16] {
     let best = [0, 1].map(|half| {
         let [first, second] =
@@ -82,13 +82,13 @@ fn halves(costs: &Costs<'_>, place: &Place, partitioning: u8, choices: [[MotionV
     std::array::from_fn(|block| best[usize::from(PARTITION_LAYOUTS[usize::from(partitioning)][block])])
 }
 
-/// The transformed error of one partition at one vector.
+/// SATD of one partition at one vector.
 fn partition_satd(costs: &Costs<'_>, place: &Place, partitioning: u8, partition: u8, vector: MotionVector) -> u32 {
     let layout = &PARTITION_LAYOUTS[usize::from(partitioning)];
     (0..16).filter(|&block| layout[block] == partition).map(|block| block_satd(costs, place, block, vector)).sum()
 }
 
-/// The transformed error of one subblock at one vector in the last frame.
+/// SATD of one subblock at one vector in the last frame.
 fn block_satd(costs: &Costs<'_>, place: &Place, block: usize, vector: MotionVector) -> u32 {
     let (x, y) = (16 * place.column + 4 * (block % 4), 16 * place.row + 4 * (block / 4));
     let source = &costs.analysis.source.planes[0];
@@ -97,7 +97,7 @@ fn block_satd(costs: &Costs<'_>, place: &Place, block: usize, vector: MotionVect
     satd::<4, 4>(source.at(x, y), source.stride, &prediction, 4)
 }
 
-/// A vector for each subblock: its neighbours', its quarter's, or one found near that.
+/// A vector for each subblock: that of a neighbour, that of its quarter, or a refinement of the latter.
 fn sixteenths(
     costs: &Costs<'_>,
     canvas: &Canvas,
@@ -116,7 +116,7 @@ fn sixteenths(
         let start = from[block];
         let mut best = (start, cost(start));
         for vector in [beside[0], beside[1], MotionVector::ZERO] {
-            // Neighbours may point further out than the search ever does.
+            // Vectors of neighbours may lie outside the search range.
             let cost = cost(vector);
             if cost < best.1 {
                 best = (vector, cost);
@@ -134,7 +134,7 @@ fn sixteenths(
     vectors
 }
 
-/// How a partition's vector is coded, and what that costs; the vectors to its left and above are `beside` it.
+/// How a partition's vector is coded, and its cost. `beside` are the vectors to its left and above.
 fn partition_vector(
     costs: &Costs<'_>,
     vector: MotionVector,
@@ -160,7 +160,7 @@ fn partition_vector(
     (source, bits)
 }
 
-/// The split of the last frame that has these vectors; none where one of them cannot be coded.
+/// The split of the last frame with these vectors; `None` if a vector cannot be coded.
 fn split(
     costs: &Costs<'_>,
     canvas: &Canvas,
@@ -189,8 +189,7 @@ fn split(
     Some(Split { info: MacroblockInfo::split(*kind, partitioning, vectors), partition_vectors, bits })
 }
 
-/// How a macroblock that was split when the frame was coded another time is told now, and what that costs; none where it
-/// cannot be.
+/// How to code the split of another pass with the current neighbours, and its cost; `None` if a vector cannot be coded.
 pub(super) fn split_again(
     costs: &Costs<'_>,
     canvas: &Canvas,
@@ -202,7 +201,7 @@ pub(super) fn split_again(
     Some((split.info, split.partition_vectors, split.bits))
 }
 
-/// Tries a split if its transformed cost is not well above that of the whole.
+/// Tries a split if its SATD cost is not far above that of the whole vector.
 fn try_split(costs: &Costs<'_>, place: &Place, split: &Split, unsplit: u32, contest: &mut Contest) {
     let next = &mut contest.next;
     (next.info, next.partition_vectors, next.mode_bits) = (split.info, split.partition_vectors, split.bits);

@@ -1,86 +1,86 @@
-//! Steering a frame's size while it is coded: rounding and skip weight are corrected from macroblock to macroblock.
+//! Steering of a frame's size during coding: rounding and skip weight are corrected from macroblock to macroblock.
 
 use super::costs::Costs;
 use super::trial::Trial;
 
-/// How far ahead steering looks, as shares of the frame: it wants the bits back on plan by then.
+/// Look-ahead of the control loop, as a share of the frame (smallest, largest): the deviation should vanish within it.
 const HORIZON: (f64, f64) = (0.03, 0.15);
-/// Steering thinks again after so many macroblocks.
-const STEERED_TOGETHER: usize = 4;
-/// The least and the most rounding of AC coefficients, in 1/128 of a step.
+/// Number of macroblocks between corrections.
+const STEERING_INTERVAL: usize = 4;
+/// Smallest and largest rounding of AC coefficients, in 1/128 of a step.
 const ROUNDINGS: (f64, f64) = (0.0, 56.0);
-/// The skip weight is doubled by so many units of strictness.
+/// Units of strictness that double the skip weight.
 const DOUBLING: f64 = 8.0;
 
-/// What a macroblock's coefficients cost, by the costs that the frame begins with.
+/// Cost of a macroblock's coefficients, with the probabilities at the start of the frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
-    /// As they were coded.
+    /// Cost as coded.
     pub(super) bits: u32,
-    /// As they would be coded if they are not left out.
+    /// Cost if the residual is kept.
     coded: u32,
-    /// The skip weight from which on they are left out.
+    /// Skip weight from which on the residual is dropped.
     worth: u32,
 }
 
 impl Cost {
-    /// The bits at another skip weight.
+    /// Cost at another skip weight.
     pub(super) fn at(self, weight: u32) -> u32 {
         if self.worth > weight { self.coded } else { 0 }
     }
 }
 
-/// How a frame's making is steered towards a size.
+/// Plan for a frame's size.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// What each macroblock should cost, in 1/256 bit, and all of them together.
+    /// Planned cost of each macroblock in 1/256 bit, and the total.
     pub(super) costs: Vec<f64>,
     pub(super) total: f64,
-    /// The skip weight that is expected to be right.
+    /// Expected skip weight.
     pub(super) weight: f64,
-    /// How much smaller (as a share) a frame becomes by one unit of strictness.
+    /// Relative decrease of the frame's size per unit of strictness.
     pub(super) gain: f64,
 }
 
-/// What a frame's making records, and by what it is steered if it is.
+/// Records the cost of each macroblock and, with a plan, controls the frame's size.
 #[derive(Debug)]
 pub(super) struct Steering {
     plan: Option<Plan>,
-    /// What was spent on each macroblock so far, and on all of them.
+    /// Costs of the macroblocks so far, and their total.
     costs: Vec<Cost>,
     spent: u64,
     planned: f64,
-    /// The rounding that is expected to be right, 1/128 of a step.
+    /// Expected rounding, in 1/128 of a step.
     rounding: f64,
     /// Sum of the roundings used.
     roundings: f64,
 }
 
 impl Steering {
-    /// Records only; `rounding` is what is used.
+    /// Records only; `rounding` is the rounding in use.
     pub(super) fn recording(rounding: f64) -> Self {
         Self { plan: None, costs: Vec::new(), spent: 0, planned: 0.0, rounding, roundings: 0.0 }
     }
 
-    /// Follows a plan, beginning with `rounding`.
+    /// Follows a plan, starting with `rounding`.
     pub(super) fn following(plan: Plan, rounding: f64) -> Self {
         Self { plan: Some(plan), ..Self::recording(rounding) }
     }
 
-    /// Before a macroblock is decided: corrects what coding costs, every few macroblocks.
+    /// Corrects rounding and skip weight every few macroblocks, before a macroblock is decided.
     pub(super) fn correct(&mut self, costs: &mut Costs<'_>) {
         let at = self.costs.len();
         if let Some(plan) = &self.plan
-            && at.is_multiple_of(STEERED_TOGETHER)
+            && at.is_multiple_of(STEERING_INTERVAL)
         {
             let (rounding, weight) = self.steer(plan);
-            let together = plan.costs.len().min(at + STEERED_TOGETHER) - at;
+            let together = plan.costs.len().min(at + STEERING_INTERVAL) - at;
             self.roundings += rounding * together as f64;
             costs.steer(rounding as i32, weight as u32);
         }
     }
 
-    /// Rounding and skip weight for the macroblocks to come.
+    /// Rounding and skip weight for the next macroblocks.
     fn steer(&self, plan: &Plan) -> (f64, f64) {
         let ahead = (self.spent as f64 - self.planned) / plan.total;
         let left = 1.0 - self.planned / plan.total;
@@ -90,7 +90,7 @@ impl Steering {
         (rounding, if strictness > 0.0 { plan.weight * factor } else { plan.weight / factor })
     }
 
-    /// After a macroblock is decided: records what it costs.
+    /// Records the cost of a macroblock after its decision.
     pub(super) fn record(&mut self, chosen: &Trial) {
         let (coded, worth) = (chosen.coefficient_bits, chosen.worth);
         let bits = if chosen.residual.is_empty() { 0 } else { coded };
@@ -101,7 +101,7 @@ impl Steering {
         self.spent += u64::from(bits);
     }
 
-    /// What was recorded, and the rounding that was used on average.
+    /// Returns the records and the mean rounding.
     pub(super) fn finish(self) -> (Vec<Cost>, f64) {
         let rounding = if self.plan.is_some() { self.roundings / self.costs.len() as f64 } else { self.rounding };
         (self.costs, rounding)

@@ -1,4 +1,4 @@
-//! What the modes of a subblock predict and how well, all of them at once: they mean the same few samples around it.
+//! Prediction and SATD of all modes of a subblock at once, which share means of the same few samples.
 
 mod judged;
 pub(crate) mod portable;
@@ -18,7 +18,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vector_instructions_judge_modes_as_the_portable_code_does(
+        fn vector_modes_equal_portable_modes(
             source in proptest::collection::vec(any::<u8>(), 3 * 7 + 4),
             edges in any::<([u8; 8], [u8; 4], u8)>(),
             extreme: bool,

@@ -1,4 +1,4 @@
-//! Coefficients as tokens (RFC 6386, section 13): costing them, recording and counting them, writing them.
+//! Coefficient tokens (RFC 6386, section 13): their costs, recording, counts and writing.
 
 use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
@@ -7,11 +7,11 @@ use super::packed_token::{
 };
 use crate::tables::COEFFICIENT_UPDATE_PROBABILITIES;
 
-/// Coefficient probabilities by block kind, band, context and tree node.
+/// Coefficient probabilities by block type, band, context and tree node.
 pub(crate) type CoefficientProbabilities = [[[[u8; 11]; 3]; 8]; 4];
 
-/// The way through the token tree to each token, from the root: (node, branch). After a zero it starts at the second
-/// step, for a block cannot end there.
+/// Path through the token tree to each token, from the root: (node, branch). After a zero the path starts at the second
+/// step, because a block cannot end there.
 const PATHS: [&[(usize, bool)]; TOKENS] = {
     const F: bool = false;
     const T: bool = true;
@@ -31,7 +31,7 @@ const PATHS: [&[(usize, bool)]; TOKENS] = {
     ]
 };
 
-/// The probabilities of the extra bits of each of the six categories.
+/// Probabilities of the extra bits of each category.
 const EXTRA_BITS: [&[u8]; 6] = [
     &[159],
     &[165, 145],
@@ -41,7 +41,7 @@ const EXTRA_BITS: [&[u8]; 6] = [
     &[254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129],
 ];
 
-/// The cost of sign and extra bits of a coefficient of this magnitude.
+/// Cost of the sign and extra bits of a coefficient with this magnitude.
 const fn extra_cost(magnitude: u16) -> u32 {
     if magnitude == 0 {
         return 0;
@@ -72,21 +72,21 @@ static EXTRA_COSTS: [u16; 2048] = {
     costs
 };
 
-/// What every token costs in every context, given the probabilities.
+/// Cost of every token in every context with given probabilities.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenCosts {
-    /// By [`PackedToken::index`].
+    /// Indexed by [`PackedToken::index`].
     costs: Box<[u16; INDICES]>,
 }
 
 impl Default for TokenCosts {
-    /// Nothing costs anything.
+    /// All costs are zero.
     fn default() -> Self {
         Self { costs: Box::new([0; INDICES]) }
     }
 }
 
-/// What every token costs after a zero: the ways of [`PATHS`], each part of which is summed once.
+/// Cost of every token after a zero: the paths of [`PATHS`], with shared parts summed once.
 #[inline]
 fn costs_after_zero(probabilities: &[u8; 11]) -> [u16; TOKENS] {
     let [falses, trues] = [false, true].map(|bit| probabilities.map(|probability| bit_cost(bit, probability) as u16));
@@ -111,7 +111,7 @@ fn costs_after_zero(probabilities: &[u8; 11]) -> [u16; TOKENS] {
 }
 
 impl TokenCosts {
-    /// The costs under these probabilities.
+    /// Computes the costs with these probabilities.
     pub(crate) fn new(probabilities: &CoefficientProbabilities) -> Self {
         let mut costs = Self::default();
         for (row, probabilities) in probabilities.iter().flatten().flatten().enumerate() {
@@ -126,8 +126,8 @@ impl TokenCosts {
         costs
     }
 
-    /// The cost of a level of this magnitude at a zigzag position of a block, sign included; `context` is that of the
-    /// token before it or, at the first, of the block's neighbours.
+    /// Cost of a level with this magnitude at a zigzag position of a block, including its sign. `context` is that of
+    /// the previous token or, at the first position, that of the block's neighbours.
     #[inline]
     pub(crate) fn level(
         &self,
@@ -141,17 +141,17 @@ impl TokenCosts {
         u32::from(self.costs[token.index()]) + u32::from(EXTRA_COSTS[usize::from(magnitude) % EXTRA_COSTS.len()])
     }
 
-    /// The cost of ending a block before a zigzag position.
+    /// Cost of ending a block before a zigzag position.
     #[inline]
     pub(crate) fn end(&self, kind: BlockKind, position: usize, context: usize) -> u32 {
         let token = PackedToken::new(row_of(kind, position, context), END_OF_BLOCK, false, 0);
         u32::from(self.costs[token.index()])
     }
 
-    /// The cost of these tokens.
+    /// Cost of these tokens.
     #[inline]
     pub(crate) fn of(&self, tokens: &[PackedToken]) -> u32 {
-        // The remainder is what it was: a magnitude has eleven bits.
+        // The remainder never changes a magnitude, which has eleven bits. It removes a bounds check.
         let cost = |token: &PackedToken| {
             u32::from(self.costs[token.index()]) + u32::from(EXTRA_COSTS[token.magnitude() % EXTRA_COSTS.len()])
         };
@@ -159,33 +159,33 @@ impl TokenCosts {
     }
 }
 
-/// The tokens of a frame in the order in which they are written.
+/// Tokens of a frame in coding order.
 #[derive(Debug)]
 pub(crate) struct TokenBuffer {
     tokens: Vec<PackedToken>,
 }
 
-/// How often each token of a frame occurs in each row.
+/// Counts of a frame's tokens by row of probabilities.
 #[derive(Debug)]
 pub(crate) struct TokenCounts {
     counts: Box<[[u32; TOKENS]; ROWS]>,
-    /// Of those, the ones that follow a zero.
+    /// Number of tokens that follow a zero.
     after_zero: Box<[u32; ROWS]>,
 }
 
 impl TokenBuffer {
-    /// An empty buffer; `tokens` is an empty vector for them.
+    /// Creates a buffer. `tokens` is an empty vector to fill.
     pub(crate) fn new(tokens: Vec<PackedToken>) -> Self {
         Self { tokens }
     }
 
-    /// Appends those of a macroblock.
+    /// Appends the tokens of a macroblock.
     #[inline]
     pub(crate) fn push(&mut self, tokens: &[PackedToken]) {
         self.tokens.extend_from_slice(tokens);
     }
 
-    /// Counts them.
+    /// Counts the tokens.
     pub(crate) fn count(&self) -> TokenCounts {
         let mut by_index = Box::new([0u32; INDICES]);
         for token in &self.tokens {
@@ -203,12 +203,12 @@ impl TokenBuffer {
         counted
     }
 
-    /// Tokens in the buffer.
+    /// Number of tokens.
     pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// What the tokens were kept in.
+    /// Returns the vector of tokens.
     pub(crate) fn into_tokens(self) -> Vec<PackedToken> {
         self.tokens
     }
@@ -253,8 +253,8 @@ impl TokenBuffer {
 }
 
 impl TokenCounts {
-    /// Chooses which probabilities to update, and writes the choice (RFC 6386, section 13.4): a probability changes
-    /// where this frame's tokens save more than the update costs.
+    /// Chooses and writes the probability updates (RFC 6386, section 13.4). A probability changes if that saves bits in
+    /// this frame.
     pub(crate) fn write_updates(&self, writer: &mut BoolEncoder, probabilities: &mut CoefficientProbabilities) {
         let rows = probabilities.iter_mut().flatten().flatten();
         let updates = COEFFICIENT_UPDATE_PROBABILITIES.iter().flatten().flatten();
@@ -279,7 +279,7 @@ impl TokenCounts {
         }
     }
 
-    /// How often each node of the token tree was left by either branch.
+    /// Counts of both branches of each node of the token tree.
     fn branches(&self, row: usize) -> [[u32; 2]; 11] {
         let mut branches = [[0; 2]; 11];
         for (path, count) in PATHS.iter().zip(self.counts[row]) {
@@ -315,7 +315,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_block_costs_what_it_takes_to_write(
+        fn cost_of_a_block_matches_its_written_bits(
             blocks in proptest::collection::vec(
                 (0usize..4, 0usize..3, proptest::array::uniform16(prop_oneof![
                     3 => Just(0i16), 2 => -4i16..=4, 1 => -100i16..=100, 1 => -2047i16..=2047,
@@ -339,12 +339,12 @@ mod tests {
             let writer = tokens.write(BoolEncoder::with_capacity(0), &DEFAULT_COEFFICIENT_PROBABILITIES);
             let bits = 8.0 * writer.finish().len() as f64;
             let expected = f64::from(cost) / 256.0;
-            prop_assert!((bits - expected).abs() < 24.0 + expected / 20.0, "{bits} bits, costed {expected}");
+            prop_assert!((bits - expected).abs() < 24.0 + expected / 20.0, "{bits} bits, expected {expected}");
         }
     }
 
     #[test]
-    fn tokens_cost_what_their_ways_through_the_tree_do() {
+    fn cost_of_a_token_matches_its_path() {
         let costs = TokenCosts::new(&DEFAULT_COEFFICIENT_PROBABILITIES);
         for (row, p) in DEFAULT_COEFFICIENT_PROBABILITIES.iter().flatten().flatten().enumerate() {
             for (token, path) in PATHS.iter().enumerate() {
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_make_a_frame_smaller() {
+    fn probability_updates_reduce_the_frame_size() {
         let mut tokens = TokenBuffer::new(Vec::new());
         let mut levels = [0; 16];
         for index in 0..3000 {

@@ -1,7 +1,7 @@
-//! Trellis quantization: the levels of a block that cost least, error and bits together.
+//! Trellis quantization: chooses the levels of a block with the lowest rate-distortion cost.
 //!
-//! What a coefficient's token costs depends on the one before it, so the cheapest levels of a block are the cheapest way
-//! through a trellis: one step for each zigzag position, one node for each context that the next token may have.
+//! The cost of a token depends on the previous token. So the best levels are the cheapest path through a trellis: one
+//! step per zigzag position, one node per context of the next token.
 
 use super::forward_quantizer::ForwardQuantizer;
 use super::packed_token::BlockKind;
@@ -9,41 +9,42 @@ use super::rate_distortion::Lagrangian;
 use super::tokens::TokenCosts;
 use crate::tables::ZIGZAG;
 
-/// What bits weigh here, in 1/16 of what they weigh when ways to code a macroblock are compared, in key frames and in inter
-/// frames: what is rounded away in a key frame is missing in all frames that follow. Of 4 to 10 and 10 to 20 by BD-rate
-/// against the encoder without a trellis, on 40 pictures of seven natural clips each (`lockstep bench codec`
-/// compares both presets with libvpx).
+/// Weights of bits in the trellis for key frames and interframes, in 1/16 of the weight in mode decisions.
+///
+/// Key frames have a lower weight, because detail that they lose is missing in all following frames.
+/// `lab: 2026-11-notes-vp8`.
 const KEY_BIT_WEIGHT: u64 = 5;
 const INTER_BIT_WEIGHT: u64 = 16;
 
-/// What levels are chosen by.
+/// Parameters of trellis quantization.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trellis<'a> {
     token_costs: &'a TokenCosts,
-    /// Cost of 256 bits, by [`Lagrangian::squared`].
+    /// Cost of 256 bits by [`Lagrangian::squared`].
     bit: u64,
 }
 
-/// What the token before was: zero, one, more; before the first, how many neighbours have coefficients.
+/// Contexts: the previous token is zero, one or more. At the first position, the number of neighbours with
+/// coefficients.
 const NODES: usize = 3;
 
-/// The way to a node that costs least: the node before, and the magnitude of the level between.
+/// Last step of the cheapest path to a node: the node before, and the magnitude of the level between.
 #[derive(Debug, Clone, Copy, Default)]
 struct Step {
     before: u8,
     magnitude: u16,
 }
 
-/// No way leads here.
+/// Cost of an unreachable node.
 const NOWHERE: u64 = u64::MAX;
 
-/// Coefficients of one block, and what may be said of them.
+/// Coefficients of one block, and their context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub(crate) kind: BlockKind,
-    /// The number of its neighbours above and to the left that have coefficients.
+    /// Number of neighbours, above and to the left, that have coefficients.
     pub(crate) context: u8,
-    /// How many times larger squares of coefficients are than those of samples.
+    /// Ratio of squared coefficients to squared samples.
     pub(crate) square: u32,
     pub(crate) coefficients: &'a [i16; 16],
 }
@@ -54,8 +55,8 @@ impl<'a> Trellis<'a> {
         Self { token_costs, bit: lagrangian.squared(0, 1 << 16) * weight / 16 }
     }
 
-    /// Chooses the levels of a block, and puts back what the decoder will read from them. Gives the zigzag position after
-    /// the last level that is not zero, 0 where there is none.
+    /// Chooses the levels of a block and stores the decoder's dequantized values in `restored`. Returns the zigzag
+    /// position after the last nonzero level, or 0 if there is none.
     pub(crate) fn quantize(
         &self,
         block: &Block<'_>,
@@ -66,7 +67,7 @@ impl<'a> Trellis<'a> {
         let Block { kind, context, square, coefficients } = *block;
         (*levels, *restored) = ([0; 16], [0; 16]);
         let first = kind.first();
-        // Most blocks end here, all sixteen coefficients at a time.
+        // Early exit for most blocks, with all sixteen coefficients at once.
         let all_small = coefficients.iter().zip(&quantizer.step).fold(true, |small, (coefficient, step)| {
             small & (2 * u32::from(coefficient.unsigned_abs()) < u32::from(step.unsigned_abs()))
         });
@@ -82,8 +83,8 @@ impl<'a> Trellis<'a> {
         let bits_cost = |bits: u32| (u64::from(bits) * self.bit) >> 16;
         let error_cost = |error: i64| (error * error) as u64 * error_weight;
         let zero_cost = |position: usize| error_cost(i64::from(coefficients[usize::from(ZIGZAG[position])]));
-        // What those behind cost if the block ends here; what all have in common does not count.
-        let mut left_out: u64 = (first..=last).map(zero_cost).sum();
+        // Error of the remaining coefficients if the block ends here. Errors that all paths share are not counted.
+        let mut dropped: u64 = (first..=last).map(zero_cost).sum();
         let mut costs = [NOWHERE; NODES];
         costs[usize::from(context)] = 0;
         let mut steps = [[Step::default(); NODES]; 16];
@@ -91,7 +92,7 @@ impl<'a> Trellis<'a> {
             16 => 0,
             _ => bits_cost(self.token_costs.end(kind, position, node)),
         };
-        let mut best = (left_out + end(first, usize::from(context)), first, 0);
+        let mut best = (dropped + end(first, usize::from(context)), first, 0);
         for position in first..=last {
             let at = usize::from(ZIGZAG[position]);
             let coefficient = i64::from(coefficients[at].unsigned_abs());
@@ -118,10 +119,10 @@ impl<'a> Trellis<'a> {
                 offer(high - 1);
             }
             costs = next;
-            left_out -= zero_cost(position);
-            // A block ends only behind what is not zero.
+            dropped -= zero_cost(position);
+            // A block ends only after a nonzero level.
             for (node, &cost) in costs.iter().enumerate().skip(1).filter(|&(_, &cost)| cost < NOWHERE) {
-                let cost = cost + left_out + end(position + 1, node);
+                let cost = cost + dropped + end(position + 1, node);
                 if cost < best.0 {
                     best = (cost, position + 1, node);
                 }
@@ -157,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chosen_levels_cost_no_more_than_rounded_ones(
+        fn trellis_levels_cost_at_most_rounded_levels(
             kind in 0usize..4,
             context in 0u8..3,
             base in 0u8..128,
@@ -185,7 +186,7 @@ mod tests {
             prop_assert_eq!(usize::from(end), end_of(&chosen));
             for at in 0..16 {
                 prop_assert_eq!(restored[at], chosen[at].wrapping_mul(quantizer.step[at]));
-                prop_assert!(i32::from(chosen[at]) * i32::from(coefficients[at]) >= 0, "a sign has changed");
+                prop_assert!(i32::from(chosen[at]) * i32::from(coefficients[at]) >= 0, "a sign changed");
             }
             let (mut rounded, mut rounded_restored) = ([0; 16], [0; 16]);
             let rounded_end = quantizer.quantize(&coefficients, &mut rounded, &mut rounded_restored);
@@ -197,7 +198,7 @@ mod tests {
                 });
                 errors.sum::<u64>() + ((u64::from(token_costs.of(tokens.all())) * trellis.bit) >> 16)
             };
-            // Each token's bits are rounded down on their own.
+            // The bits of each token are rounded down separately.
             let rounding = 17;
             prop_assert!(
                 cost(&chosen, &restored, end) <= cost(&rounded, &rounded_restored, rounded_end) + rounding,

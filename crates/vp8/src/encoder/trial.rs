@@ -1,6 +1,6 @@
-//! One way to code a macroblock, carried out in full: what it predicts, what is left, what the decoder will see.
+//! One complete way to code a macroblock: prediction, residual, cost and reconstruction.
 
-use super::costs::{Costs, USUAL_SKIP_WEIGHT};
+use super::costs::{Costs, DEFAULT_SKIP_WEIGHT};
 use super::distortion::{compare_subblocks, sse};
 use super::forward_quantizer::ForwardQuantizer;
 use super::forward_transform::forward_wht;
@@ -8,31 +8,26 @@ use super::frame_quantizers::FrameQuantizers;
 use super::inter_prediction::{predict_chroma, predict_luma, predict_split_chroma};
 use super::mode_costs::PartitionVector;
 use super::parameters::Preset;
-use super::residual::{Care, EdgeContext, Residual};
+use super::residual::{EdgeContext, Residual, TrellisContext};
 use super::trellis::Trellis;
 use crate::frame::Frame;
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 use crate::neighbours::NearVectors;
 
-/// How much of a residual's bits count when it is weighed against leaving it out, in 1/64: of one that mends nothing, how
-/// much less for one that mends all the error there is, and the least.
+/// Weight of a residual's bits in the decision to drop the residual, in 1/64.
 ///
-/// What is mended now need not be mended in later frames. That holds for detail that predictions have lost, which a few
-/// large coefficients restore, and not for noise, of which coefficients catch little. Where bits counted alike for both,
-/// lost detail stayed lost: a photograph panned without noise faded by 1 to 5 dB in two seconds. By BD-rate against libvpx
-/// and that photograph (`lockstep bench codec`).
-///
-/// What still fades in fine pans (0.1 dB in the mean, 1.1 dB at worst at index 20) a cyclic refresh does not bring back for
-/// less than a finer quantizer for all: one macroblock of eight in turn at half the index gained 0.7 dB for 19 % of bits, all
-/// of them at 7/8 of it 0.4 dB for 14 %; rounded to the nearest level and never left out, 0.2 dB for 9 %.
+/// The weight is `MENDING_BITS` for a residual that corrects nothing. It decreases by `MENDING_RELIEF` times the share
+/// of the error that the residual corrects, down to `MENDING_LEAST`. An error that is corrected now need not be
+/// corrected in later frames. This holds for lost detail, which a few large coefficients restore. It does not hold for
+/// noise, since coefficients capture little of it. With equal weights, lost detail stays lost and pictures fade.
+/// `lab: 2026-11-notes-vp8`.
 const MENDING_BITS: u32 = 48;
-/// The first of these for quality: 2 % fewer bits than 48 in the mean of four clips, 50 pictures each, 5 % on one that hardly
-/// moves.
+/// The first of these constants for the quality preset. `lab: 2026-11-notes-vp8`.
 const QUALITY_MENDING_BITS: u32 = 64;
 const MENDING_RELIEF: u32 = 120;
 const MENDING_LEAST: u32 = 2;
 
-/// The bits that count of `bits` which take `gain` off a squared error.
+/// Weighted `bits` of a residual that reduces a squared `error` by `gain`.
 fn mending_bits(bits: u32, gain: u32, error: u32, preset: Preset) -> u32 {
     let relief = (u64::from(gain) * u64::from(MENDING_RELIEF) / u64::from(error.max(1))) as u32;
     let most = match preset {
@@ -43,49 +38,48 @@ fn mending_bits(bits: u32, gain: u32, error: u32, preset: Preset) -> u32 {
     (u64::from(bits) * u64::from(share) / 64) as u32
 }
 
-/// What coding one macroblock needs: its place and its neighbours' contexts.
+/// Position of a macroblock and the contexts for coding it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) column: usize,
     pub(crate) row: usize,
     pub(crate) above: EdgeContext,
     pub(crate) left: EdgeContext,
-    /// What the neighbours say of its vector, in an inter frame.
+    /// Near vectors in an interframe.
     pub(crate) near: NearVectors,
 }
 
-/// How levels are chosen.
+/// Method of choosing levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Levels {
-    /// By rounding each coefficient.
+    /// Rounding of each coefficient.
     Rounded,
-    /// By a trellis (`trellis`).
+    /// Trellis quantization (`trellis`).
     Cheapest,
 }
 
-/// A macroblock coded one way.
+/// A macroblock coded in one way.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
     pub(crate) info: MacroblockInfo,
-    /// How the vector of each partition is coded, where the macroblock is split.
+    /// How the vector of each partition is coded, in split mode.
     pub(crate) partition_vectors: [PartitionVector; 16],
-    /// Reconstruction (before it is made: the prediction).
+    /// The reconstruction. Before it is made, the prediction.
     pub(crate) luma: [u8; 256],
     pub(crate) chroma: [[u8; 64]; 2],
     pub(crate) residual: Residual,
-    /// Cost of modes and vectors, in 1/256 bit.
+    /// Cost of modes and vectors in 1/256 bit.
     pub(crate) mode_bits: u32,
-    /// Squared error and bits together.
+    /// Rate-distortion cost by squared error.
     pub(crate) cost: u64,
-    /// The bits of the residual, left out or not, in 1/256 bit.
+    /// Cost of the residual in 1/256 bit, kept or dropped.
     pub(crate) coefficient_bits: u32,
-    /// The skip weight from which on the residual is left out.
+    /// Skip weight from which on the residual is dropped.
     pub(crate) worth: u32,
-    /// Whether the residual is still to be added to the prediction.
+    /// Whether the residual is not yet added to the prediction.
     unrestored: bool,
-    /// Whether all coefficients of the residual lie in the quantizers' dead zones, as far as was looked: always false where
-    /// it is predicted from its own frame.
-    pub(crate) hopeless: bool,
+    /// Whether all coefficients are known to be inside the dead zones. Always false for intra macroblocks.
+    pub(crate) quantizes_to_zero: bool,
 }
 
 impl Default for Trial {
@@ -101,17 +95,16 @@ impl Default for Trial {
             coefficient_bits: 0,
             worth: u32::MAX,
             unrestored: false,
-            hopeless: false,
+            quantizes_to_zero: false,
         }
     }
 }
 
-/// What restoring a macroblock adds to its squared error beyond what its coefficients say: each sample is rounded to a
-/// whole number, which is a twelfth.
+/// Squared error that reconstruction adds by rounding each sample to an integer: a twelfth per sample.
 const ROUNDING_ERROR: u32 = (256 + 2 * 64) / 12;
 
 impl Trial {
-    /// Predicts from a reference what `info` says.
+    /// Predicts from a reference as `info` says.
     pub(crate) fn predict_inter(&mut self, reference: &Frame, place: &Place) {
         let (x, y) = (16 * place.column, 16 * place.row);
         let info = &self.info;
@@ -138,8 +131,8 @@ impl Trial {
         predict_split_chroma(reference, x, y, &info.subblock_vectors, &mut self.chroma);
     }
 
-    /// Codes the residual of a predicted macroblock and costs it all. Macroblocks whose residual is not worth its bits are
-    /// left without. [`Trial::restore`] must follow, unless the trial is given up.
+    /// Codes the residual of a predicted macroblock and computes the cost. A residual that is not worth its bits is
+    /// dropped. [`Trial::restore`] must follow if the trial is used.
     pub(crate) fn code(&mut self, costs: &Costs<'_>, place: &Place, levels: Levels) {
         let Self { luma, chroma, residual, .. } = self;
         let [y, u, v] = &costs.analysis.source.planes;
@@ -156,7 +149,7 @@ impl Trial {
                 + sse::<8, 8>(source[2], v.stride, &chroma[1], 8)
         };
         let [coded_cost, skipped_cost] = costs.skip;
-        (self.coefficient_bits, self.worth, self.unrestored, self.hopeless) = (0, u32::MAX, false, false);
+        (self.coefficient_bits, self.worth, self.unrestored, self.quantizes_to_zero) = (0, u32::MAX, false, false);
         let mut error = 0;
         if inter {
             let strides = [y.stride, u.stride];
@@ -164,24 +157,25 @@ impl Trial {
             error = predicted.error;
             if !predicted.mendable {
                 residual.clear();
-                self.hopeless = true;
+                self.quantizes_to_zero = true;
                 self.cost = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
                 return;
             }
         }
-        // Subblock prediction has coded and reconstructed luma already.
+        // With subblock modes, luma is already coded and reconstructed.
         let mut gain = 0;
-        let care = (levels == Levels::Cheapest).then_some(Care {
+        let trellis_context = (levels == Levels::Cheapest).then_some(TrellisContext {
             trellis: Trellis::new(&costs.analysis.token_costs, &costs.lagrangian, costs.analysis.key_frame),
             above: &place.above,
             left: &place.left,
         });
         if second_order {
-            gain += residual.code_luma(source[0], y.stride, luma, &costs.quantizers, care);
+            gain += residual.code_luma(source[0], y.stride, luma, &costs.quantizers, trellis_context);
         } else if inter {
-            gain += residual.code_luma_subblocks(source[0], y.stride, luma, &costs.quantizers.luma, care);
+            gain += residual.code_luma_subblocks(source[0], y.stride, luma, &costs.quantizers.luma, trellis_context);
         }
-        gain += residual.code_chroma([source[1], source[2]], u.stride, chroma, &costs.quantizers.chroma, care);
+        gain +=
+            residual.code_chroma([source[1], source[2]], u.stride, chroma, &costs.quantizers.chroma, trellis_context);
         if residual.is_empty() {
             if !inter {
                 error = error_of(luma, chroma);
@@ -198,7 +192,7 @@ impl Trial {
             let skipped = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
             let mending_bits = mending_bits(coded_cost + bits, gain, error, costs.analysis.preset);
             let bits_gained = costs.lagrangian.bits_worth(gain) + u64::from(skipped_cost);
-            let usual = u64::from(USUAL_SKIP_WEIGHT);
+            let usual = u64::from(DEFAULT_SKIP_WEIGHT);
             self.worth = (bits_gained * usual / u64::from(mending_bits.max(1))).min(u64::from(u32::MAX) - 1) as u32;
             let weighted = u64::from(mending_bits) * u64::from(costs.skip_weight) / usual;
             let mended = costs.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
@@ -220,20 +214,20 @@ impl Trial {
         self.cost = costs.lagrangian.squared(error, self.mode_bits + coded_cost + bits);
     }
 
-    /// [`Trial::code`] for a prediction of which it is known that all coefficients lie in the dead zones; it costs nothing
-    /// that anything could be compared with.
+    /// [`Trial::code`] for an inter prediction whose coefficients are known to be inside the dead zones. The cost is
+    /// zero and not comparable.
     pub(crate) fn leave_empty(&mut self) {
         self.residual.clear();
-        (self.coefficient_bits, self.worth, self.unrestored, self.hopeless) = (0, u32::MAX, false, true);
+        (self.coefficient_bits, self.worth, self.unrestored, self.quantizes_to_zero) = (0, u32::MAX, false, true);
         self.cost = 0;
     }
 
-    /// Whether the prediction is all that stands there, and has a residual.
+    /// Whether there is a residual that is not yet added to the prediction.
     pub(crate) fn is_unrestored(&self) -> bool {
         self.unrestored
     }
 
-    /// Reconstructs the macroblock, where that was left for when it is chosen.
+    /// Reconstructs the macroblock, if that is still to be done.
     pub(crate) fn restore(&mut self) {
         if std::mem::take(&mut self.unrestored) {
             if self.info.luma_mode.has_second_order() {
@@ -246,11 +240,11 @@ impl Trial {
     }
 }
 
-/// What is known of a prediction from a reference before its residual is transformed.
+/// Properties of an inter prediction before its residual is transformed.
 struct Predicted {
-    /// Its squared error.
+    /// Squared error of the prediction.
     error: u32,
-    /// Whether any of it can be mended: else the residual quantizes to nothing.
+    /// Whether a coefficient may be nonzero after quantization.
     mendable: bool,
 }
 
@@ -263,10 +257,11 @@ impl Predicted {
         second_order: bool,
         quantizers: &FrameQuantizers,
     ) -> Self {
-        // A coefficient but the DC is, squared, at most a quarter of what its subblock varies by; the DC is half the sum.
+        // The square of an AC coefficient is at most a quarter of its subblock's variation. The DC coefficient is half
+        // of the sum.
         let limit = |quantizer: &ForwardQuantizer| 4 * quantizer.dead_zone.ac.pow(2);
         let dc = |sum: i16| (sum + 1) >> 1;
-        // All of them and no branch, which vector instructions do at once.
+        // All sums without a branch, so that the compiler can vectorise it.
         let any_dc = |sums: &[i16], quantizer: &ForwardQuantizer| {
             let least = u16::try_from(quantizer.dead_zone.dc).unwrap_or(u16::MAX);
             sums.iter().fold(false, |any, &sum| any | (dc(sum).unsigned_abs() >= least))
@@ -283,7 +278,7 @@ impl Predicted {
         let mendable = mendable
             || if second_order {
                 let (dcs, dead_zone) = (luma.sums.map(dc), quantizers.second_order.dead_zone);
-                // No coefficient is larger than half of all magnitudes, which most often says enough.
+                // A cheaper test first: no coefficient exceeds half of the sum of all magnitudes.
                 let most: u32 = dcs.iter().map(|dc| u32::from(dc.unsigned_abs())).sum();
                 most.div_ceil(2) >= dead_zone.dc.min(dead_zone.ac) && {
                     let mut coefficients = [0; 16];

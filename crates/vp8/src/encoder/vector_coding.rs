@@ -1,4 +1,4 @@
-//! Motion vector differences as booleans (RFC 6386, section 17): costing, counting and writing them.
+//! Coding of motion vector differences (RFC 6386, section 17): costs, counts and writing.
 
 use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
@@ -7,7 +7,7 @@ use crate::tables::MOTION_VECTOR_UPDATE_PROBABILITIES;
 /// Probabilities of both components, vertical first.
 pub(crate) type VectorProbabilities = [[u8; 19]; 2];
 
-/// The largest magnitude, in quarter samples, that a component's difference can have.
+/// Largest magnitude of a component's difference, in quarter samples.
 pub(crate) const LARGEST_COMPONENT: i32 = 1023;
 
 const IS_LONG: usize = 0;
@@ -16,7 +16,7 @@ const SHORT: usize = 2;
 const LONG: usize = 9;
 const LONG_BITS: usize = 10;
 
-/// Visits the booleans of one component: index of the probability, and value.
+/// Calls `visit` for each boolean of a component, with the index of its probability and its value.
 #[inline]
 fn component(value: i32, mut visit: impl FnMut(usize, bool)) {
     let magnitude = value.unsigned_abs() as usize;
@@ -31,7 +31,7 @@ fn component(value: i32, mut visit: impl FnMut(usize, bool)) {
         for n in (0..3).chain((4..LONG_BITS).rev()) {
             visit(LONG + n, bit(n));
         }
-        // Below sixteen this bit is always set, and not written.
+        // For magnitudes from 8 to 15 this bit is always set and not written.
         if magnitude > 15 {
             visit(LONG + 3, bit(3));
         }
@@ -41,39 +41,39 @@ fn component(value: i32, mut visit: impl FnMut(usize, bool)) {
     }
 }
 
-/// What each magnitude of a component costs. The long form's bits cost what they do whatever the others are, but for bit
-/// 3: so its costs are sums of those of the four lowest and of the others.
+/// Cost of each magnitude of a component. In the long form the bits have independent costs, except for bit 3. So a cost
+/// is the sum of the costs of the four lowest bits and of the higher bits.
 fn component_costs(p: &[u8; 19]) -> Vec<u16> {
     let cost_of = |magnitude: i32| {
         let mut cost = 0;
         component(magnitude, |index, bit| cost += if index == SIGN { BIT } else { bit_cost(bit, p[index]) });
         cost
     };
-    // With a higher bit set, so that bit 3 is there; that one's cost is taken off again.
+    // With a higher bit set, bit 3 is written. The cost of that higher bit is subtracted again.
     let low: [u32; 16] = std::array::from_fn(|low| cost_of(16 + low as i32).wrapping_sub(cost_of(16)));
     let mut costs = Vec::with_capacity(LARGEST_COMPONENT as usize + 1);
     costs.extend((0..16).map(|magnitude| cost_of(magnitude) as u16));
     for high in (16..=LARGEST_COMPONENT).step_by(16) {
         let high = cost_of(high);
-        // The four lowest bits' costs may be below those of zeros.
+        // Wrapping, because the four lowest bits may cost less than zeros.
         costs.extend(low.iter().map(|&low| high.wrapping_add(low) as u16));
     }
     costs
 }
 
-/// What a difference costs: for each component, by magnitude.
+/// Costs of vector differences: by component and magnitude.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct VectorCosts {
     costs: [Vec<u16>; 2],
 }
 
 impl VectorCosts {
-    /// The costs under these probabilities. Both signs are taken to cost the same.
+    /// Computes the costs with these probabilities. Both signs count one bit.
     pub(crate) fn new(probabilities: &VectorProbabilities) -> Self {
         Self { costs: probabilities.each_ref().map(component_costs) }
     }
 
-    /// The cost of a difference, in quarter samples; what cannot be coded costs as much as the longest that can.
+    /// Cost of a difference in quarter samples. A difference that cannot be coded costs as much as the largest one.
     #[inline]
     pub(crate) fn of(&self, vertical: i32, horizontal: i32) -> u32 {
         let index = |value: i32| value.abs().min(LARGEST_COMPONENT) as usize;
@@ -81,7 +81,7 @@ impl VectorCosts {
     }
 }
 
-/// Whether a difference can be coded at all.
+/// Whether a difference can be coded.
 #[inline]
 pub(crate) fn is_codable(vertical: i32, horizontal: i32) -> bool {
     vertical.abs() <= LARGEST_COMPONENT && horizontal.abs() <= LARGEST_COMPONENT
@@ -94,7 +94,7 @@ pub(crate) fn write(writer: &mut BoolEncoder, vertical: i32, horizontal: i32, pr
     }
 }
 
-/// How often each boolean of vector differences was false and true.
+/// Counts of the booleans of vector differences: false and true.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct VectorCounts {
     counts: [[[u32; 2]; 19]; 2],
@@ -108,13 +108,13 @@ impl VectorCounts {
         }
     }
 
-    /// Writes the probability updates that save more than they cost (RFC 6386, section 17.2).
+    /// Writes the probability updates that save bits in this frame (RFC 6386, section 17.2).
     pub(crate) fn write_updates(&self, writer: &mut BoolEncoder, probabilities: &mut VectorProbabilities) {
         for (component, counts) in self.counts.iter().enumerate() {
             for (index, &[falses, trues]) in counts.iter().enumerate() {
                 let flag = MOTION_VECTOR_UPDATE_PROBABILITIES[component][index];
                 let old = probabilities[component][index];
-                // Seven bits are sent: even probabilities, and one in place of zero.
+                // Seven bits are written, so probabilities are even, or one instead of zero.
                 let sent = fitting_probability(falses, trues) >> 1;
                 let new = if sent == 0 { 1 } else { sent << 1 };
                 let change = u64::from(bit_cost(true, flag) + 7 * BIT);
@@ -138,7 +138,7 @@ mod tests {
     use crate::bool_decoder::BoolDecoder;
     use crate::tables::{DEFAULT_MOTION_VECTOR_PROBABILITIES, SHORT_VECTOR_TREE};
 
-    /// RFC 6386, section 17.2, word by word.
+    /// Reads a component as RFC 6386, section 17.2, specifies.
     fn read(decoder: &mut BoolDecoder<'_>, p: &[u8; 19]) -> i32 {
         let mut value = 0;
         if decoder.read_bool(p[IS_LONG]) {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_magnitude_costs_what_its_booleans_do() {
+    fn cost_of_a_magnitude_matches_its_booleans() {
         for p in &DEFAULT_MOTION_VECTOR_PROBABILITIES {
             let costs = component_costs(p);
             assert_eq!(costs.len(), LARGEST_COMPONENT as usize + 1);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_read_as_it_was_written_and_costs_what_it_takes() {
+    fn differences_round_trip_at_their_expected_cost() {
         let probabilities = DEFAULT_MOTION_VECTOR_PROBABILITIES;
         let costs = VectorCosts::new(&probabilities);
         let mut writer = BoolEncoder::with_capacity(0);
@@ -189,7 +189,7 @@ mod tests {
         }
         let bytes = writer.finish();
         let (bits, expected) = (8.0 * bytes.len() as f64, f64::from(cost) / 256.0);
-        assert!((bits - expected).abs() < expected / 20.0, "{bits} bits, costed {expected}");
+        assert!((bits - expected).abs() < expected / 20.0, "{bits} bits, expected {expected}");
         let mut decoder = BoolDecoder::new(&bytes);
         for value in -LARGEST_COMPONENT..=LARGEST_COMPONENT {
             assert_eq!(read(&mut decoder, &probabilities[0]), value);

@@ -1,5 +1,5 @@
-//! How well the modes that a whole block may have predict it, all of them at once: what is transformed is the block
-//! itself, once, for a prediction changes few of its coefficients.
+//! SATD of all whole-block modes at once. Only the block itself is transformed, because a prediction changes few of its
+//! coefficients.
 
 mod modes;
 pub(crate) mod portable;
@@ -20,16 +20,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vector_instructions_judge_modes_as_the_portable_code_does(
+        fn vector_mode_errors_equal_portable_mode_errors(
             samples in proptest::collection::vec(any::<u8>(), 17 * 20),
             (base, spread) in (any::<u8>(), 0u16..=255),
             (has_above, has_left) in any::<(bool, bool)>(),
         ) {
-            // Samples that are near each other need no clamping, those that are far apart do.
+            // Samples that are close to each other need no clamping, distant ones do.
             let near = |n: u8| base.saturating_add((u16::from(n) * spread / 255) as u8);
             let samples: Vec<u8> = samples.into_iter().map(near).collect();
             let edges = Edges::<16>::gather(&samples, 20, 21, has_above, has_left);
-            // No more than what is said to be read.
+            // A slice that contains only what the function may read.
             let source = &samples[21..21 + 15 * 20 + 16];
             prop_assert_eq!(luma_errors(source, 20, &edges), portable::luma_errors(source, 20, &edges));
         }

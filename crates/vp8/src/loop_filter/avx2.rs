@@ -1,5 +1,6 @@
-//! The normal loop filter of a whole macroblock in AVX2: what is filtered at one place of both chroma planes is filtered
-//! together with the edge of luma that has the same limits. `x86` has the same edges one by one.
+//! The normal loop filter of a whole macroblock in AVX2.
+//!
+//! Chroma edges are filtered in one register with the luma edge that has the same limits. `x86` filters single edges.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -7,7 +8,8 @@ use std::arch::x86_64::*;
 use super::limits::{Edge, Limits};
 use super::x86::{self, load_eight_columns, load_four_columns, store_eight_columns, store_four_columns, transposed};
 
-/// The samples p3, p2, p1, p0, q0, q1, q2, q3 around an edge: 16 places of luma, and 8 of each chroma plane.
+/// The samples p3, p2, p1, p0, q0, q1, q2, q3 around an edge. There are 16 positions of luma and 8 of each chroma
+/// plane.
 type Lines = [__m256i; 8];
 
 const P3: usize = 0;
@@ -19,15 +21,15 @@ const Q1: usize = 5;
 const Q2: usize = 6;
 const Q3: usize = 7;
 
-/// Where a macroblock's samples lie: the first of each plane, and the strides of luma and chroma.
+/// Position of a macroblock: the first sample of each plane, and the strides of luma and chroma.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
     pub(super) first: [usize; 3],
     pub(super) strides: [usize; 2],
 }
 
-/// Filters a macroblock's edges, if the processor can: the left ones if it has a neighbour there, those above if it has one
-/// there, the inner ones if they are asked for. Says whether it did.
+/// Filters a macroblock's edges if the processor has AVX2, and returns whether it has. `left` and `above` say whether
+/// there is a neighbour on that side, `inner` whether inner edges are filtered.
 #[inline]
 pub(super) fn filter_macroblock(
     samples: &mut [u8],
@@ -45,8 +47,8 @@ pub(super) fn filter_macroblock(
         assert!(stride >= size + 4 && at >= reach && at + (size - 1) * stride + size <= samples.len());
     }
     let start = samples.as_mut_ptr();
-    // SAFETY: the processor has AVX2. The macroblock lies in `samples`, with four samples before each row, and four rows
-    // above if they are filtered, as was checked.
+    // SAFETY: the processor has AVX2. The assertions check that `samples` contains the macroblock, four samples before
+    // each row, and, if needed, four rows above.
     unsafe {
         let [luma, u, v] = places.first.map(|at| start.add(at));
         columns([luma, u, v], places.strides, left, inner, limits);
@@ -55,7 +57,7 @@ pub(super) fn filter_macroblock(
     true
 }
 
-/// Luma and chroma beside each other.
+/// Combines a register of luma and one of chroma.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn beside(luma: __m128i, chroma: __m128i) -> __m256i {
@@ -74,14 +76,14 @@ fn chroma_of(both: __m256i) -> __m128i {
     _mm256_extracti128_si256::<1>(both)
 }
 
-/// The edges between columns.
+/// Filters the vertical edges.
 ///
 /// # Safety
 /// The samples of the macroblock, and four before each row, can be read and written.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn columns([luma, u, v]: [*mut u8; 3], strides: [usize; 2], left: bool, inner: bool, limits: &Limits) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees access to the samples.
     unsafe {
         let luma_row = |place: usize| luma.add(place * strides[0]);
         let chroma_row = |place: usize| if place < 8 { u } else { v }.add(place % 8 * strides[1]);
@@ -136,14 +138,14 @@ unsafe fn columns([luma, u, v]: [*mut u8; 3], strides: [usize; 2], left: bool, i
     }
 }
 
-/// The edges between rows.
+/// Filters the horizontal edges.
 ///
 /// # Safety
-/// The samples of the macroblock can be read and written, and if it is filtered `above`, four rows there.
+/// The samples of the macroblock can be read and written. If `above` is set, so can four rows above it.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn rows([luma, u, v]: [*mut u8; 3], strides: [usize; 2], above: bool, inner: bool, limits: &Limits) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees access to the samples.
     unsafe {
         let luma_row = |row: isize| luma.offset(row * strides[0] as isize);
         let chroma_rows = |row: isize| [u, v].map(|plane| plane.offset(row * strides[1] as isize));
@@ -181,7 +183,7 @@ unsafe fn rows([luma, u, v]: [*mut u8; 3], strides: [usize; 2], above: bool, inn
         if !inner {
             return;
         }
-        // What was below an edge is above the next.
+        // The lines below one edge are the lines above the next.
         for row in 0..4 {
             lines[row] = lines[4 + row];
         }
@@ -225,7 +227,7 @@ fn at_most(value: __m256i, limit: u8) -> __m256i {
     _mm256_cmpeq_epi8(_mm256_max_epu8(value, _mm256_set1_epi8(limit as i8)), _mm256_set1_epi8(limit as i8))
 }
 
-/// Where it is smooth enough to be filtered, and where it does not vary much next to the edge, as masks.
+/// Two masks: where the edge is smooth enough to be filtered, and where the variance next to it is low.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn examine(lines: &Lines, edge: u8, limits: &Limits) -> (__m256i, __m256i) {
@@ -240,14 +242,14 @@ fn examine(lines: &Lines, edge: u8, limits: &Limits) -> (__m256i, __m256i) {
     (smooth, at_most(next_to_edge, limits.high_variance))
 }
 
-/// Samples as signed values, and back.
+/// Converts samples to signed values, and back.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn signed(samples: __m256i) -> __m256i {
     _mm256_xor_si256(samples, _mm256_set1_epi8(-128))
 }
 
-/// Signed bytes shifted by 3 to the right.
+/// Shifts signed bytes to the right by 3.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn eighth(value: __m256i) -> __m256i {
@@ -262,7 +264,7 @@ fn add_thrice(value: __m256i, difference: __m256i) -> __m256i {
     _mm256_adds_epi8(_mm256_adds_epi8(_mm256_adds_epi8(value, difference), difference), difference)
 }
 
-/// Moves p0 and q0 towards each other; gives by how much q0 moved.
+/// Moves p0 and q0 towards each other. Returns the change of q0.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn move_nearest(p0: &mut __m256i, q0: &mut __m256i, base: __m256i) -> __m256i {
@@ -281,7 +283,7 @@ fn subblock_edge(lines: &mut Lines, limits: &Limits) {
     let outer = _mm256_andnot_si256(even, _mm256_subs_epi8(p1, q1));
     let base = _mm256_and_si256(add_thrice(outer, _mm256_subs_epi8(q0, p0)), smooth);
     let moved = move_nearest(&mut p0, &mut q0, base);
-    // Half of it, rounded up: the mean of it and zero, both made unsigned for that.
+    // Half of the change, rounded up: the average with zero, computed on unsigned values.
     let half = signed(_mm256_avg_epu8(signed(moved), _mm256_set1_epi8(-128)));
     let half = _mm256_and_si256(half, even);
     p1 = _mm256_adds_epi8(p1, half);
@@ -297,7 +299,7 @@ fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
     let (mut q0, mut q1, mut q2) = (signed(lines[Q0]), signed(lines[Q1]), signed(lines[Q2]));
     let base = _mm256_and_si256(add_thrice(_mm256_subs_epi8(p1, q1), _mm256_subs_epi8(q0, p0)), smooth);
     move_nearest(&mut p0, &mut q0, _mm256_andnot_si256(even, base));
-    // The value in the upper byte, times 9 in the upper byte again: (9 * 256 * value) >> 8.
+    // The value is in the upper byte. Multiplication by 9 in the upper byte gives (9 * 256 * value) >> 8.
     let plain = _mm256_and_si256(base, even);
     let (zero, nine) = (_mm256_setzero_si256(), _mm256_set1_epi16(9 << 8));
     let low = _mm256_mulhi_epi16(_mm256_unpacklo_epi8(zero, plain), nine);

@@ -1,7 +1,7 @@
-//! The arithmetic of the loop filter (RFC 6386, sections 15.2 and 15.3) for 16 places along an edge at once.
+//! Arithmetic of the loop filter (RFC 6386, sections 15.2 and 15.3) for 16 positions along an edge.
 //!
-//! Samples come as [`Lines`]: four lines before the edge and four behind it, 16 samples each. Everything is computed in
-//! eight or sixteen bits and without branches, so that the compiler makes vector instructions of it.
+//! [`Lines`] holds four lines before the edge and four after it, 16 samples each. All computation uses 8 or 16 bits and
+//! no branches, so that the compiler can vectorise it.
 
 use super::limits::Limits;
 
@@ -17,7 +17,7 @@ const Q1: usize = 5;
 const Q2: usize = 6;
 const Q3: usize = 7;
 
-/// All bits set where the condition holds.
+/// All bits set if the condition holds.
 #[inline(always)]
 fn mask(condition: bool) -> u8 {
     if condition { 0xff } else { 0 }
@@ -33,14 +33,14 @@ fn unsigned(value: i8) -> u8 {
     value as u8 ^ 0x80
 }
 
-/// How far apart the samples on both sides of the edge are: above 255 counts as 255, above every limit.
+/// Difference across the edge. Above 255 it saturates, which exceeds every limit.
 #[inline(always)]
 fn step_over(p1: u8, p0: u8, q0: u8, q1: u8) -> u8 {
     let inner = p0.abs_diff(q0);
     inner.saturating_add(inner).saturating_add(p1.abs_diff(q1) >> 1)
 }
 
-/// Whether place `i` is smooth enough to be filtered, and whether it varies much next to the edge, as masks.
+/// Two masks: whether position `i` is smooth enough to be filtered, and whether the variance next to the edge is high.
 #[inline(always)]
 fn examine(lines: &Lines, i: usize, edge: u8, limits: &Limits) -> (u8, u8) {
     let [p3, p2, p1, p0] = [lines[P3][i], lines[P2][i], lines[P1][i], lines[P0][i]];
@@ -51,13 +51,13 @@ fn examine(lines: &Lines, i: usize, edge: u8, limits: &Limits) -> (u8, u8) {
     (smooth, mask(next_to_edge > limits.high_variance))
 }
 
-/// `value + 3 * difference`, clamped; repeated clamping changes nothing, since all steps go the same way.
+/// `value + 3 * difference`, clamped. Clamping after each step gives the same result, because all steps have one sign.
 #[inline(always)]
 fn add_thrice(value: i8, difference: i8) -> i8 {
     value.saturating_add(difference).saturating_add(difference).saturating_add(difference)
 }
 
-/// Filters an edge between subblocks; lines p1 to q1 change.
+/// Filters an edge between subblocks. Lines p1 to q1 change.
 #[inline(always)]
 pub(super) fn subblock_edge(lines: &mut Lines, limits: &Limits) {
     for i in 0..16 {
@@ -76,7 +76,7 @@ pub(super) fn subblock_edge(lines: &mut Lines, limits: &Limits) {
     }
 }
 
-/// Filters an edge between macroblocks; lines p2 to q2 change.
+/// Filters an edge between macroblocks. Lines p2 to q2 change.
 #[inline(always)]
 pub(super) fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
     let mut plain = [0i8; 16];
@@ -92,7 +92,7 @@ pub(super) fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
     }
     for (before, behind, weight) in [(P0, Q0, 27), (P1, Q1, 18), (P2, Q2, 9)] {
         for i in 0..16 {
-            // At most 27 * 128 / 128: the change fits eight bits.
+            // The change is at most 27 * 128 / 128, so it fits into eight bits.
             let change = ((weight * i16::from(plain[i]) + 63) >> 7) as i8;
             lines[before][i] = unsigned(signed(lines[before][i]).saturating_add(change));
             lines[behind][i] = unsigned(signed(lines[behind][i]).saturating_sub(change));
@@ -100,7 +100,7 @@ pub(super) fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
     }
 }
 
-/// The simple filter: lines p0 and q0 change, and only p1 to q1 matter.
+/// The simple filter: it uses lines p1 to q1 and changes p0 and q0.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "one index runs over several lines, lane by lane")]
 pub(super) fn simple_edge(lines: &mut Lines, limit: u8) {

@@ -1,26 +1,26 @@
-//! An edge between blocks, and how strongly it is filtered (RFC 6386, sections 9.6 and 15).
+//! Types of edges and filter limits (RFC 6386, sections 9.6 and 15).
 
-/// What an edge lies between.
+/// Type of an edge.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Edge {
-    /// Macroblocks: lines p2 to q2 change.
+    /// Between macroblocks: lines p2 to q2 change.
     Macroblock,
-    /// Subblocks of one macroblock: lines p1 to q1 change.
+    /// Between subblocks of one macroblock: lines p1 to q1 change.
     Subblock,
-    /// Either, in the simple filter with its limit: lines p0 and q0 change.
+    /// Any edge in the simple filter, with its limit: lines p0 and q0 change.
     Simple(u8),
 }
 
-/// How strongly a macroblock is filtered.
+/// Filter limits of a macroblock, as differences of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Of the difference over a macroblock's edge.
+    /// Limit of the difference across a macroblock edge.
     pub(super) macroblock_edge: u8,
-    /// Of the difference over a subblock's edge.
+    /// Limit of the difference across a subblock edge.
     pub(super) subblock_edge: u8,
-    /// Of differences between neighbours on one side.
+    /// Limit of the differences between neighbours on one side.
     pub(super) interior: u8,
-    /// Above this difference next to the edge only the two nearest samples change.
+    /// Threshold of high variance: above this difference next to the edge, only the two nearest samples change.
     pub(super) high_variance: u8,
 }
 
@@ -48,6 +48,6 @@ impl Limits {
     }
 }
 
-/// Where two runs of eight places along an edge begin, which are filtered together: in one plane behind each other, or
-/// in both chroma planes at the same place.
+/// Start of two runs of eight positions along an edge that are filtered together. Both are in one plane, one after the
+/// other, or in both chroma planes.
 pub(crate) type Runs = [usize; 2];

@@ -1,11 +1,12 @@
-//! The loop filter's edges in NEON, which is part of aarch64. `portable` is the scalar twin: same functions, same results.
+//! The loop filter's edges in NEON, which is part of aarch64. `portable` is the scalar version with the same functions
+//! and results.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
 
 use super::limits::{Edge, Limits, Runs};
 
-/// The samples p3, p2, p1, p0, q0, q1, q2, q3 around an edge, 16 places along it.
+/// The samples p3, p2, p1, p0, q0, q1, q2, q3 around an edge, at 16 positions.
 type Lines = [uint8x16_t; 8];
 
 const P3: usize = 0;
@@ -17,11 +18,11 @@ const Q1: usize = 5;
 const Q2: usize = 6;
 const Q3: usize = 7;
 
-/// Filters 16 places of an edge between rows: `at` is the first sample behind it.
+/// Filters 16 positions of a horizontal edge: `at` is the first sample after it.
 #[inline]
 pub(crate) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {
     let around = &mut samples[at - 4 * stride..at + 3 * stride + 16];
-    // SAFETY: NEON is always there on aarch64. The eight rows of 16 samples lie in `around`, whose bounds were checked.
+    // SAFETY: NEON is part of aarch64. `around` contains the eight rows of 16 samples: slicing checked its bounds.
     unsafe {
         let start = around.as_mut_ptr();
         let mut lines: Lines = std::array::from_fn(|line| vld1q_u8(start.add(line * stride)));
@@ -31,13 +32,14 @@ pub(crate) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge
     }
 }
 
-/// Filters an edge between rows of both chroma planes, 8 places of each: `runs` are the first samples behind it.
+/// Filters 8 positions of a horizontal edge in both chroma planes: `runs` are the first samples after it.
 #[inline]
 pub(crate) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
     for at in runs {
         assert!(at >= 4 * stride && at + 3 * stride + 8 <= samples.len());
     }
-    // SAFETY: NEON is always there on aarch64. The eight rows of 8 samples around both runs lie in `samples`, as checked.
+    // SAFETY: NEON is part of aarch64. The assertions check that `samples` contains eight rows of 8 samples around both
+    // runs.
     unsafe {
         let start = samples.as_mut_ptr();
         let [u, v] = runs.map(|at| start.add(at - 4 * stride));
@@ -50,8 +52,8 @@ pub(crate) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: E
     }
 }
 
-/// Filters the edges between columns of a macroblock's luma, whose first sample is at `at`: the left one as `outer` says,
-/// the three inside as `inner` says.
+/// Filters the vertical edges of a macroblock's luma, whose first sample is at `at`. `outer` is the type of the left
+/// edge, `inner` that of the three inner edges; `None` means no filtering.
 #[inline]
 pub(crate) fn luma_columns(
     samples: &mut [u8],
@@ -68,7 +70,7 @@ pub(crate) fn luma_columns(
     }
 }
 
-/// The same for both chroma planes, whose first samples are `runs`, and which have one edge inside.
+/// The same for both chroma planes with their first samples at `runs`. They have one inner edge.
 #[inline]
 pub(crate) fn chroma_columns(
     samples: &mut [u8],
@@ -85,13 +87,14 @@ pub(crate) fn chroma_columns(
     }
 }
 
-/// Filters an edge between columns: `runs` are the topmost of eight samples each to its right.
+/// Filters a vertical edge. `runs` are the topmost samples of two columns of eight to its right.
 #[inline(always)]
 fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
     for at in runs {
         assert!(at >= 4 && at + 7 * stride + 4 <= samples.len());
     }
-    // SAFETY: NEON is always there on aarch64. The eight rows of 8 samples around both runs lie in `samples`, as checked.
+    // SAFETY: NEON is part of aarch64. The assertions check that `samples` contains eight rows of 8 samples around both
+    // runs.
     unsafe {
         let start = samples.as_mut_ptr();
         let [upper, lower] = runs.map(|at| start.add(at - 4));
@@ -106,11 +109,11 @@ fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &L
     }
 }
 
-/// Two blocks of 8x8 samples beside each other, each transposed: single samples of neighbouring rows change places, then
-/// pairs of them in rows two apart, then fours.
+/// Transposes two adjacent blocks of 8x8 samples. It swaps single samples of adjacent rows, then pairs in rows two
+/// apart, then fours.
 #[inline(always)]
 fn transposed(r: [uint8x16_t; 8]) -> [uint8x16_t; 8] {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let ones = |a, b| [vreinterpretq_u16_u8(vtrn1q_u8(a, b)), vreinterpretq_u16_u8(vtrn2q_u8(a, b))];
         let twos = |a, b| [vreinterpretq_u32_u16(vtrn1q_u16(a, b)), vreinterpretq_u32_u16(vtrn2q_u16(a, b))];
@@ -125,7 +128,7 @@ fn transposed(r: [uint8x16_t; 8]) -> [uint8x16_t; 8] {
     }
 }
 
-/// Filters the lines around an edge; gives which of them may have changed.
+/// Filters the lines around an edge. Returns the range of lines that may have changed.
 #[inline(always)]
 fn filter(lines: &mut Lines, edge: Edge, limits: &Limits) -> std::ops::Range<usize> {
     match edge {
@@ -146,17 +149,17 @@ fn filter(lines: &mut Lines, edge: Edge, limits: &Limits) -> std::ops::Range<usi
 
 #[inline(always)]
 fn step_over(lines: &Lines) -> uint8x16_t {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let near = vabdq_u8(lines[P0], lines[Q0]);
         vqaddq_u8(vqaddq_u8(near, near), vshrq_n_u8::<1>(vabdq_u8(lines[P1], lines[Q1])))
     }
 }
 
-/// Where it is smooth enough to be filtered, and where it does not vary much next to the edge, as masks.
+/// Two masks: where the edge is smooth enough to be filtered, and where the variance next to it is low.
 #[inline(always)]
 fn examine(lines: &Lines, edge: u8, limits: &Limits) -> (int8x16_t, int8x16_t) {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let next_to_edge = vmaxq_u8(vabdq_u8(lines[P1], lines[P0]), vabdq_u8(lines[Q1], lines[Q0]));
         let before = vmaxq_u8(vabdq_u8(lines[P3], lines[P2]), vabdq_u8(lines[P2], lines[P1]));
@@ -168,30 +171,30 @@ fn examine(lines: &Lines, edge: u8, limits: &Limits) -> (int8x16_t, int8x16_t) {
     }
 }
 
-/// Samples as signed values.
+/// Converts samples to signed values.
 #[inline(always)]
 fn signed(samples: uint8x16_t) -> int8x16_t {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe { vreinterpretq_s8_u8(veorq_u8(samples, vdupq_n_u8(0x80))) }
 }
 
-/// The opposite of [`signed`].
+/// Inverse of [`signed`].
 #[inline(always)]
 fn unsigned(values: int8x16_t) -> uint8x16_t {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe { veorq_u8(vreinterpretq_u8_s8(values), vdupq_n_u8(0x80)) }
 }
 
 #[inline(always)]
 fn add_thrice(value: int8x16_t, difference: int8x16_t) -> int8x16_t {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe { vqaddq_s8(vqaddq_s8(vqaddq_s8(value, difference), difference), difference) }
 }
 
-/// Moves p0 and q0 towards each other; gives by how much q0 moved.
+/// Moves p0 and q0 towards each other. Returns the change of q0.
 #[inline(always)]
 fn move_nearest(p0: &mut int8x16_t, q0: &mut int8x16_t, base: int8x16_t) -> int8x16_t {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let behind = vshrq_n_s8::<3>(vqaddq_s8(base, vdupq_n_s8(4)));
         let before = vshrq_n_s8::<3>(vqaddq_s8(base, vdupq_n_s8(3)));
@@ -205,7 +208,7 @@ fn move_nearest(p0: &mut int8x16_t, q0: &mut int8x16_t, base: int8x16_t) -> int8
 fn subblock_edge(lines: &mut Lines, limits: &Limits) {
     let (smooth, even) = examine(lines, limits.subblock_edge, limits);
     let [mut p1, mut p0, mut q0, mut q1] = [P1, P0, Q0, Q1].map(|line| signed(lines[line]));
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let outer = vbicq_s8(vqsubq_s8(p1, q1), even);
         let base = vandq_s8(add_thrice(outer, vqsubq_s8(q0, p0)), smooth);
@@ -223,7 +226,7 @@ fn subblock_edge(lines: &mut Lines, limits: &Limits) {
 fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
     let (smooth, even) = examine(lines, limits.macroblock_edge, limits);
     let [mut p2, mut p1, mut p0, mut q0, mut q1, mut q2] = [P2, P1, P0, Q0, Q1, Q2].map(|line| signed(lines[line]));
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let base = vandq_s8(add_thrice(vqsubq_s8(p1, q1), vqsubq_s8(q0, p0)), smooth);
         move_nearest(&mut p0, &mut q0, vbicq_s8(base, even));
@@ -246,7 +249,7 @@ fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
 #[inline(always)]
 fn simple_edge(lines: &mut Lines, limit: u8) {
     let [p1, mut p0, mut q0, q1] = [P1, P0, Q0, Q1].map(|line| signed(lines[line]));
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let smooth = vreinterpretq_s8_u8(vcleq_u8(step_over(lines), vdupq_n_u8(limit)));
         let base = vandq_s8(add_thrice(vqsubq_s8(p1, q1), vqsubq_s8(q0, p0)), smooth);

@@ -1,19 +1,19 @@
-//! The loop filter's edges without vector instructions of their own.
+//! The loop filter's edges in portable code.
 
 use super::edges::{self, Lines};
 use super::limits::{Edge, Limits, Runs};
 
-/// Filters 16 places of an edge between rows: `at` is the first sample behind it.
+/// Filters 16 positions of a horizontal edge: `at` is the first sample after it.
 pub(crate) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {
     rows::<16>(samples, &[at], stride, edge, limits);
 }
 
-/// Filters an edge between rows of both chroma planes, 8 places of each: `runs` are the first samples behind it.
+/// Filters 8 positions of a horizontal edge in both chroma planes: `runs` are the first samples after it.
 pub(crate) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
     rows::<8>(samples, &runs, stride, edge, limits);
 }
 
-/// A run has `LENGTH` places, and the runs have 16 together.
+/// Filters runs of `LENGTH` positions, 16 positions in total.
 fn rows<const LENGTH: usize>(samples: &mut [u8], runs: &[usize], stride: usize, edge: Edge, limits: &Limits) {
     let mut lines = Lines::default();
     for (run, &at) in runs.iter().enumerate() {
@@ -31,8 +31,8 @@ fn rows<const LENGTH: usize>(samples: &mut [u8], runs: &[usize], stride: usize, 
     }
 }
 
-/// Filters the edges between columns of a macroblock's luma, whose first sample is at `at`: the left one as `outer` says,
-/// the three inside as `inner` says.
+/// Filters the vertical edges of a macroblock's luma, whose first sample is at `at`. `outer` is the type of the left
+/// edge, `inner` that of the three inner edges; `None` means no filtering.
 pub(crate) fn luma_columns(
     samples: &mut [u8],
     at: usize,
@@ -48,7 +48,7 @@ pub(crate) fn luma_columns(
     }
 }
 
-/// The same for both chroma planes, whose first samples are `runs`, and which have one edge inside.
+/// The same for both chroma planes with their first samples at `runs`. They have one inner edge.
 pub(crate) fn chroma_columns(
     samples: &mut [u8],
     runs: Runs,
@@ -64,7 +64,7 @@ pub(crate) fn chroma_columns(
     }
 }
 
-/// Filters an edge between columns: `runs` are the topmost of eight samples each to its right.
+/// Filters a vertical edge. `runs` are the topmost samples of two columns of eight to its right.
 fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
     let mut lines = Lines::default();
     for place in 0..16 {

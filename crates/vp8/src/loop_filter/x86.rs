@@ -1,11 +1,12 @@
-//! The loop filter's edges in SSE2, which is part of x86-64. `portable` is the scalar twin: same functions, same results.
+//! The loop filter's edges in SSE2, which is part of x86-64. `portable` is the scalar version with the same functions
+//! and results.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 use super::limits::{Edge, Limits, Runs};
 
-/// The samples p3, p2, p1, p0, q0, q1, q2, q3 around an edge, 16 places along it.
+/// The samples p3, p2, p1, p0, q0, q1, q2, q3 around an edge, at 16 positions.
 type Lines = [__m128i; 8];
 
 const P3: usize = 0;
@@ -17,11 +18,11 @@ const Q1: usize = 5;
 const Q2: usize = 6;
 const Q3: usize = 7;
 
-/// Filters 16 places of an edge between rows: `at` is the first sample behind it.
+/// Filters 16 positions of a horizontal edge: `at` is the first sample after it.
 #[inline]
 pub(crate) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {
     let around = &mut samples[at - 4 * stride..at + 3 * stride + 16];
-    // SAFETY: SSE2 is always there on x86-64. The eight rows of 16 samples lie in `around`, whose bounds were checked.
+    // SAFETY: SSE2 is part of x86-64. `around` contains the eight rows of 16 samples: slicing checked its bounds.
     unsafe {
         let start = around.as_mut_ptr();
         let mut lines: Lines = std::array::from_fn(|line| _mm_loadu_si128(start.add(line * stride).cast()));
@@ -31,13 +32,14 @@ pub(crate) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge
     }
 }
 
-/// Filters an edge between rows of both chroma planes, 8 places of each: `runs` are the first samples behind it.
+/// Filters 8 positions of a horizontal edge in both chroma planes: `runs` are the first samples after it.
 #[inline]
 pub(crate) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
     for at in runs {
         assert!(at >= 4 * stride && at + 3 * stride + 8 <= samples.len());
     }
-    // SAFETY: SSE2 is always there on x86-64. The eight rows of 8 samples around both runs lie in `samples`, as checked.
+    // SAFETY: SSE2 is part of x86-64. The assertions check that `samples` contains eight rows of 8 samples around both
+    // runs.
     unsafe {
         let start = samples.as_mut_ptr();
         let [u, v] = runs.map(|at| start.add(at - 4 * stride));
@@ -54,8 +56,8 @@ pub(crate) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: E
     }
 }
 
-/// Filters the edges between columns of a macroblock's luma, whose first sample is at `at`: the left one as `outer` says,
-/// the three inside as `inner` says.
+/// Filters the vertical edges of a macroblock's luma, whose first sample is at `at`. `outer` is the type of the left
+/// edge, `inner` that of the three inner edges; `None` means no filtering.
 #[inline]
 pub(crate) fn luma_columns(
     samples: &mut [u8],
@@ -66,7 +68,7 @@ pub(crate) fn luma_columns(
     limits: &Limits,
 ) {
     let around = &mut samples[at - 4..at + 15 * stride + 16];
-    // SAFETY: the 16 rows of 20 samples lie in `around`, whose bounds were checked.
+    // SAFETY: `around` contains the 16 rows of 20 samples: slicing checked its bounds.
     unsafe {
         let start = around.as_mut_ptr().add(4);
         let row = |place: usize| start.add(place * stride);
@@ -92,7 +94,7 @@ pub(crate) fn luma_columns(
     }
 }
 
-/// The same for both chroma planes, whose first samples are `runs`, and which have one edge inside.
+/// The same for both chroma planes with their first samples at `runs`. They have one inner edge.
 #[inline]
 pub(crate) fn chroma_columns(
     samples: &mut [u8],
@@ -105,7 +107,7 @@ pub(crate) fn chroma_columns(
     for at in runs {
         assert!(at >= 4 && at + 7 * stride + 8 <= samples.len());
     }
-    // SAFETY: the eight rows of 12 samples of both planes lie in `samples`, as checked.
+    // SAFETY: the assertions check that `samples` contains eight rows of 12 samples of both planes.
     unsafe {
         let start = samples.as_mut_ptr();
         let row = |place: usize| start.add(runs[place / 8] + place % 8 * stride);
@@ -127,13 +129,13 @@ pub(crate) fn chroma_columns(
     }
 }
 
-/// Filters an edge between columns; `row` gives the sample to its right at each of 16 places.
+/// Filters a vertical edge. `row` returns the sample to its right at each of 16 positions.
 ///
 /// # Safety
-/// Four samples before and behind each of those can be read and written.
+/// Four samples before and four after the edge can be read and written in each row.
 #[inline(always)]
 unsafe fn outer_columns(row: impl Fn(usize) -> *mut u8, edge: Edge, limits: &Limits) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees access to the samples.
     unsafe {
         let mut lines = load_eight_columns(|place| row(place).sub(4));
         filter(&mut lines, edge, limits);
@@ -141,7 +143,7 @@ unsafe fn outer_columns(row: impl Fn(usize) -> *mut u8, edge: Edge, limits: &Lim
     }
 }
 
-/// Filters the edge behind line `first + 3`.
+/// Filters the edge after line `first + 3`.
 #[inline(always)]
 pub(super) fn filter_at(lines: &mut [__m128i], first: usize, edge: Edge, limits: &Limits) {
     if let Some(lines) = lines[first..].first_chunk_mut::<8>() {
@@ -149,13 +151,13 @@ pub(super) fn filter_at(lines: &mut [__m128i], first: usize, edge: Edge, limits:
     }
 }
 
-/// Eight columns of 16 rows as lines.
+/// Loads eight columns of 16 rows as lines.
 ///
 /// # Safety
-/// From what `row` gives on, eight samples can be read.
+/// Eight samples can be read from each pointer that `row` returns.
 #[inline(always)]
 pub(super) unsafe fn load_eight_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 8] {
-    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
+    // SAFETY: SSE2 is part of x86-64; the caller guarantees access to the samples.
     unsafe {
         let load = |place: usize| _mm_loadl_epi64(row(place).cast());
         let pairs = std::array::from_fn(|place| _mm_unpacklo_epi8(load(place), load(place + 8)));
@@ -163,13 +165,13 @@ pub(super) unsafe fn load_eight_columns(row: impl Fn(usize) -> *mut u8) -> [__m1
     }
 }
 
-/// The opposite of [`load_eight_columns`].
+/// Inverse of [`load_eight_columns`].
 ///
 /// # Safety
-/// From what `row` gives on, eight samples can be written.
+/// Eight samples can be written at each pointer that `row` returns.
 #[inline(always)]
 pub(super) unsafe fn store_eight_columns(lines: &[__m128i; 8], row: impl Fn(usize) -> *mut u8) {
-    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
+    // SAFETY: SSE2 is part of x86-64; the caller guarantees access to the samples.
     unsafe {
         for (pair, rows) in interleave(interleave(interleave(*lines))).into_iter().enumerate() {
             _mm_storel_epi64(row(2 * pair).cast(), rows);
@@ -178,16 +180,16 @@ pub(super) unsafe fn store_eight_columns(lines: &[__m128i; 8], row: impl Fn(usiz
     }
 }
 
-/// The four columns before what `row` gives at 16 places, as lines.
+/// Loads the four columns before the pointers that `row` returns for 16 rows, as lines.
 ///
 /// # Safety
 /// These samples can be read.
 #[inline(always)]
 pub(super) unsafe fn load_four_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 4] {
-    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
+    // SAFETY: SSE2 is part of x86-64; the caller guarantees access to the samples.
     unsafe {
         let load = |place: usize| _mm_cvtsi32_si128(row(place).sub(4).cast::<i32>().read_unaligned());
-        // Rows 0, 4, 8 and 12 interleaved are one register's worth of quarters, and so on.
+        // The first register interleaves rows 0, 4, 8 and 12, the second one rows 1, 5, 9 and 13.
         let quarters: [__m128i; 4] = std::array::from_fn(|place| {
             let even = _mm_unpacklo_epi8(load(place), load(place + 8));
             let odd = _mm_unpacklo_epi8(load(place + 4), load(place + 12));
@@ -204,13 +206,13 @@ pub(super) unsafe fn load_four_columns(row: impl Fn(usize) -> *mut u8) -> [__m12
     }
 }
 
-/// Stores four lines as columns: `row` gives where each of 16 rows begins.
+/// Stores four lines as columns. `row` returns the start of each of 16 rows.
 ///
 /// # Safety
-/// From there on, four samples can be written.
+/// Four samples can be written at each of these pointers.
 #[inline(always)]
 pub(super) unsafe fn store_four_columns(lines: &[__m128i; 4], row: impl Fn(usize) -> *mut u8) {
-    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
+    // SAFETY: SSE2 is part of x86-64; the caller guarantees access to the samples.
     unsafe {
         let left = [_mm_unpacklo_epi8(lines[0], lines[1]), _mm_unpackhi_epi8(lines[0], lines[1])];
         let right = [_mm_unpacklo_epi8(lines[2], lines[3]), _mm_unpackhi_epi8(lines[2], lines[3])];
@@ -230,11 +232,11 @@ pub(super) unsafe fn store_four_columns(lines: &[__m128i; 4], row: impl Fn(usize
     }
 }
 
-/// Register `i` interleaved with register `i + 4`: lower and upper half become registers `2 i` and `2 i + 1`. Three
-/// rounds bring together what belongs to one of 16 rows, or, of pairs of rows, to one of eight columns.
+/// Interleaves register `i` with register `i + 4`: the halves become registers `2 i` and `2 i + 1`. Three rounds
+/// transpose eight lines to pairs of rows, or pairs of rows to eight lines.
 #[inline(always)]
 fn interleave(r: [__m128i; 8]) -> [__m128i; 8] {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         [
             _mm_unpacklo_epi8(r[0], r[4]),
@@ -254,9 +256,9 @@ fn interleave(r: [__m128i; 8]) -> [__m128i; 8] {
 pub(super) fn transposed(mut r: [__m128i; 16]) -> [__m128i; 16] {
     for _ in 0..4 {
         let before = r;
-        // A loop like this one is always unrolled, `array::from_fn` only in some builds.
+        // The compiler always unrolls this loop, but `array::from_fn` only in some builds.
         for i in 0..8 {
-            // SAFETY: SSE2 is always there on x86-64.
+            // SAFETY: SSE2 is part of x86-64.
             (r[2 * i], r[2 * i + 1]) =
                 unsafe { (_mm_unpacklo_epi8(before[i], before[i + 8]), _mm_unpackhi_epi8(before[i], before[i + 8])) };
         }
@@ -264,7 +266,7 @@ pub(super) fn transposed(mut r: [__m128i; 16]) -> [__m128i; 16] {
     r
 }
 
-/// Filters the lines around an edge; gives which of them may have changed.
+/// Filters the lines around an edge. Returns the range of lines that may have changed.
 #[inline(always)]
 fn filter(lines: &mut Lines, edge: Edge, limits: &Limits) -> std::ops::Range<usize> {
     match edge {
@@ -285,20 +287,20 @@ fn filter(lines: &mut Lines, edge: Edge, limits: &Limits) -> std::ops::Range<usi
 
 #[inline(always)]
 fn difference(a: __m128i, b: __m128i) -> __m128i {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { _mm_or_si128(_mm_subs_epu8(a, b), _mm_subs_epu8(b, a)) }
 }
 
 /// All bits set where `value` is at most `limit`.
 #[inline(always)]
 fn at_most(value: __m128i, limit: u8) -> __m128i {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { _mm_cmpeq_epi8(_mm_subs_epu8(value, _mm_set1_epi8(limit as i8)), _mm_setzero_si128()) }
 }
 
 #[inline(always)]
 fn step_over(lines: &Lines) -> __m128i {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let near = difference(lines[P0], lines[Q0]);
         let far = _mm_srli_epi16::<1>(_mm_and_si128(difference(lines[P1], lines[Q1]), _mm_set1_epi8(-2)));
@@ -306,10 +308,10 @@ fn step_over(lines: &Lines) -> __m128i {
     }
 }
 
-/// Where it is smooth enough to be filtered, and where it does not vary much next to the edge, as masks.
+/// Two masks: where the edge is smooth enough to be filtered, and where the variance next to it is low.
 #[inline(always)]
 fn examine(lines: &Lines, edge: u8, limits: &Limits) -> (__m128i, __m128i) {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let next_to_edge = _mm_max_epu8(difference(lines[P1], lines[P0]), difference(lines[Q1], lines[Q0]));
         let before = _mm_max_epu8(difference(lines[P3], lines[P2]), difference(lines[P2], lines[P1]));
@@ -320,17 +322,17 @@ fn examine(lines: &Lines, edge: u8, limits: &Limits) -> (__m128i, __m128i) {
     }
 }
 
-/// Samples as signed values, and back.
+/// Converts samples to signed values, and back.
 #[inline(always)]
 fn signed(samples: __m128i) -> __m128i {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { _mm_xor_si128(samples, _mm_set1_epi8(-128)) }
 }
 
-/// Eight-bit values shifted by 3 to the right, sixteen-bit wide: those of the lower and of the upper half.
+/// Shifts signed bytes to the right by 3 and widens them to 16 bits: the lower and the upper half.
 #[inline(always)]
 fn eighth(value: __m128i) -> [__m128i; 2] {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let zero = _mm_setzero_si128();
         [_mm_srai_epi16::<11>(_mm_unpacklo_epi8(zero, value)), _mm_srai_epi16::<11>(_mm_unpackhi_epi8(zero, value))]
@@ -339,14 +341,14 @@ fn eighth(value: __m128i) -> [__m128i; 2] {
 
 #[inline(always)]
 fn add_thrice(value: __m128i, difference: __m128i) -> __m128i {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { _mm_adds_epi8(_mm_adds_epi8(_mm_adds_epi8(value, difference), difference), difference) }
 }
 
-/// Moves p0 and q0 towards each other; gives by how much q0 moved, sixteen-bit wide.
+/// Moves p0 and q0 towards each other. Returns the change of q0, widened to 16 bits.
 #[inline(always)]
 fn move_nearest(p0: &mut __m128i, q0: &mut __m128i, base: __m128i) -> [__m128i; 2] {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let behind = eighth(_mm_adds_epi8(base, _mm_set1_epi8(4)));
         let before = eighth(_mm_adds_epi8(base, _mm_set1_epi8(3)));
@@ -360,7 +362,7 @@ fn move_nearest(p0: &mut __m128i, q0: &mut __m128i, base: __m128i) -> [__m128i; 
 fn subblock_edge(lines: &mut Lines, limits: &Limits) {
     let (smooth, even) = examine(lines, limits.subblock_edge, limits);
     let [mut p1, mut p0, mut q0, mut q1] = [P1, P0, Q0, Q1].map(|line| signed(lines[line]));
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let outer = _mm_andnot_si128(even, _mm_subs_epi8(p1, q1));
         let base = _mm_and_si128(add_thrice(outer, _mm_subs_epi8(q0, p0)), smooth);
@@ -380,11 +382,11 @@ fn subblock_edge(lines: &mut Lines, limits: &Limits) {
 fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
     let (smooth, even) = examine(lines, limits.macroblock_edge, limits);
     let [mut p2, mut p1, mut p0, mut q0, mut q1, mut q2] = [P2, P1, P0, Q0, Q1, Q2].map(|line| signed(lines[line]));
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let base = _mm_and_si128(add_thrice(_mm_subs_epi8(p1, q1), _mm_subs_epi8(q0, p0)), smooth);
         move_nearest(&mut p0, &mut q0, _mm_andnot_si128(even, base));
-        // The value in the upper byte, times 9 in the upper byte again: (9 * 256 * value) >> 8.
+        // The value is in the upper byte. Multiplication by 9 in the upper byte gives (9 * 256 * value) >> 8.
         let plain = _mm_and_si128(base, even);
         let zero = _mm_setzero_si128();
         let nine = _mm_set1_epi16(9 << 8);
@@ -409,7 +411,7 @@ fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
 fn simple_edge(lines: &mut Lines, limit: u8) {
     let smooth = at_most(step_over(lines), limit);
     let [p1, mut p0, mut q0, q1] = [P1, P0, Q0, Q1].map(|line| signed(lines[line]));
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let base = _mm_and_si128(add_thrice(_mm_subs_epi8(p1, q1), _mm_subs_epi8(q0, p0)), smooth);
         move_nearest(&mut p0, &mut q0, base);

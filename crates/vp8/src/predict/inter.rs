@@ -1,27 +1,27 @@
 //! Prediction from reference frames (RFC 6386, section 18).
 //!
-//! A reference extends without end: beyond its macroblock-aligned edge stands the nearest sample of the edge. Frames
-//! carry a border of [`BORDER`] such samples; a block that reaches beyond that is gathered sample by sample.
+//! A reference has no limits: outside, the nearest sample of its macroblock-aligned edge is repeated. Frames store a
+//! border of [`BORDER`] such samples. A block beyond the border is gathered sample by sample.
 
 use crate::block_copy::copy_block;
 use crate::frame::{BORDER, PlaneLayout};
 use crate::tables::SIX_TAPS;
 
-/// Which filter makes the samples between samples (section 5: by the stream's version).
+/// Interpolation filter for fractional positions, selected by the stream's version (section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interpolation {
     SixTap,
     Bilinear,
 }
 
-/// Samples that the six-tap filter reads before and behind a block.
+/// Samples that the six-tap filter reads before and after a block.
 const BEFORE: usize = 2;
 const BEHIND: usize = 3;
-/// The largest block with what the filter reads around it.
+/// Largest block, including the samples around it that the filter reads.
 const LARGEST: usize = 16 + BEFORE + BEHIND;
 
-/// Predicts a `W` x `H` block of one plane into `out`. (`x`, `y`) is the block's place in the plane; the vector is in
-/// eighths of a sample.
+/// Predicts a `W` x `H` block of one plane into `out`. (`x`, `y`) is the block's position in the plane. The vector is
+/// in eighths of a sample.
 #[inline]
 pub(crate) fn predict<const W: usize, const H: usize>(
     reference: &[u8],
@@ -44,7 +44,7 @@ pub(crate) fn predict<const W: usize, const H: usize>(
         let at = (plane.origin as i64 + i64::from(y) * plane.stride as i64 + i64::from(x)) as usize;
         filter::<W, H>(reference, at, plane.stride, (fraction_x, fraction_y), interpolation, out, out_stride);
     } else {
-        // Vector instructions read a few bytes more.
+        // Vector instructions read a few bytes past the block.
         let mut block = [0u8; LARGEST * LARGEST + 16];
         for row in 0..H + BEFORE + BEHIND {
             let source_y = (y - before + row as i32).clamp(0, plane.height as i32 - 1) as usize;
@@ -59,7 +59,7 @@ pub(crate) fn predict<const W: usize, const H: usize>(
     }
 }
 
-/// Predicts a block whose samples, and those that the filters read around it, lie in `source` from index `at` on.
+/// Predicts a block that starts at index `at` of `source`, which includes the samples around it that the filter reads.
 #[inline]
 pub(crate) fn filter<const W: usize, const H: usize>(
     source: &[u8],
@@ -88,8 +88,8 @@ pub(crate) fn filter<const W: usize, const H: usize>(
     }
 }
 
-/// The six-tap filter, first along rows, then along columns; a fraction of zero passes samples through.
-#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+/// The six-tap filter: horizontally, then vertically. A fraction of zero copies the samples.
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) fn six_tap<const W: usize, const H: usize>(
     source: &[u8],
     at: usize,
@@ -101,7 +101,8 @@ pub(crate) fn six_tap<const W: usize, const H: usize>(
     if fraction_y == 0 {
         for y in 0..H {
             let from = &source[at + y * stride - BEFORE..];
-            let six = std::array::from_fn(|tap| from[tap..].first_chunk::<W>().expect("a row with what is around it"));
+            let six =
+                std::array::from_fn(|tap| from[tap..].first_chunk::<W>().expect("a row with the samples around it"));
             *row_mut::<W>(out, y * out_stride) = weigh_six(six, &SIX_TAPS[fraction_x]);
         }
         return;
@@ -113,7 +114,8 @@ pub(crate) fn six_tap<const W: usize, const H: usize>(
             *source[first + y * stride..].first_chunk::<W>().expect("a row")
         } else {
             let from = &source[first + y * stride - BEFORE..];
-            let six = std::array::from_fn(|tap| from[tap..].first_chunk::<W>().expect("a row with what is around it"));
+            let six =
+                std::array::from_fn(|tap| from[tap..].first_chunk::<W>().expect("a row with the samples around it"));
             weigh_six(six, &SIX_TAPS[fraction_x])
         };
     }
@@ -129,10 +131,11 @@ fn row_mut<const W: usize>(samples: &mut [u8], at: usize) -> &mut [u8; W] {
     samples[at..].first_chunk_mut().expect("a block lies in its plane")
 }
 
-/// Six rows weighed by the taps of a filter, which sum up to 128.
+/// Weights six rows by the taps of a filter, which have a sum of 128.
 ///
-/// In 16 bits: every product fits, so does every sum that leaves one of the two inner taps out (the inner taps are never
-/// negative, the next ones never positive), and a sum that does not fit is saturated to what gives 255 all the same.
+/// 16 bits suffice. Every product fits, and so does every sum without one of the two inner taps: inner taps are never
+/// negative, the next ones never positive. A complete sum that does not fit saturates, and the result is 255 in both
+/// cases.
 #[inline(always)]
 fn weigh_six<const W: usize>(rows: [&[u8; W]; 6], taps: &[i16; 6]) -> [u8; W] {
     let mut weighed = [0; W];
@@ -145,7 +148,7 @@ fn weigh_six<const W: usize>(rows: [&[u8; W]; 6], taps: &[i16; 6]) -> [u8; W] {
     weighed
 }
 
-/// The bilinear filter, first along rows, then along columns.
+/// The bilinear filter: horizontally, then vertically.
 fn bilinear<const W: usize, const H: usize>(
     source: &[u8],
     at: usize,
@@ -157,7 +160,7 @@ fn bilinear<const W: usize, const H: usize>(
     let mut middle = [[0u8; W]; LARGEST];
     for (y, line) in middle.iter_mut().enumerate().take(H + 1) {
         let from = &source[at + y * stride..];
-        let two = [0, 1].map(|tap| from[tap..].first_chunk::<W>().expect("a row and the sample behind it"));
+        let two = [0, 1].map(|tap| from[tap..].first_chunk::<W>().expect("a row and the sample after it"));
         *line = weigh_two(two, fraction_x);
     }
     for y in 0..H {
@@ -165,7 +168,7 @@ fn bilinear<const W: usize, const H: usize>(
     }
 }
 
-/// Two rows weighed by how far, in eighths, the second is away from being the result.
+/// Interpolates two rows at `fraction` eighths from the first to the second.
 #[inline(always)]
 fn weigh_two<const W: usize>([first, second]: [&[u8; W]; 2], fraction: usize) -> [u8; W] {
     let weight = 16 * fraction as u16;
@@ -181,13 +184,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_that_leave_sixteen_bits_are_as_in_wider_ones() {
+    fn saturated_sums_equal_wider_sums() {
         let mut random = 1u32;
         for round in 0..20_000 {
             let rows: [[u8; 4]; 6] = std::array::from_fn(|_| {
                 std::array::from_fn(|_| {
                     random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    // Extremes are where it could go wrong.
+                    // Extreme values can overflow.
                     match random >> 30 {
                         0 => 0,
                         1 => 255,
@@ -206,7 +209,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn vector_instructions_predict_as_the_portable_code_does(
+        fn vector_filter_equals_portable_filter(
             samples in proptest::collection::vec(proptest::prelude::any::<u8>(), 32 * 24),
             extreme: bool,
             (fraction_x, fraction_y) in (0usize..8, 0usize..8),

@@ -1,16 +1,16 @@
-//! Prediction from the current frame's own, not yet filtered, neighbours (RFC 6386, section 12).
+//! Prediction from unfiltered neighbours in the current frame (RFC 6386, section 12).
 //!
-//! Outside the frame the row above is 127 (with 127 above to the left of the top row too) and the column to the left is
-//! 129; callers pass those values in.
+//! Outside the frame, samples above are 127, also the corner of the top row. Samples to the left are 129. Callers pass
+//! these values in.
 
 use crate::macroblock::{LumaMode, SubblockMode};
 
-/// What stands above the frame.
+/// Sample value above the frame.
 pub(crate) const ABOVE_FRAME: u8 = 127;
-/// What stands to the left of the frame.
+/// Sample value to the left of the frame.
 pub(crate) const LEFT_OF_FRAME: u8 = 129;
 
-/// The samples around a block of `N` x `N`.
+/// Samples around a block of `N` x `N`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges<const N: usize> {
     pub(crate) above: [u8; N],
@@ -21,8 +21,8 @@ pub(crate) struct Edges<const N: usize> {
 }
 
 impl<const N: usize> Edges<N> {
-    /// The edges of the block at index `at` of a plane, whose samples begin before `at` wherever the block is not at the
-    /// frame's edge.
+    /// Gathers the edges of the block at index `at` of a plane. Where the block has a neighbour, `samples` must contain
+    /// that neighbour.
     #[inline]
     pub(crate) fn gather(samples: &[u8], stride: usize, at: usize, has_above: bool, has_left: bool) -> Self {
         let above = if has_above {
@@ -71,7 +71,7 @@ pub(crate) fn predict_block<const N: usize>(mode: LumaMode, edges: &Edges<N>, ou
     }
 }
 
-/// The mean of the edges that lie in the frame, 128 if none does.
+/// Mean of the edges inside the frame; 128 if there are none.
 pub(crate) fn mean<const N: usize>(edges: &Edges<N>) -> u8 {
     let sum = |edge: &[u8; N]| edge.iter().map(|&sample| u32::from(sample)).sum::<u32>();
     let shift = N.trailing_zeros();
@@ -83,7 +83,7 @@ pub(crate) fn mean<const N: usize>(edges: &Edges<N>) -> u8 {
     }
 }
 
-/// Predicts a subblock. `above` holds the four samples above and the four to the right of those.
+/// Predicts a subblock. `above` holds the four samples above it and the four to their right.
 #[inline]
 pub(crate) fn predict_subblock(
     mode: SubblockMode,
@@ -93,7 +93,7 @@ pub(crate) fn predict_subblock(
     out: &mut [u8],
     stride: usize,
 ) {
-    // The edge as one line: from the lowest sample on the left, over the corner, to the last above on the right.
+    // The edge as one line: from the bottom left, through the corner, to the top right.
     let e: [u32; 13] = std::array::from_fn(|index| {
         u32::from(match index {
             0..=3 => left[3 - index],

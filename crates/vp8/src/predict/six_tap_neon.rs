@@ -1,11 +1,11 @@
-//! The six-tap filter in NEON, which is part of aarch64. `inter::six_tap` is the scalar twin: the same samples.
+//! The six-tap filter in NEON, which is part of aarch64. `inter::six_tap` is the scalar version with the same results.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
 
 use crate::tables::SIX_TAPS;
 
-/// Samples that the filter reads before and behind a block.
+/// Samples that the filter reads before and after a block.
 const BEFORE: usize = 2;
 const BEHIND: usize = 3;
 
@@ -25,10 +25,9 @@ pub(super) fn six_tap<const W: usize, const H: usize>(
     let rows = above + H + below;
     let source = &source[at - above * stride - left..at + (H - 1 + below) * stride + W + right];
     let out = &mut out[..(H - 1) * out_stride + W];
-    // SAFETY: NEON is always there on aarch64. All rows that are read lie in `source`, and all that are written in `out`,
-    // which were cut to them.
+    // SAFETY: NEON is part of aarch64. `source` and `out` have been cut to contain all rows that are read and written.
     unsafe {
-        // The rows filtered along themselves.
+        // Rows after horizontal filtering.
         let mut middle = [vdupq_n_u8(0); 16 + BEFORE + BEHIND];
         let along = Taps::new(fraction_x);
         for (y, line) in middle[..rows].iter_mut().enumerate() {
@@ -51,21 +50,21 @@ pub(super) fn six_tap<const W: usize, const H: usize>(
     }
 }
 
-/// The magnitudes of a filter's taps: the second and the fifth are never positive, the others never negative.
+/// Magnitudes of a filter's taps: the second and the fifth are never positive, the others never negative.
 #[derive(Clone, Copy)]
 struct Taps([uint8x8_t; 6]);
 
 impl Taps {
     #[inline(always)]
     fn new(fraction: usize) -> Self {
-        // SAFETY: NEON is always there on aarch64.
+        // SAFETY: NEON is part of aarch64.
         Self(SIX_TAPS[fraction].map(|tap| unsafe { vdup_n_u8(tap.unsigned_abs() as u8) }))
     }
 
-    /// Six rows to a filtered one, of `W` samples.
+    /// Filters six rows of `W` samples to one.
     #[inline(always)]
     fn weigh<const W: usize>(self, rows: [uint8x16_t; 6]) -> uint8x16_t {
-        // SAFETY: NEON is always there on aarch64.
+        // SAFETY: NEON is part of aarch64.
         unsafe {
             let low = self.weigh_eight(rows.map(|row| vget_low_u8(row)));
             let high = if W == 16 { self.weigh_eight(rows.map(|row| vget_high_u8(row))) } else { low };
@@ -73,11 +72,11 @@ impl Taps {
         }
     }
 
-    /// Of the sums in 16 bits only the last can leave them, upwards; then it saturates, to what becomes 255 all the same.
+    /// Only the last 16-bit sum can overflow, and only upwards. It then saturates, and the result is 255 in both cases.
     #[inline(always)]
     fn weigh_eight(self, rows: [uint8x8_t; 6]) -> uint8x8_t {
         let Self(taps) = self;
-        // SAFETY: NEON is always there on aarch64.
+        // SAFETY: NEON is part of aarch64.
         unsafe {
             let sum = vmlal_u8(vmull_u8(rows[0], taps[0]), rows[5], taps[5]);
             let sum = vmlal_u8(sum, rows[2], taps[2]);
@@ -89,10 +88,10 @@ impl Taps {
 }
 
 /// # Safety
-/// `W` bytes can be read from `at` on.
+/// `W` bytes can be read from `at`.
 #[inline(always)]
 unsafe fn load<const W: usize>(at: *const u8) -> uint8x16_t {
-    // SAFETY: NEON is always there on aarch64; the caller vouches for the bytes.
+    // SAFETY: NEON is part of aarch64; the caller guarantees access to the bytes.
     unsafe {
         match W {
             16 => vld1q_u8(at),
@@ -103,10 +102,10 @@ unsafe fn load<const W: usize>(at: *const u8) -> uint8x16_t {
 }
 
 /// # Safety
-/// `W` bytes can be written from `at` on.
+/// `W` bytes can be written at `at`.
 #[inline(always)]
 unsafe fn store<const W: usize>(at: *mut u8, samples: uint8x16_t) {
-    // SAFETY: NEON is always there on aarch64; the caller vouches for the bytes.
+    // SAFETY: NEON is part of aarch64; the caller guarantees access to the bytes.
     unsafe {
         match W {
             16 => vst1q_u8(at, samples),

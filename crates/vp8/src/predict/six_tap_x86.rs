@@ -1,4 +1,4 @@
-//! The six-tap filter in AVX2. `inter::six_tap` is the scalar twin: the same samples.
+//! The six-tap filter in AVX2. `inter::six_tap` is the scalar version with the same results.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -6,16 +6,16 @@ use std::mem::MaybeUninit;
 
 use crate::tables::SIX_TAPS;
 
-/// Rows above and below a block, and columns before it, that the filter reads.
+/// Rows above a block and columns before it that the filter reads, and rows around it in total.
 const BEFORE: usize = 2;
 const AROUND: usize = 5;
-/// Bytes from the first column before a block that its loads of a row may read.
+/// Bytes of a row that the loads may read, from the first column before the block on.
 const fn row_reach(width: usize) -> usize {
     if width == 16 { 24 } else { 16 }
 }
 
-/// Predicts a block of `W` x `H` at index `at` of `source` into `out`, if the processor can and what the loads reach lies
-/// in `source`; says whether it did.
+/// Predicts a block of `W` x `H` at index `at` of `source` into `out`. Returns false, without a prediction, if the
+/// processor lacks AVX2 or the loads would leave `source`.
 #[inline]
 pub(super) fn six_tap<const W: usize, const H: usize>(
     source: &[u8],
@@ -33,13 +33,13 @@ pub(super) fn six_tap<const W: usize, const H: usize>(
         return false;
     }
     let out = &mut out[..(H - 1) * out_stride + W];
-    // SAFETY: the processor has AVX2. All rows that are read lie in `source`, as checked, and all that are written in
-    // `out`, which was cut to them.
+    // SAFETY: the processor has AVX2. The checks above keep all reads in `source`; `out` has been cut to contain all
+    // writes.
     unsafe { filter::<W, H>(source.as_ptr().add(at), stride, fractions, out.as_mut_ptr(), out_stride) };
     true
 }
 
-/// The pairs of taps that one multiplication takes together, so that no sum of two products leaves 16 bits.
+/// Pairs of taps for one multiply-add instruction. No sum of two products overflows 16 bits.
 #[derive(Clone, Copy)]
 struct Taps([__m256i; 3]);
 
@@ -52,9 +52,10 @@ impl Taps {
         Self([pair(0, 5), pair(1, 3), pair(2, 4)])
     }
 
-    /// Samples of two rows interleaved, in the order of the pairs, to filtered samples, 16 bits wide.
+    /// Filters samples of two interleaved rows, in the order of the pairs. The results are 16 bits wide.
     ///
-    /// Of the sums only the last can leave 16 bits, upwards; then it saturates, to what becomes 255 all the same.
+    /// Only the last sum can overflow 16 bits, and only upwards. It then saturates, and the result is 255 in both
+    /// cases.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn weigh(self, pairs: [__m256i; 3]) -> __m256i {
@@ -65,7 +66,7 @@ impl Taps {
 }
 
 /// # Safety
-/// The block's rows and what lies around them can be read from `source` on, and its rows written from `out` on.
+/// The rows of the block and the samples around them can be read from `source`. Its rows can be written at `out`.
 #[target_feature(enable = "avx2")]
 unsafe fn filter<const W: usize, const H: usize>(
     source: *const u8,
@@ -74,14 +75,15 @@ unsafe fn filter<const W: usize, const H: usize>(
     out: *mut u8,
     out_stride: usize,
 ) {
-    // The rows filtered along themselves, one behind the other without gaps. The last loads and stores go beyond them.
+    // Rows after horizontal filtering, without gaps. The last loads and stores extend beyond them.
     let mut middle = MaybeUninit::<[u8; 16 * (16 + AROUND) + 32]>::uninit();
     let middle: *mut u8 = middle.as_mut_ptr().cast();
-    // SAFETY: `middle` has room for 21 rows of 16 and 32 bytes more; no row stores more than 16 beyond its end, and what
-    // is read of it has been written, but for bytes whose results are not used. The rest the caller vouches for.
+    // SAFETY: `middle` has room for 21 rows of 16 bytes and 32 bytes more. No row stores more than 16 bytes beyond its
+    // end. Every byte is written before it is read, except for bytes whose results are unused. The caller guarantees
+    // the rest.
     unsafe {
         if W * H < 32 {
-            // Such a block is less than what is read at once.
+            // Such a block is smaller than one load.
             middle.write_bytes(0, 64);
         }
         let (first, rows) = if fraction_y == 0 { (source, H) } else { (source.sub(BEFORE * stride), H + AROUND) };
@@ -99,7 +101,7 @@ unsafe fn filter<const W: usize, const H: usize>(
             return;
         }
         let taps = Taps::new(fraction_y);
-        // As the rows have no gaps, 32 places of them are filtered at once, whatever rows they belong to.
+        // Rows have no gaps, so 32 positions are filtered at once, across row boundaries.
         let mut place = 0;
         while place < W * H {
             let row = |tap: usize| _mm256_loadu_si256(middle.add(place + W * tap).cast());
@@ -119,16 +121,17 @@ unsafe fn filter<const W: usize, const H: usize>(
     }
 }
 
-/// Filters `rows` rows along themselves. `source` is two samples before the first one's.
+/// Filters `rows` rows horizontally. `source` is two samples before the first one.
 ///
 /// # Safety
-/// From `source` on, [`row_reach`] bytes of each row can be read; from `middle` on, the rows and 16 bytes can be written.
+/// From `source` on, [`row_reach`] bytes of each row can be read. At `middle`, the rows and 16 bytes more can be
+/// written.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn along_rows<const W: usize>(source: *const u8, stride: usize, rows: usize, taps: Taps, middle: *mut u8) {
     let order = |a: i8, b: i8| {
         let each = [0, 1, 2, 3, 4, 5, 6, 7].map(|place: i8| i16::from(place + b) << 8 | i16::from(place + a));
-        // SAFETY: both are 16 bytes without padding.
+        // SAFETY: both types are 16 bytes without padding.
         _mm256_broadcastsi128_si256(unsafe { std::mem::transmute::<[i16; 8], __m128i>(each) })
     };
     let (outer, odd, even) = (order(0, 5), order(1, 3), order(2, 4));
@@ -136,7 +139,7 @@ unsafe fn along_rows<const W: usize>(source: *const u8, stride: usize, rows: usi
         let ordered = |order: __m256i| _mm256_shuffle_epi8(samples, order);
         taps.weigh([ordered(outer), ordered(odd), ordered(even)])
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees access to the samples.
     unsafe {
         let load = |at: *const u8| _mm_loadu_si128(at.cast());
         if W == 16 {
@@ -151,7 +154,7 @@ unsafe fn along_rows<const W: usize>(source: *const u8, stride: usize, rows: usi
         }
         for y in (0..rows).step_by(2) {
             let from = source.add(y * stride);
-            // Behind an odd number of rows the last one is filtered twice.
+            // If the number of rows is odd, the last one is filtered twice.
             let next = if y + 1 < rows { from.add(stride) } else { from };
             let filtered = weigh(_mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(from)), load(next)));
             let (first, second) = (_mm256_castsi256_si128(filtered), _mm256_extracti128_si256::<1>(filtered));

@@ -1,9 +1,14 @@
-//! States as bytes, to be kept and restored.
+//! Serialisation of states: [`State::to_bytes`] and [`State::from_bytes`].
 //!
-//! The form, all numbers little-endian: `LSV8`, the form's version (2), whether the frame is shown, whether there are
-//! references; the frame's quantizer index; the parameters; the probabilities; the number of macroblocks in the segment map
-//! (32 bits) and the map; the place of the last, golden and altref frame in the list of frames; the number of frames, and of
-//! each frame the macroblock-aligned planes; the state's hash (64 bits).
+//! The format, with little-endian numbers:
+//!
+//! 1. `LSV8`, the version of the format (2)
+//! 2. Whether the frame is shown, whether there are references, the frame's quantizer index
+//! 3. The parameters, the probabilities
+//! 4. The number of macroblocks in the segment map (32 bits), the map
+//! 5. The index of the last, golden and altref frame in the list of frames
+//! 6. The number of frames; for each frame its macroblock-aligned planes
+//! 7. The state's hash (64 bits)
 
 use std::sync::Arc;
 
@@ -53,8 +58,7 @@ impl<'a> Reader<'a> {
 }
 
 impl State {
-    /// The state as bytes, about as many as its different reference frames have samples. [`State::from_bytes`] gives it
-    /// back.
+    /// Serialises the state. The length is about the number of samples in its distinct reference frames.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let contents = self.contents();
@@ -87,10 +91,10 @@ impl State {
         bytes
     }
 
-    /// The state that [`State::to_bytes`] wrote.
+    /// Restores a state from the result of [`State::to_bytes`].
     ///
     /// # Errors
-    /// If the bytes are not such a state, complete and unchanged. Nothing is allocated beyond a small multiple of their
+    /// If the bytes are not a complete, unchanged state. Allocations are limited to a small multiple of the input's
     /// length.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         let mut reader = Reader { rest: bytes, length: bytes.len() };
@@ -129,7 +133,7 @@ impl State {
     }
 }
 
-/// The counterpart of [`Contents::parameters`].
+/// Inverse of [`Contents::parameters`].
 fn read_parameters(reader: &mut Reader<'_>) -> Result<Contents, StateError> {
     let size = FrameSize {
         width: u16::from_le_bytes(reader.array()?),
@@ -191,7 +195,7 @@ fn read_references(
     let samples = layout.planes.iter().map(|plane| plane.width * plane.height).sum();
     let frames = (0..count)
         .map(|_| {
-            // Taken before the buffer is made, so that a buffer is only made for samples that are there.
+            // Taking the samples first ensures that a buffer is allocated only if they exist.
             let mut samples = reader.take(samples)?;
             let mut buffer = FrameBuffer::new(layout);
             for plane in layout.planes {

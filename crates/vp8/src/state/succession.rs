@@ -1,4 +1,4 @@
-//! From one state to the next: what a frame inherits, and what it leaves behind.
+//! Transition from one state to the next: what a frame inherits, and what later frames inherit from it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::header::{BufferCopy, FrameHeader, FrameSize, FrameTag, Inherited, Ref
 use crate::probabilities::Probabilities;
 
 impl Contents {
-    /// What the header of a frame builds on: a key frame begins anew (RFC 6386, sections 9.3, 9.6 and 9.11).
+    /// The context for parsing a frame's header. A key frame resets it (RFC 6386, sections 9.3, 9.6 and 9.11).
     pub(crate) fn inherited(&self, key_frame: bool) -> Inherited {
         if key_frame {
             return Inherited {
@@ -28,8 +28,10 @@ impl Contents {
         }
     }
 
-    /// The state behind a frame that was coded from here. `header` is what it said, `decoded` what it shows, `segment_map`
-    /// the map behind it; a key frame that writes no map puts all macroblocks into segment 0.
+    /// The target state of a frame that was coded from this state.
+    ///
+    /// `decoded` is the reconstructed frame, `segment_map` the map after it. A key frame without a map puts all
+    /// macroblocks into segment 0.
     pub(crate) fn successor(
         &self,
         tag: &FrameTag,
@@ -61,9 +63,10 @@ impl Contents {
 }
 
 impl References {
-    /// The references after a frame (section 9.7). Copies come before what this frame replaces, and the altref frame
-    /// before the golden frame: where each is to become the other, both are what the golden frame was. That is the order
-    /// of libvpx.
+    /// The references after a frame (section 9.7).
+    ///
+    /// Copies use the references before the frame, and altref is copied before golden. So if each copies the other,
+    /// both become the old golden frame. libvpx has the same order.
     fn after(before: Option<&Self>, updates: &ReferenceUpdates, decoded: &Frame) -> Self {
         let Some(before) = before else {
             return Self { last: decoded.clone(), golden: decoded.clone(), altref: decoded.clone() };
@@ -93,7 +96,7 @@ mod tests {
     use crate::frame::{FrameBuffer, FrameLayout};
 
     #[test]
-    fn references_that_each_copy_the_other_both_become_the_golden_frame() {
+    fn mutual_copies_both_lead_to_the_old_golden_frame() {
         let frame = || FrameBuffer::new(FrameLayout::new(16, 16)).finish();
         let before = References { last: frame(), golden: frame(), altref: frame() };
         let decoded = frame();

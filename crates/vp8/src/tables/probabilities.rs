@@ -1,9 +1,9 @@
 //! The probability tables of RFC 6386.
 
-/// Probabilities of one tree node each: by block type, band, context and node of the token tree (section 13.3).
+/// Coefficient probabilities: one per node of the token tree, by block type, band and context (section 13.3).
 pub(crate) type CoefficientProbabilities = [[[[u8; 11]; 3]; 8]; 4];
 
-/// Coefficient probabilities after a key frame's header began (section 13.5).
+/// Coefficient probabilities at the start of a key frame (section 13.5).
 pub(crate) const DEFAULT_COEFFICIENT_PROBABILITIES: CoefficientProbabilities = [
     [
         [

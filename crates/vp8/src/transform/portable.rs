@@ -1,4 +1,4 @@
-//! The inverse DCT without vector instructions of its own.
+//! The inverse DCT in portable code.
 
 use super::angles::{COSINE, SINE};
 
@@ -12,7 +12,7 @@ fn times_sine(value: i16) -> i16 {
     value.wrapping_add(((i32::from(value) * (SINE - 65_536)) >> 16) as i16)
 }
 
-/// Inverse DCT along the first index, for four places at once.
+/// One-dimensional inverse DCT along the first index, at four positions.
 #[inline(always)]
 fn butterfly(input: [[i16; 4]; 4]) -> [[i16; 4]; 4] {
     let mut output = [[0i16; 4]; 4];
@@ -54,7 +54,7 @@ pub(crate) fn inverse_dct_add_pair(blocks: &[[i16; 16]; 2], samples: &mut [u8], 
     inverse_dct_add(&blocks[1], &mut samples[4..], stride);
 }
 
-/// The two blocks whose first coefficients only are not zero, added to the 4x8 samples at the start of `samples`.
+/// Inverse DCTs of two blocks with DC coefficients only, added to the 4x8 samples at the start of `samples`.
 pub(crate) fn inverse_dct_add_dc_pair(dc: [i16; 2], samples: &mut [u8], stride: usize) {
     for (row, _) in samples.chunks_mut(stride).zip(0..4) {
         for (x, sample) in row[..8].iter_mut().enumerate() {

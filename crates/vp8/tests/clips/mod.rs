@@ -1,35 +1,35 @@
-//! Clips made by arithmetic, for the encoder's tests: the same samples everywhere, from a seed.
+//! Synthetic clips for the encoder's tests: the same samples on every machine for a given seed.
 
-#![allow(dead_code)] // Each test takes what it needs.
+#![allow(dead_code)] // Each test uses a part of the module.
 
 use lockstep_vp8::Picture;
 
-/// What a clip shows.
+/// Content of a clip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// The same picture again and again.
+    /// One repeated picture.
     Static,
-    /// A texture that moves by fractions of a sample.
+    /// A pan over a texture by fractions of a sample.
     Pan,
-    /// A texture that moves by less than a third of a sample.
+    /// A pan over a texture by less than a third of a sample per picture.
     SlowPan,
-    /// A texture that grows.
+    /// A zoom into a texture.
     Zoom,
-    /// A texture that grows by a seven hundredth.
+    /// A zoom into a texture by 1/700 per picture.
     SlowZoom,
-    /// Discs that cross a texture standing still.
+    /// Discs that cross a static texture.
     Objects,
     /// Independent noise.
     Noise,
-    /// A pan that jumps to another texture at every fourth picture.
+    /// A pan with a cut to another texture every four pictures.
     Cuts,
     /// A pan with a little sensor noise.
     Camera,
-    /// A pan of which patches show something else from picture to picture.
+    /// A pan with patches whose content changes from picture to picture.
     Patches,
 }
 
-/// All of them but the slow ones.
+/// All contents except the slow ones.
 pub const CONTENTS: [Content; 8] = [
     Content::Static,
     Content::Pan,
@@ -48,7 +48,7 @@ fn hash(x: i64, y: i64, seed: u64) -> u64 {
     h ^ (h >> 29)
 }
 
-/// Smooth noise at a place in 1/256 of a lattice cell; 0 to 255 in 1/256.
+/// Smooth noise at a position in 1/256 of a lattice cell. The value is 0 to 255, in 1/256.
 fn lattice(x: i64, y: i64, seed: u64) -> i64 {
     let (cx, cy) = (x >> 8, y >> 8);
     let ease = |t: i64| (t * t * (768 - 2 * t)) >> 16;
@@ -59,7 +59,7 @@ fn lattice(x: i64, y: i64, seed: u64) -> i64 {
     (top * (256 - fy) + bottom * fy) >> 8
 }
 
-/// A texture of several octaves at a place in 1/256 of a sample.
+/// A texture of several octaves at a position in 1/256 of a sample.
 fn texture(x: i64, y: i64, seed: u64) -> i64 {
     let octaves = [(64, 110), (16, 70), (5, 50), (2, 26)];
     octaves
@@ -77,7 +77,7 @@ pub fn picture(content: Content, width: usize, height: usize, index: usize, seed
         Content::Pan | Content::Cuts | Content::Camera | Content::Patches => (256 * x + 420 * t, 256 * y + 150 * t),
         Content::SlowPan => (256 * x + 77 * t, 256 * y),
         Content::SlowZoom => {
-            // In 1/4096, for a change as small as that.
+            // In units of 1/4096, because the change is small.
             let scale = 4096 - 6 * t;
             ((x - width as i64 / 2) * scale / 16, (y - height as i64 / 2) * scale / 16)
         }
@@ -126,13 +126,13 @@ pub fn picture(content: Content, width: usize, height: usize, index: usize, seed
     Picture::from_i420(width, height, samples).unwrap()
 }
 
-/// The sum of squared differences between the luma of two pictures.
+/// Sum of squared differences between the luma of two pictures.
 pub fn squared_error(a: &Picture, b: &Picture) -> u64 {
     let rows = a.luma().rows().zip(b.luma().rows());
     rows.flat_map(|(a, b)| a.iter().zip(b)).map(|(a, b)| u64::from(a.abs_diff(*b)).pow(2)).sum()
 }
 
-/// The luma PSNR of two pictures, dB.
+/// Luma PSNR of two pictures in dB.
 pub fn psnr(a: &Picture, b: &Picture) -> f64 {
     let error = squared_error(a, b).max(1) as f64;
     10.0 * (255.0f64.powi(2) * (a.width() * a.height()) as f64 / error).log10()

@@ -1,10 +1,10 @@
-//! Streams for the decoder's tests: the shared conformance vectors, where they are, and IVF files.
+//! Streams for the decoder's tests: IVF files and the shared conformance vectors, where they are available.
 
 use lockstep_vp8::{State, decode};
 use md5::{Digest, Md5};
 use std::path::{Path, PathBuf};
 
-/// The frames of an IVF file.
+/// Frames of an IVF file.
 pub fn ivf_frames(file: &[u8]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut at = usize::from(u16::from_le_bytes([file[6], file[7]]));
@@ -17,7 +17,7 @@ pub fn ivf_frames(file: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The shared conformance vectors: empty, and said so, where there are none.
+/// Paths of the shared conformance vectors. Prints a note and returns none if they are not available.
 pub fn vectors() -> Vec<PathBuf> {
     let shared = std::env::var_os("LOCKSTEP_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -27,12 +27,12 @@ pub fn vectors() -> Vec<PathBuf> {
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "ivf"));
     paths.sort();
     if paths.is_empty() {
-        eprintln!("note: no conformance vectors in {}: not checked", shared.display());
+        eprintln!("note: skipped: no conformance vectors in {}", shared.display());
     }
     paths
 }
 
-/// The MD5 of each shown frame's samples, each state first going through `between`.
+/// MD5 of the samples of each shown frame. `between` maps the state before each frame.
 #[allow(dead_code)]
 pub fn decoded(frames: &[Vec<u8>], between: impl Fn(State) -> State) -> Vec<String> {
     let mut state = State::default();

@@ -1,5 +1,5 @@
-//! Distances between two blocks of samples in NEON, which is part of aarch64. The functions of the same names in
-//! `portable` are the scalar twins: the same sums.
+//! Distances between two blocks of samples in NEON, which is part of aarch64. `portable` is the scalar version with the
+//! same functions and results.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
@@ -15,7 +15,7 @@ pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
         return portable::sad::<W, H>(a, a_stride, b, b_stride);
     }
     let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
-    // SAFETY: NEON is always there on aarch64. The rows of `W` samples lie in both slices, which were cut to them.
+    // SAFETY: NEON is part of aarch64. Both slices have been cut to contain the rows of `W` samples.
     unsafe {
         let mut total = vdupq_n_u16(0);
         for y in 0..H {
@@ -26,7 +26,7 @@ pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
     }
 }
 
-/// [`sad`] at several places of a reference, each the index of a block's first sample there.
+/// [`sad`] at several positions of a reference. Each is the index of a block's first sample.
 #[inline]
 pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
     source: &[u8],
@@ -38,7 +38,7 @@ pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
     places.map(|at| sad::<W, H>(source, source_stride, &reference[at..], reference_stride))
 }
 
-/// The sum of absolute differences between a block and what lies between the samples of a reference.
+/// Sum of absolute differences between a block and interpolated samples of a reference.
 #[inline]
 pub(crate) fn sad_between<const W: usize, const H: usize>(
     source: &[u8],
@@ -51,8 +51,8 @@ pub(crate) fn sad_between<const W: usize, const H: usize>(
     let source = &source[..(H - 1) * source_stride + W];
     let rows = H - 1 + usize::from(y > 0);
     let reference = &reference[..rows * reference_stride + W + usize::from(x > 0)];
-    // SAFETY: NEON is always there on aarch64. The rows of `W` samples, and of one more where `x` is not zero, lie in the
-    // slices, which were cut to them; there is one row more of the reference where `y` is not zero.
+    // SAFETY: NEON is part of aarch64. The slices have been cut to contain the rows of `W` samples. If `x` is not zero,
+    // the reference has one more sample per row. If `y` is not zero, it has one more row.
     unsafe {
         let line = |y: usize| {
             let at = reference.as_ptr().add(y * reference_stride);
@@ -77,10 +77,10 @@ pub(crate) fn sad_between<const W: usize, const H: usize>(
     }
 }
 
-/// What lies `quarters` of the way from the samples `a` to those of `b`.
+/// Interpolates at `quarters` quarters from `a` to `b`.
 #[inline(always)]
 fn quarter_means(a: uint8x16_t, b: uint8x16_t, quarters: usize) -> uint8x16_t {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let middle = vrhaddq_u8(a, b);
         match quarters {
@@ -92,20 +92,20 @@ fn quarter_means(a: uint8x16_t, b: uint8x16_t, quarters: usize) -> uint8x16_t {
     }
 }
 
-/// `W` samples, behind them zeros.
+/// Loads `W` samples, followed by zeros.
 ///
 /// # Safety
-/// `W` bytes can be read from `at` on.
+/// `W` bytes can be read from `at`.
 #[inline(always)]
 unsafe fn row<const W: usize>(at: *const u8) -> uint8x16_t {
-    // SAFETY: NEON is always there on aarch64; the caller vouches for the bytes.
+    // SAFETY: NEON is part of aarch64; the caller guarantees access to the bytes.
     unsafe { if W == 16 { vld1q_u8(at) } else { vcombine_u8(vld1_u8(at), vdup_n_u8(0)) } }
 }
 
 /// Adds the squares of the differences of sixteen samples to four sums.
 #[inline(always)]
 fn add_squares(total: uint32x4_t, a: uint8x16_t, b: uint8x16_t) -> uint32x4_t {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let difference = vabdq_u8(a, b);
         let low = vget_low_u8(difference);
@@ -120,7 +120,7 @@ pub(crate) fn sse<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
         return portable::sse::<W, H>(a, a_stride, b, b_stride);
     }
     let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
-    // SAFETY: NEON is always there on aarch64. The rows of `W` samples lie in both slices, which were cut to them.
+    // SAFETY: NEON is part of aarch64. Both slices have been cut to contain the rows of `W` samples.
     unsafe {
         let mut total = vdupq_n_u32(0);
         for y in 0..H {
@@ -135,7 +135,7 @@ pub(crate) fn sse<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
 #[inline]
 pub(crate) fn satd_4x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
     let (a, b) = (&a[..3 * a_stride + 4], &b[..3 * b_stride + 4]);
-    // SAFETY: NEON is always there on aarch64. The rows of four samples lie in both slices, which were cut to them.
+    // SAFETY: NEON is part of aarch64. Both slices have been cut to contain the rows of four samples.
     unsafe {
         let rows = [0, 1, 2, 3].map(|y| {
             let four = |at: *const u8| vcreate_u8(u64::from(at.cast::<u32>().read_unaligned()));
@@ -156,9 +156,9 @@ pub(crate) fn satd<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b:
         return portable::satd::<W, H>(a, a_stride, b, b_stride);
     }
     let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
-    // SAFETY: NEON is always there on aarch64. The rows of `W` samples lie in both slices, which were cut to them.
+    // SAFETY: NEON is part of aarch64. Both slices have been cut to contain the rows of `W` samples.
     unsafe {
-        // At most 16 times what `transformed` gives, which fits.
+        // At most 16 times the largest result of `transformed`, which fits.
         let mut total = vdupq_n_u16(0);
         for y in (0..H).step_by(4) {
             for x in (0..W).step_by(8) {
@@ -171,26 +171,26 @@ pub(crate) fn satd<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b:
     }
 }
 
-/// The differences of two 4x4 blocks beside each other.
+/// Differences of two adjacent 4x4 blocks.
 ///
 /// # Safety
-/// Four rows of eight samples can be read from `a` and `b` on.
+/// Four rows of eight samples can be read from `a` and from `b`.
 #[inline(always)]
 unsafe fn differences(a: *const u8, a_stride: usize, b: *const u8, b_stride: usize) -> [int16x8_t; 4] {
-    // SAFETY: NEON is always there on aarch64; the caller vouches for the rows.
+    // SAFETY: NEON is part of aarch64; the caller vouches for the rows.
     [0, 1, 2, 3]
         .map(|y| unsafe { vreinterpretq_s16_u16(vsubl_u8(vld1_u8(a.add(y * a_stride)), vld1_u8(b.add(y * b_stride)))) })
 }
 
-/// The Hadamard transforms of two 4x4 blocks beside each other: numbers, none above 4080, whose sum is half that of the
-/// transforms' absolute values.
+/// Hadamard transforms of two adjacent 4x4 blocks. The sum of the results is half the sum of the transforms' absolute
+/// values. No result exceeds 4080.
 #[inline(always)]
 fn transformed([r0, r1, r2, r3]: [int16x8_t; 4]) -> uint16x8_t {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let (s, d) = (vaddq_s16(r0, r1), vsubq_s16(r0, r1));
         let (t, e) = (vaddq_s16(r2, r3), vsubq_s16(r2, r3));
-        // Two rows interleaved: first the sums and differences of neighbours, then the last step across.
+        // Takes two rows. First sums and differences of neighbours, then the last step across.
         let across = |a: int16x8_t, b: int16x8_t| {
             let (even, odd) = (vtrn1q_s16(a, b), vtrn2q_s16(a, b));
             let (sums, differences) = (vaddq_s16(even, odd), vsubq_s16(even, odd));
@@ -198,14 +198,14 @@ fn transformed([r0, r1, r2, r3]: [int16x8_t; 4]) -> uint16x8_t {
                 (vreinterpretq_s32_s16(vabsq_s16(sums)), vreinterpretq_s32_s16(vabsq_s16(differences)));
             let left = vreinterpretq_u16_s32(vtrn1q_s32(sums, differences));
             let right = vreinterpretq_u16_s32(vtrn2q_s32(sums, differences));
-            // Of |p + q| + |p - q| the larger one of |p| and |q| is what remains, twice.
+            // |p + q| + |p - q| is twice the larger of |p| and |q|. The factor of two cancels.
             vmaxq_u16(left, right)
         };
         vaddq_u16(across(vaddq_s16(s, t), vsubq_s16(s, t)), across(vaddq_s16(d, e), vsubq_s16(d, e)))
     }
 }
 
-/// How a `W` x `H` block differs from its prediction in each of its `N` subblocks.
+/// Compares the `N` subblocks of a `W` x `H` block with their prediction.
 #[inline]
 pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
     a: &[u8],
@@ -219,7 +219,7 @@ pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
     let mut compared = SubblockDifferences { sums: [0; N], squared: 0, varied: 0 };
     for (pair, sums) in compared.sums.as_chunks_mut::<2>().0.iter_mut().enumerate() {
         let (x, y) = (8 * pair % W, 4 * (8 * pair / W));
-        // SAFETY: NEON is always there on aarch64. The rows of `W` samples lie in both slices, which were cut to them.
+        // SAFETY: NEON is part of aarch64. Both slices have been cut to contain the rows of `W` samples.
         let (two_sums, squares) = unsafe {
             let rows =
                 differences(a.as_ptr().add(y * a_stride + x), a_stride, b.as_ptr().add(y * b_stride + x), b_stride);
@@ -241,10 +241,10 @@ pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
     compared
 }
 
-/// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
+/// Sum of squared differences of two rows. A row has at most 16383 samples, so the sum fits.
 pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
-    // SAFETY: NEON is always there on aarch64; what is loaded are arrays of 16 bytes.
+    // SAFETY: NEON is part of aarch64. The loads read arrays of 16 bytes.
     let sum = unsafe {
         let mut total = vdupq_n_u32(0);
         for (a, b) in a.iter().zip(b) {

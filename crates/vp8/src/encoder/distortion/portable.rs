@@ -1,4 +1,4 @@
-//! Distances between two blocks of samples, on any processor.
+//! Distances between two blocks of samples in portable code.
 
 use super::subblock_differences::SubblockDifferences;
 
@@ -33,7 +33,7 @@ pub(crate) fn sse<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
     total
 }
 
-/// Sum of absolute Hadamard-transformed differences of a 4x4 block: half of [`sad`] where the difference is flat.
+/// Sum of absolute Hadamard-transformed differences of a 4x4 block. For a constant difference it is half of [`sad`].
 #[inline]
 pub(crate) fn satd_4x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
     let mut m = [[0i16; 4]; 4];
@@ -64,7 +64,7 @@ pub(crate) fn satd_4x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> 
     total / 2
 }
 
-/// Sum of [`satd_4x4`] over a `W` x `H` block (multiples of four; eight columns at a time where there are as many).
+/// Sum of [`satd_4x4`] over a `W` x `H` block. Both sides are multiples of four.
 #[inline]
 pub(crate) fn satd<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
     let mut total = 0;
@@ -81,7 +81,7 @@ pub(crate) fn satd<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b:
     total
 }
 
-/// Two neighbouring 4x4 blocks at once: eight lanes of sixteen bits fill a vector register.
+/// SATD of two adjacent 4x4 blocks: eight lanes of 16 bits fill a vector register.
 #[inline]
 fn satd_8x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
     let mut m = [[0i16; 8]; 4];
@@ -108,7 +108,7 @@ fn satd_8x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
             pairs[x] = row[2 * x] + row[2 * x + 1];
             pairs[4 + x] = row[2 * x] - row[2 * x + 1];
         }
-        // Of |p + q| + |p - q| the larger one of |p| and |q| is what remains, twice.
+        // |p + q| + |p - q| is twice the larger of |p| and |q|. The factor of two cancels.
         for x in 0..4 {
             total += u32::from(pairs[2 * x].unsigned_abs().max(pairs[2 * x + 1].unsigned_abs()));
         }
@@ -116,7 +116,7 @@ fn satd_8x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
     total
 }
 
-/// [`sad`] at several places of a reference, each the index of a block's first sample there.
+/// [`sad`] at several positions of a reference. Each is the index of a block's first sample.
 #[inline]
 pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
     source: &[u8],
@@ -128,9 +128,10 @@ pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
     places.map(|at| sad::<W, H>(source, source_stride, &reference[at..], reference_stride))
 }
 
-/// The sum of absolute differences between a block and what lies between the samples of a reference: not quite what the
-/// decoder predicts there, but near enough to compare places in a search, and much cheaper. `fractions` are quarters of
-/// a sample (horizontal, vertical) to the right of and below the start of `reference`.
+/// Sum of absolute differences between a block and interpolated samples of a reference.
+///
+/// The interpolation is cheaper than the decoder's prediction and close enough for a search. `fractions` are quarters
+/// of a sample, horizontal and vertical, from the start of `reference`.
 #[inline]
 pub(crate) fn sad_between<const W: usize, const H: usize>(
     source: &[u8],
@@ -159,7 +160,7 @@ pub(crate) fn sad_between<const W: usize, const H: usize>(
     total
 }
 
-/// Between two samples, `quarters` of the way from `a` to `b`: by means that round up, as vector instructions have them.
+/// Interpolates at `quarters` quarters from `a` to `b`. Means round up, as in vector instructions.
 #[inline]
 fn quarter_mean(a: u8, b: u8, quarters: usize) -> u8 {
     let mean = |a: u8, b: u8| ((u16::from(a) + u16::from(b) + 1) >> 1) as u8;
@@ -172,7 +173,7 @@ fn quarter_mean(a: u8, b: u8, quarters: usize) -> u8 {
     }
 }
 
-/// How a `W` x `H` block differs from its prediction in each of its `N` subblocks.
+/// Compares the `N` subblocks of a `W` x `H` block with their prediction.
 pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
     a: &[u8],
     a_stride: usize,
@@ -200,7 +201,7 @@ pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
     differences
 }
 
-/// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
+/// Sum of squared differences of two rows. A row has at most 16383 samples, so the sum fits.
 pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u32 {
     a.iter().zip(b).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum()
 }

@@ -1,13 +1,13 @@
-//! What a block and its prediction have apart, by subblock.
+//! Differences between a block and its prediction, by subblock.
 
-/// How a block differs from its prediction, subblock by subblock of 4x4, `N` of them row by row.
+/// Differences between a block and its prediction in `N` subblocks of 4x4, row by row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SubblockDifferences<const N: usize> {
-    /// The sum of each subblock's differences.
+    /// Sum of the differences of each subblock.
     pub(crate) sums: [i16; N],
-    /// The sum of all squared differences.
+    /// Sum of all squared differences.
     pub(crate) squared: u32,
-    /// By how much the subblocks vary that vary by no less than a limit: sixteen times the sum of their squared differences
-    /// less the squares of their sums.
+    /// Total variation of the subblocks that vary at least by a limit. The variation of a subblock is 16 times its sum
+    /// of squared differences minus its squared sum.
     pub(crate) varied: u32,
 }

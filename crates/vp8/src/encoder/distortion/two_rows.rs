@@ -1,5 +1,5 @@
-//! Distances in AVX2, two rows of 16 samples to a register or 32 samples of one. The functions of the same names in
-//! `portable` are the scalar twins.
+//! Distances in AVX2: two rows of 16 samples per register, or 32 samples of one row. `portable` is the scalar version
+//! with the same functions and results.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -9,7 +9,7 @@ use super::portable;
 /// [`portable::sad_each`].
 ///
 /// # Safety
-/// `H` rows of `W` samples can be read from `source` and from each of `blocks` on.
+/// `H` rows of `W` samples can be read from `source` and from each of `blocks`.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn sad_each<const W: usize, const H: usize, const N: usize>(
     source: *const u8,
@@ -17,14 +17,14 @@ pub(super) unsafe fn sad_each<const W: usize, const H: usize, const N: usize>(
     blocks: [*const u8; N],
     stride: usize,
 ) -> [u32; N] {
-    // SAFETY: the caller vouches for the samples.
+    // SAFETY: the caller guarantees access to the samples.
     let row = |at: *const u8| unsafe { if W == 16 { _mm_loadu_si128(at.cast()) } else { _mm_loadl_epi64(at.cast()) } };
     let mut totals = [_mm_setzero_si128(); N];
     for y in 0..H {
-        // SAFETY: there are `H` rows.
+        // SAFETY: the caller guarantees `H` rows.
         let source = row(unsafe { source.add(y * source_stride) });
         for (total, block) in totals.iter_mut().zip(blocks) {
-            // SAFETY: here too.
+            // SAFETY: the caller guarantees `H` rows.
             let sums = _mm_sad_epu8(source, row(unsafe { block.add(y * stride) }));
             *total = _mm_add_epi32(*total, sums);
         }
@@ -38,8 +38,8 @@ pub(super) unsafe fn sad_each<const W: usize, const H: usize, const N: usize>(
 /// [`portable::sad_between`] for 16 columns, `X` quarters to the right and `Y` down.
 ///
 /// # Safety
-/// `H` rows (an even number) of 16 samples can be read from `source` on; from `reference` on too, of one sample more if `X`
-/// is not zero, and one row more if `Y` is not zero.
+/// `H` rows (an even number) of 16 samples can be read from `source` and from `reference`. If `X` is not zero,
+/// `reference` has one more sample per row. If `Y` is not zero, it has one more row.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn between<const H: usize, const X: usize, const Y: usize>(
     source: *const u8,
@@ -47,13 +47,13 @@ pub(super) unsafe fn between<const H: usize, const X: usize, const Y: usize>(
     reference: *const u8,
     stride: usize,
 ) -> u32 {
-    // SAFETY: the caller vouches for the samples.
+    // SAFETY: the caller guarantees access to the samples.
     let row = |at: *const u8| unsafe { _mm_loadu_si128(at.cast()) };
-    // SAFETY: the caller vouches for both rows.
+    // SAFETY: the caller guarantees both rows.
     let two = |at: *const u8, stride: usize| unsafe {
         _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(row(at)), row(at.add(stride)))
     };
-    // SAFETY: and for the sample behind each row, if `X` is not zero.
+    // SAFETY: the caller guarantees the rows and, if `X` is not zero, one more sample per row.
     let lines = |y: usize| unsafe {
         let at = reference.add(y * stride);
         if X == 0 { two(at, stride) } else { quarter_means::<X>(two(at, stride), two(at.add(1), stride)) }
@@ -66,7 +66,7 @@ pub(super) unsafe fn between<const H: usize, const X: usize, const Y: usize>(
         } else if Y == 0 {
             upper
         } else {
-            // The last row has none below. SAFETY: it can be read, as the caller vouches.
+            // No row follows the last pair. SAFETY: the caller guarantees row `H`.
             unsafe {
                 let at = reference.add(H * stride);
                 let last = _mm256_castsi128_si256(row(at));
@@ -75,7 +75,7 @@ pub(super) unsafe fn between<const H: usize, const X: usize, const Y: usize>(
         };
         let place =
             if Y == 0 { upper } else { quarter_means::<Y>(upper, _mm256_permute2x128_si256::<0x21>(upper, next)) };
-        // SAFETY: there are `H` rows.
+        // SAFETY: the caller guarantees `H` rows.
         let source = two(unsafe { source.add(y * source_stride) }, source_stride);
         total = _mm256_add_epi32(total, _mm256_sad_epu8(source, place));
         upper = next;
@@ -84,7 +84,7 @@ pub(super) unsafe fn between<const H: usize, const X: usize, const Y: usize>(
     _mm_cvtsi128_si32(_mm_add_epi32(sums, _mm_unpackhi_epi64(sums, sums))) as u32
 }
 
-/// What lies `QUARTERS` of the way from the samples `a` to those of `b`.
+/// Interpolates at `QUARTERS` quarters from `a` to `b`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn quarter_means<const QUARTERS: usize>(a: __m256i, b: __m256i) -> __m256i {

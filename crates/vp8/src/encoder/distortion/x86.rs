@@ -1,5 +1,5 @@
-//! Distances between two blocks of samples in SSE2, which is part of x86-64, and in AVX2 where the processor has it. The
-//! functions of the same names in `portable` are the scalar twins: the same sums.
+//! Distances between two blocks of samples in SSE2, which is part of x86-64. Some use AVX2 if available. `portable` is
+//! the scalar version with the same functions and results.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -14,7 +14,7 @@ pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
         return portable::sad::<W, H>(a, a_stride, b, b_stride);
     }
     let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
-    // SAFETY: SSE2 is always there on x86-64. The rows of `W` samples lie in both slices, which were cut to them.
+    // SAFETY: SSE2 is part of x86-64. Both slices have been cut to contain the rows of `W` samples.
     unsafe {
         let mut total = _mm_setzero_si128();
         for y in 0..H {
@@ -25,7 +25,7 @@ pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
     }
 }
 
-/// [`sad`] at several places of a reference, each the index of a block's first sample there: the block is read once.
+/// [`sad`] at several positions of a reference. Each is the index of a block's first sample. The source is read once.
 #[inline]
 pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
     source: &[u8],
@@ -40,11 +40,11 @@ pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
     }
     let source = &source[..(H - 1) * source_stride + W];
     let blocks = places.map(|at| reference[at..at + (H - 1) * reference_stride + W].as_ptr());
-    // SAFETY: the processor has AVX2. The rows of `W` samples lie in the slices, which were cut to them.
+    // SAFETY: the processor has AVX2. The slices have been cut to contain the rows of `W` samples.
     unsafe { two_rows::sad_each::<W, H, N>(source.as_ptr(), source_stride, blocks, reference_stride) }
 }
 
-/// The sum of absolute differences between a block and what lies between the samples of a reference.
+/// Sum of absolute differences between a block and interpolated samples of a reference.
 #[inline]
 pub(crate) fn sad_between<const W: usize, const H: usize>(
     source: &[u8],
@@ -91,13 +91,13 @@ fn between<const W: usize, const H: usize, const X: usize, const Y: usize>(
     let rows = H - 1 + (Y > 0) as usize;
     let reference = &reference[..rows * reference_stride + W + (X > 0) as usize];
     if W == 16 && H.is_multiple_of(2) && is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2. What is read lies in the slices, which were cut to it.
+        // SAFETY: the processor has AVX2. The slices have been cut to contain all reads.
         return unsafe {
             two_rows::between::<H, X, Y>(source.as_ptr(), source_stride, reference.as_ptr(), reference_stride)
         };
     }
-    // SAFETY: SSE2 is always there on x86-64. The rows of `W` samples, and of one more where `X` is not zero, lie in the
-    // slices, which were cut to them; there is one row more of the reference where `Y` is not zero.
+    // SAFETY: SSE2 is part of x86-64. The slices have been cut to contain the rows of `W` samples. If `X` is not zero,
+    // the reference has one more sample per row. If `Y` is not zero, it has one more row.
     unsafe {
         let line = |y: usize| {
             let at = reference.as_ptr().add(y * reference_stride);
@@ -122,10 +122,10 @@ fn between<const W: usize, const H: usize, const X: usize, const Y: usize>(
     }
 }
 
-/// What lies `QUARTERS` of the way from the samples `a` to those of `b`.
+/// Interpolates at `QUARTERS` quarters from `a` to `b`.
 #[inline(always)]
 fn quarter_means<const QUARTERS: usize>(a: __m128i, b: __m128i) -> __m128i {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let middle = _mm_avg_epu8(a, b);
         match QUARTERS {
@@ -137,30 +137,30 @@ fn quarter_means<const QUARTERS: usize>(a: __m128i, b: __m128i) -> __m128i {
     }
 }
 
-/// `W` samples, behind them zeros.
+/// Loads `W` samples, followed by zeros.
 ///
 /// # Safety
-/// `W` bytes can be read from `at` on.
+/// `W` bytes can be read from `at`.
 #[inline(always)]
 unsafe fn row<const W: usize>(at: *const u8) -> __m128i {
-    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the bytes.
+    // SAFETY: SSE2 is part of x86-64; the caller guarantees access to the bytes.
     unsafe { if W == 16 { _mm_loadu_si128(at.cast()) } else { _mm_loadl_epi64(at.cast()) } }
 }
 
-/// The sum of both halves, or what the lower one holds where rows are of eight samples.
+/// Sum of both halves for rows of 16 samples, or the lower half for rows of eight.
 #[inline(always)]
 fn sum_of_halves<const W: usize>(sums: __m128i) -> u32 {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let sums = if W == 16 { _mm_add_epi32(sums, _mm_unpackhi_epi64(sums, sums)) } else { sums };
         _mm_cvtsi128_si32(sums) as u32
     }
 }
 
-/// The sum of four lanes.
+/// Sum of four lanes.
 #[inline(always)]
 fn sum_of_four(sums: __m128i) -> u32 {
-    // SAFETY: SSE2 is always there on x86-64.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe {
         let pairs = _mm_add_epi32(sums, _mm_unpackhi_epi64(sums, sums));
         _mm_cvtsi128_si32(_mm_add_epi32(pairs, _mm_shuffle_epi32::<1>(pairs))) as u32
@@ -174,7 +174,7 @@ pub(crate) fn sse<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
         return portable::sse::<W, H>(a, a_stride, b, b_stride);
     }
     let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
-    // SAFETY: SSE2 is always there on x86-64. The rows of `W` samples lie in both slices, which were cut to them.
+    // SAFETY: SSE2 is part of x86-64. Both slices have been cut to contain the rows of `W` samples.
     unsafe {
         let zero = _mm_setzero_si128();
         let mut total = zero;
@@ -196,10 +196,10 @@ pub(crate) fn sse<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
 #[inline]
 pub(crate) fn satd_4x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
     let (a, b) = (&a[..3 * a_stride + 4], &b[..3 * b_stride + 4]);
-    // SAFETY: SSE2 is always there on x86-64. The rows of four samples lie in both slices, which were cut to them.
+    // SAFETY: SSE2 is part of x86-64. Both slices have been cut to contain the rows of four samples.
     unsafe {
         let zero = _mm_setzero_si128();
-        // Two rows, `y` and the next, widened to sixteen bits.
+        // Loads row `y` and the next one, widened to 16 bits.
         let two = |samples: &[u8], stride: usize, y: usize| {
             let at = samples.as_ptr().add(y * stride);
             let (first, second) = (at.cast::<i32>().read_unaligned(), at.add(stride).cast::<i32>().read_unaligned());
@@ -213,13 +213,14 @@ pub(crate) fn satd_4x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> 
         let columns = [_mm_add_epi16(even, odd), _mm_sub_epi16(even, odd)];
         let mut total = zero;
         for column in columns {
-            // Columns 0 and 2, 1 and 3; the sums in the lower, the negated differences in the upper half of each row.
+            // Columns 0 and 2, 1 and 3: the sums in the lower half of each row, the negated differences in the upper
+            // half.
             let swapped = _mm_shuffle_epi32::<0b10_11_00_01>(column);
             let low_half = _mm_set1_epi64x(0xffff_ffff);
             let (sums, differences) = (_mm_add_epi16(column, swapped), _mm_sub_epi16(column, swapped));
             let both = _mm_or_si128(_mm_and_si128(low_half, sums), _mm_andnot_si128(low_half, differences));
             let magnitude = _mm_max_epi16(both, _mm_sub_epi16(zero, both));
-            // Of |p + q| + |p - q| the larger one of |p| and |q| is what remains, twice.
+            // |p + q| + |p - q| is twice the larger of |p| and |q|. The factor of two cancels.
             let larger = _mm_max_epi16(magnitude, _mm_srli_epi32::<16>(magnitude));
             total = _mm_add_epi32(total, _mm_and_si128(larger, _mm_set1_epi32(0xffff)));
         }
@@ -237,7 +238,7 @@ pub(crate) fn satd<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b:
         return portable::satd::<W, H>(a, a_stride, b, b_stride);
     }
     let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
-    // SAFETY: the processor has AVX2. The rows of `W` samples lie in both slices, which were cut to them.
+    // SAFETY: the processor has AVX2. Both slices have been cut to contain the rows of `W` samples.
     unsafe {
         if W == 16 {
             satd_16::<H>(a.as_ptr(), a_stride, b.as_ptr(), b_stride)
@@ -248,16 +249,16 @@ pub(crate) fn satd<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b:
 }
 
 /// # Safety
-/// `H` rows of 16 samples can be read from `a` and `b` on.
+/// `H` rows of 16 samples can be read from `a` and from `b`.
 #[target_feature(enable = "avx2")]
 unsafe fn satd_16<const H: usize>(a: *const u8, a_stride: usize, b: *const u8, b_stride: usize) -> u32 {
     let (plus, minus) = (_mm_set1_epi8(1), _mm_set1_epi16(0xff01u16 as i16));
     let signs = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(plus), minus);
     let mut total = _mm256_setzero_si256();
     for y in (0..H).step_by(4) {
-        // SAFETY: the caller vouches for the rows.
+        // SAFETY: the caller guarantees the rows.
         let row = |line: usize| unsafe {
-            // The sums of two neighbouring samples, and their differences.
+            // Sums and differences of neighbouring samples.
             let pairs = |at: *const u8| {
                 let row = _mm_loadu_si128(at.cast());
                 _mm256_maddubs_epi16(_mm256_broadcastsi128_si256(row), signs)
@@ -270,13 +271,13 @@ unsafe fn satd_16<const H: usize>(a: *const u8, a_stride: usize, b: *const u8, b
 }
 
 /// # Safety
-/// Eight rows of eight samples can be read from `a` and `b` on.
+/// Eight rows of eight samples can be read from `a` and from `b`.
 #[target_feature(enable = "avx2")]
 unsafe fn satd_8x8(a: *const u8, a_stride: usize, b: *const u8, b_stride: usize) -> u32 {
     let signs = _mm256_set_epi64x(SIGNS_MINUS, SIGNS_PLUS, SIGNS_MINUS, SIGNS_PLUS);
-    // SAFETY: the caller vouches for the rows.
+    // SAFETY: the caller guarantees the rows.
     let row = |line: usize| unsafe {
-        // Of a row of the upper and one of the lower half.
+        // Sums and differences for one row of the upper and one row of the lower half.
         let pairs = |at: *const u8, stride: usize| {
             let twice = |y: usize| {
                 let row = _mm_loadl_epi64(at.add(y * stride).cast());
@@ -290,18 +291,18 @@ unsafe fn satd_8x8(a: *const u8, a_stride: usize, b: *const u8, b_stride: usize)
     sum_of_eight(transformed([row(0), row(1), row(2), row(3)]))
 }
 
-/// Eight factors of one, and eight of one and minus one in turn.
+/// Eight factors of one, and eight alternating factors of one and minus one.
 const SIGNS_PLUS: i64 = 0x0101_0101_0101_0101;
 const SIGNS_MINUS: i64 = 0xff01_ff01_ff01_ff01u64 as i64;
 
-/// What remains to be done of the transform: that of columns, and the second step of that of rows with the sum of
-/// absolute values.
+/// Completes the transform: the vertical part, and the second step of the horizontal part with the sum of absolute
+/// values.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transformed([r0, r1, r2, r3]: [__m256i; 4]) -> __m256i {
     let (s, d) = (_mm256_add_epi16(r0, r1), _mm256_sub_epi16(r0, r1));
     let (t, e) = (_mm256_add_epi16(r2, r3), _mm256_sub_epi16(r2, r3));
-    // Of |p + q| + |p - q| the larger one of |p| and |q| is what remains, twice.
+    // |p + q| + |p - q| is twice the larger of |p| and |q|. The factor of two cancels.
     let larger = |x: __m256i, y: __m256i| {
         let (x, y) = (_mm256_abs_epi16(x), _mm256_abs_epi16(y));
         let first = _mm256_blend_epi16::<0xaa>(x, _mm256_slli_epi32::<16>(y));
@@ -319,7 +320,7 @@ fn sum_of_eight(sums: __m256i) -> u32 {
     sum_of_four(_mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums)))
 }
 
-/// How a `W` x `H` block differs from its prediction in each of its `N` subblocks.
+/// Compares the `N` subblocks of a `W` x `H` block with their prediction.
 #[inline]
 pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
     a: &[u8],
@@ -333,12 +334,12 @@ pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
         return portable::compare_subblocks::<W, H, N>(a, a_stride, b, b_stride, limit);
     }
     let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
-    // SAFETY: the processor has AVX2. The rows of `W` samples lie in both slices, which were cut to them.
+    // SAFETY: the processor has AVX2. Both slices have been cut to contain the rows of `W` samples.
     unsafe { compare::<W, H, N>(a.as_ptr(), a_stride, b.as_ptr(), b_stride, limit) }
 }
 
 /// # Safety
-/// `H` rows of `W` samples can be read from `a` and `b` on.
+/// `H` rows of `W` samples can be read from `a` and from `b`.
 #[target_feature(enable = "avx2")]
 unsafe fn compare<const W: usize, const H: usize, const N: usize>(
     a: *const u8,
@@ -347,12 +348,12 @@ unsafe fn compare<const W: usize, const H: usize, const N: usize>(
     b_stride: usize,
     limit: u32,
 ) -> SubblockDifferences<N> {
-    // Four subblocks at a time: beside each other, or two above two.
+    // Four subblocks at a time: side by side, or two above two.
     let mut sums = [0i16; N];
     let (mut total, mut above) = (_mm256_setzero_si256(), _mm256_setzero_si256());
     let below = _mm256_set1_epi32(limit.min(i32::MAX as u32) as i32 - 1);
     for (strip, sums) in sums.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-        // SAFETY: the caller vouches for the rows.
+        // SAFETY: the caller guarantees the rows.
         let difference = |line: usize| unsafe {
             let samples = |at: *const u8, stride: usize| {
                 if W == 16 {
@@ -371,7 +372,7 @@ unsafe fn compare<const W: usize, const H: usize, const N: usize>(
             squares = _mm256_add_epi32(squares, _mm256_madd_epi16(difference, difference));
         }
         total = _mm256_add_epi32(total, squares);
-        // Each subblock has two neighbouring lanes: both get the sum of both.
+        // Each subblock has two adjacent lanes. Both receive the sum.
         let folded = |pairs: __m256i| _mm256_add_epi32(pairs, _mm256_shuffle_epi32::<0b10_11_00_01>(pairs));
         let sum = folded(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
         let varied = _mm256_sub_epi32(_mm256_slli_epi32::<4>(folded(squares)), _mm256_mullo_epi32(sum, sum));
@@ -384,18 +385,18 @@ unsafe fn compare<const W: usize, const H: usize, const N: usize>(
             _mm_extract_epi32::<2>(high) as i16,
         ];
     }
-    // Both lanes of a subblock have the same.
+    // Both lanes of a subblock have the same value.
     SubblockDifferences { sums, squared: sum_of_eight(total), varied: sum_of_eight(above) / 2 }
 }
 
-/// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
+/// Sum of squared differences of two rows. A row has at most 16383 samples, so the sum fits.
 pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u32 {
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
         return unsafe { two_rows::row_squared_error(a, b) };
     }
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
-    // SAFETY: SSE2 is always there on x86-64; what is loaded are arrays of 16 bytes.
+    // SAFETY: SSE2 is part of x86-64. The loads read arrays of 16 bytes.
     let sum = unsafe {
         let zero = _mm_setzero_si128();
         let mut total = zero;

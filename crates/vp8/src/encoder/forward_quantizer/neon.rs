@@ -1,5 +1,5 @@
-//! Quantization of a block in NEON, which is part of aarch64. `ForwardQuantizer::quantize_portably` is the scalar twin:
-//! the same levels.
+//! Quantization of a block in NEON, which is part of aarch64. `ForwardQuantizer::quantize_portably` is the scalar
+//! version with the same results.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
@@ -7,7 +7,7 @@ use std::arch::aarch64::*;
 use super::portable::{ForwardQuantizer, LARGEST_LEVEL};
 use crate::tables::ZIGZAG;
 
-/// Quantizes a block; the arguments and the value are those of [`ForwardQuantizer::quantize`].
+/// [`ForwardQuantizer::quantize`] in NEON.
 #[inline]
 pub(super) fn quantize(
     quantizer: &ForwardQuantizer,
@@ -15,8 +15,7 @@ pub(super) fn quantize(
     levels: &mut [i16; 16],
     restored: &mut [i16; 16],
 ) -> u8 {
-    // SAFETY: NEON is always there on aarch64. What is read and written are the halves of arrays of 16 words, and arrays
-    // of 16 bytes.
+    // SAFETY: NEON is part of aarch64. All reads and writes are halves of arrays of 16 words, or arrays of 16 bytes.
     unsafe {
         let narrow = [0, 8].map(|half| {
             let coefficients = vld1q_s16(coefficients.as_ptr().add(half));
@@ -34,7 +33,7 @@ pub(super) fn quantize(
             vst1q_s16(restored.as_mut_ptr().add(half), vmulq_s16(level, step));
             vqmovn_s16(level)
         });
-        // One byte for each level, in zigzag order; then four bits for each, set where it is not zero.
+        // One byte per level in zigzag order, then four bits per level that are set if it is nonzero.
         let bytes = vreinterpretq_u8_s8(vcombine_s8(narrow[0], narrow[1]));
         let scanned = vqtbl1q_u8(bytes, vld1q_u8(ZIGZAG.as_ptr()));
         let set = vshrn_n_u16::<4>(vreinterpretq_u16_u8(vtstq_u8(scanned, scanned)));
@@ -42,7 +41,7 @@ pub(super) fn quantize(
     }
 }
 
-/// Quantizes many blocks; arguments and value are those of [`ForwardQuantizer::quantize_all`].
+/// [`ForwardQuantizer::quantize_all`] in NEON.
 #[inline]
 pub(super) fn quantize_all(
     quantizer: &ForwardQuantizer,
@@ -51,7 +50,7 @@ pub(super) fn quantize_all(
     restored: &mut [[i16; 16]],
     ends: &mut [u8],
 ) -> u32 {
-    // SAFETY: NEON is always there on aarch64. What is read are the halves of arrays of 16 words.
+    // SAFETY: NEON is part of aarch64. All reads are halves of arrays of 16 words.
     unsafe {
         let mut gains = vdupq_n_s32(0);
         for (((coefficients, levels), restored), end) in coefficients.iter().zip(levels).zip(restored).zip(ends) {

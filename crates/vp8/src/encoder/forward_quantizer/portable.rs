@@ -1,4 +1,4 @@
-//! The quantizer of one block kind, and quantization on any processor.
+//! The quantizer of one block type, and quantization in portable code.
 
 use crate::encoder::packed_token::end_of;
 use crate::tables::ZIGZAG;
@@ -6,27 +6,28 @@ use crate::tables::ZIGZAG;
 /// The largest level that the last token category can carry within VP8's coefficient range (RFC 6386, section 13.2).
 pub(super) const LARGEST_LEVEL: u16 = 2047;
 
-/// How coefficients of one block kind are quantized: the division by the step is a multiplication by its reciprocal.
-/// The first of each array is for the DC, the others for the other coefficients, laid out so that a block is one loop.
+/// Quantizer of one block type. Division by the step is a multiplication by its reciprocal.
+///
+/// The first element of each array is for DC, the others are for AC coefficients. With this layout a block is one loop.
 #[derive(Debug, Clone)]
 pub(crate) struct ForwardQuantizer {
-    /// The step between levels.
+    /// Steps between levels.
     pub(crate) step: [i16; 16],
     pub(super) reciprocal: [u16; 16],
     pub(super) rounding: [u16; 16],
-    /// What becomes of small coefficients.
+    /// Magnitudes that quantize to zero.
     pub(crate) dead_zone: DeadZone,
 }
 
-/// Magnitudes below which a DC and any other coefficient are quantized to zero.
+/// Magnitudes below which DC and AC coefficients quantize to zero.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeadZone {
     pub(crate) dc: u32,
     pub(crate) ac: u32,
 }
 
-/// What is added before the division, in 1/128 of a step. Half a step (64) would be the nearest level; less leaves
-/// more coefficients at the smaller, cheaper one.
+/// Rounding offset before the division, in 1/128 of a step. Half a step (64) selects the nearest level. A smaller
+/// offset leaves more coefficients at the smaller, cheaper level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rounding {
     pub(crate) dc: u16,
@@ -34,10 +35,10 @@ pub(crate) struct Rounding {
 }
 
 impl ForwardQuantizer {
-    /// A quantizer of these steps (DC, others).
+    /// Creates a quantizer with these steps for DC and AC.
     pub(crate) fn new(dc: i32, ac: i32, rounding: Rounding) -> Self {
         let each = |at_dc: u16, at_ac: u16| std::array::from_fn(|i| if i == 0 { at_dc } else { at_ac });
-        // Rounded up, so that a whole multiple of the step does not fall short of its level.
+        // Rounded up, so that a multiple of the step reaches its level.
         let reciprocal = |step: i32| (65_536 / step + 1) as u16;
         let mut quantizer = Self {
             step: each(dc as u16, ac as u16).map(|step| step as i16),
@@ -49,7 +50,7 @@ impl ForwardQuantizer {
         quantizer
     }
 
-    /// The magnitude of the level nearest to a coefficient at this place.
+    /// Magnitude of the level nearest to a coefficient at position `at`.
     #[inline]
     pub(crate) fn nearest(&self, at: usize, coefficient: i16) -> u16 {
         let rounded = u32::from(coefficient.unsigned_abs().saturating_add(self.step[at].unsigned_abs() / 2));
@@ -57,14 +58,14 @@ impl ForwardQuantizer {
     }
 
     fn measure_dead_zone(&mut self) {
-        // The least that gives one when it is rounded and multiplied by the reciprocal.
+        // The smallest value that gives one after rounding and multiplication by the reciprocal.
         let one = |i: usize| (1u32 << 16).div_ceil(u32::from(self.reciprocal[i]));
         let limit = |i: usize| one(i).saturating_sub(u32::from(self.rounding[i]));
         self.dead_zone = DeadZone { dc: limit(0), ac: (1..16).map(limit).min().unwrap_or(0) };
     }
 
-    /// Rounds by `dc` and `ac` (1/128 of a step) from now on. What that leaves between two whole values is rounded up at
-    /// the lower frequencies first, so that every change makes a small difference.
+    /// Sets the rounding to `dc` and `ac` (1/128 of a step). Fractional offsets are rounded up at the lower frequencies
+    /// first, so that every change has a small effect.
     pub(crate) fn round_by(&mut self, dc: u16, ac: u16) {
         for (position, &i) in ZIGZAG.iter().enumerate() {
             let i = usize::from(i);
@@ -74,7 +75,7 @@ impl ForwardQuantizer {
         self.measure_dead_zone();
     }
 
-    #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+    #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
     pub(crate) fn quantize_all_portably(
         &self,
         coefficients: &[[i16; 16]],
@@ -93,7 +94,7 @@ impl ForwardQuantizer {
         gain.max(0) as u32
     }
 
-    #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+    #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
     pub(crate) fn quantize_portably(
         &self,
         coefficients: &[i16; 16],

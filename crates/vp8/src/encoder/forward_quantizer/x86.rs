@@ -1,4 +1,4 @@
-//! Quantization of a block in AVX2. `ForwardQuantizer::quantize_portably` is the scalar twin: the same levels.
+//! Quantization of a block in AVX2. `ForwardQuantizer::quantize_portably` is the scalar version with the same results.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use super::portable::{ForwardQuantizer, LARGEST_LEVEL};
 use crate::tables::ZIGZAG;
 
-/// Quantizes a block, if the processor can; the arguments and the value are those of [`ForwardQuantizer::quantize`].
+/// [`ForwardQuantizer::quantize`] in AVX2; `None` if the processor lacks it.
 #[inline]
 pub(super) fn quantize(
     quantizer: &ForwardQuantizer,
@@ -21,7 +21,7 @@ pub(super) fn quantize(
     Some(unsafe { quantize_block(quantizer, coefficients, levels, restored) })
 }
 
-/// Quantizes many blocks, if the processor can; arguments and value are those of [`ForwardQuantizer::quantize_all`].
+/// [`ForwardQuantizer::quantize_all`] in AVX2; `None` if the processor lacks it.
 #[inline]
 pub(super) fn quantize_all(
     quantizer: &ForwardQuantizer,
@@ -48,7 +48,7 @@ fn quantize_blocks(
     let mut gains = _mm256_setzero_si256();
     for (((coefficients, levels), restored), end) in coefficients.iter().zip(levels).zip(restored).zip(ends) {
         *end = quantize_block(quantizer, coefficients, levels, restored);
-        // SAFETY: both arrays are of 32 bytes.
+        // SAFETY: both arrays have 32 bytes.
         let (coefficients, restored) =
             unsafe { (_mm256_loadu_si256(coefficients.as_ptr().cast()), _mm256_loadu_si256(restored.as_ptr().cast())) };
         let other = _mm256_sub_epi16(_mm256_add_epi16(coefficients, coefficients), restored);
@@ -67,7 +67,7 @@ fn quantize_block(
     levels: &mut [i16; 16],
     restored: &mut [i16; 16],
 ) -> u8 {
-    // SAFETY: all arrays are of the 32 or 16 bytes that are read and written.
+    // SAFETY: all arrays have the 32 or 16 bytes that are read and written.
     unsafe {
         let load = |values: *const u8| _mm256_loadu_si256(values.cast());
         let coefficients = load(coefficients.as_ptr().cast());
@@ -79,7 +79,7 @@ fn quantize_block(
         _mm256_storeu_si256(levels.as_mut_ptr().cast(), level);
         let step = load(quantizer.step.as_ptr().cast());
         _mm256_storeu_si256(restored.as_mut_ptr().cast(), _mm256_mullo_epi16(level, step));
-        // One byte for each level, in zigzag order.
+        // One byte per level, in zigzag order.
         let bytes = _mm256_permute4x64_epi64::<0b1000>(_mm256_packs_epi16(level, _mm256_setzero_si256()));
         let scanned = _mm_shuffle_epi8(_mm256_castsi256_si128(bytes), _mm_loadu_si128(ZIGZAG.as_ptr().cast()));
         let zeros = _mm_movemask_epi8(_mm_cmpeq_epi8(scanned, _mm_setzero_si128())) as u16;

@@ -1,4 +1,4 @@
-//! The angles of the forward DCT.
+//! Constants of the forward DCT.
 
 /// sqrt(2) * sin(pi / 8), in 1/4096.
 pub(super) const SINE: i32 = 2217;

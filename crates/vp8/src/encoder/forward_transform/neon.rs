@@ -1,5 +1,5 @@
-//! The forward DCT of two blocks at once in NEON, which is part of aarch64. The functions of the same names in `portable`
-//! are the scalar twins.
+//! The forward DCT of two blocks at once in NEON, which is part of aarch64. `portable` is the scalar version with the
+//! same functions and results.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
@@ -7,7 +7,7 @@ use std::arch::aarch64::*;
 use super::angles::{COSINE, SINE};
 use crate::transform::transposed;
 
-/// The forward DCT of `source - prediction`, a 4x4 block.
+/// Forward DCT of `source - prediction`, a 4x4 block.
 #[inline]
 pub(crate) fn forward_dct(
     source: &[u8],
@@ -17,19 +17,19 @@ pub(crate) fn forward_dct(
     output: &mut [i16; 16],
 ) {
     let (source, prediction) = (&source[..3 * source_stride + 4], &prediction[..3 * prediction_stride + 4]);
-    // SAFETY: NEON is always there on aarch64. The rows of four samples lie in both slices, which were cut to them.
+    // SAFETY: NEON is part of aarch64. Both slices have been cut to contain the rows of four samples.
     let rows = [0, 1, 2, 3].map(|y| unsafe {
         let four = |at: *const u8| vcreate_u8(u64::from(at.cast::<u32>().read_unaligned()));
         let source = four(source.as_ptr().add(y * source_stride));
         vreinterpretq_s16_u16(vsubl_u8(source, four(prediction.as_ptr().add(y * prediction_stride))))
     });
     for (row, output) in transform(rows).into_iter().zip(output.as_chunks_mut::<4>().0) {
-        // SAFETY: NEON is always there on aarch64; what is written is four words.
+        // SAFETY: NEON is part of aarch64. The store writes four words.
         unsafe { vst1_s16(output.as_mut_ptr(), vget_low_s16(row)) };
     }
 }
 
-/// [`forward_dct`] of two blocks beside each other.
+/// [`forward_dct`] of two adjacent blocks.
 #[inline]
 pub(crate) fn forward_dct_pair(
     source: &[u8],
@@ -39,7 +39,7 @@ pub(crate) fn forward_dct_pair(
     output: &mut [[i16; 16]; 2],
 ) {
     let (source, prediction) = (&source[..3 * source_stride + 8], &prediction[..3 * prediction_stride + 8]);
-    // SAFETY: NEON is always there on aarch64. The rows of eight samples lie in both slices, which were cut to them.
+    // SAFETY: NEON is part of aarch64. Both slices have been cut to contain the rows of eight samples.
     let rows = [0, 1, 2, 3].map(|y| unsafe {
         let source = vld1_u8(source.as_ptr().add(y * source_stride));
         vreinterpretq_s16_u16(vsubl_u8(source, vld1_u8(prediction.as_ptr().add(y * prediction_stride))))
@@ -47,7 +47,7 @@ pub(crate) fn forward_dct_pair(
     let [first, second] = output;
     let rows = transform(rows).into_iter();
     for ((row, first), second) in rows.zip(first.as_chunks_mut::<4>().0).zip(second.as_chunks_mut::<4>().0) {
-        // SAFETY: NEON is always there on aarch64; what is written is four words each.
+        // SAFETY: NEON is part of aarch64. Each store writes four words.
         unsafe {
             vst1_s16(first.as_mut_ptr(), vget_low_s16(row));
             vst1_s16(second.as_mut_ptr(), vget_high_s16(row));
@@ -55,24 +55,26 @@ pub(crate) fn forward_dct_pair(
     }
 }
 
-/// Differences of two blocks beside each other, row by row, to their coefficients.
+/// Transforms the differences of two adjacent blocks, row by row.
 #[inline(always)]
 fn transform(rows: [int16x8_t; 4]) -> [int16x8_t; 4] {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let [sum, difference, sines, cosines] = step::<9>(rows);
         let columns = transposed([vshlq_n_s16::<3>(sum), sines, vshlq_n_s16::<3>(difference), cosines]);
         let [sum, difference, sines, cosines] = step::<16>(columns);
-        // Each is one coefficient of every row.
+        // Each register holds one coefficient of every row.
         transposed([vrshrq_n_s16::<4>(sum), sines, vrshrq_n_s16::<4>(difference), cosines])
     }
 }
 
-/// One dimension: the sum of all, that of the outer less the inner, and the two that turn differences, divided by
-/// 2 to the power of `SHIFT`. All fit sixteen bits: differences are at most 255, and after one dimension 8160.
+/// One dimension of the DCT. Returns the sum, the outer minus the inner inputs, and two rotations of differences. The
+/// rotations are divided by 2 to the power of `SHIFT`.
+///
+/// All values fit into 16 bits: differences are at most 255, and at most 8160 after one dimension.
 #[inline(always)]
 fn step<const SHIFT: i32>([d0, d1, d2, d3]: [int16x8_t; 4]) -> [int16x8_t; 4] {
-    // SAFETY: NEON is always there on aarch64.
+    // SAFETY: NEON is part of aarch64.
     unsafe {
         let (outer, inner) = (vaddq_s16(d0, d3), vaddq_s16(d1, d2));
         let (inner_difference, outer_difference) = (vsubq_s16(d1, d2), vsubq_s16(d0, d3));

@@ -1,9 +1,9 @@
-//! The forward transforms on any processor.
+//! The forward transforms in portable code.
 
 use super::angles::{COSINE, SINE};
 
-/// The 4x4 discrete cosine transform of `source - prediction`: the inverse gives the difference back, a DC of `c`
-/// standing for `c / 8` in every sample.
+/// The 4x4 DCT of `source - prediction`. The decoder's inverse restores the difference. A DC coefficient of `c` stands
+/// for `c / 8` in every sample.
 #[inline]
 pub(crate) fn forward_dct(
     source: &[u8],
@@ -19,7 +19,7 @@ pub(crate) fn forward_dct(
         });
         let (outer, inner) = (d[0] + d[3], d[1] + d[2]);
         let (inner_difference, outer_difference) = (d[1] - d[2], d[0] - d[3]);
-        // Three fraction bits are kept between the passes.
+        // Three fractional bits are kept between the passes.
         *column = [
             (outer + inner) * 8,
             (inner_difference * SINE + outer_difference * COSINE + 256) >> 9,
@@ -37,7 +37,7 @@ pub(crate) fn forward_dct(
     }
 }
 
-/// [`forward_dct`] of two blocks beside each other.
+/// [`forward_dct`] of two adjacent blocks.
 #[inline]
 pub(crate) fn forward_dct_pair(
     source: &[u8],
@@ -51,8 +51,8 @@ pub(crate) fn forward_dct_pair(
     }
 }
 
-/// The 4x4 Walsh-Hadamard transform of the sixteen luma DCs of a macroblock, none of which is further from zero
-/// than 2048.
+/// The 4x4 Walsh-Hadamard transform of the 16 luma DC coefficients of a macroblock. Their magnitudes must be at most
+/// 2048.
 #[inline]
 pub(crate) fn forward_wht(input: &[i16; 16], output: &mut [i16; 16]) {
     let mut rows = [0i32; 16];
@@ -68,7 +68,7 @@ pub(crate) fn forward_wht(input: &[i16; 16], output: &mut [i16; 16]) {
         let v: [i32; 4] = std::array::from_fn(|y| rows[4 * y + x]);
         let (a, b, c, d) = (v[0] + v[3], v[1] + v[2], v[1] - v[2], v[0] - v[3]);
         for (y, sum) in [a + b, c + d, a - b, d - c].into_iter().enumerate() {
-            // Halved, rounding away from zero as little as towards it.
+            // Halves the sum and rounds halves away from zero.
             output[4 * y + x] = ((sum + i32::from(sum > 0)) >> 1) as i16;
         }
     }

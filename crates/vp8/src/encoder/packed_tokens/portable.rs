@@ -1,9 +1,9 @@
-//! Packing tokens one after another.
+//! Packing of tokens in portable code.
 
 use crate::encoder::packed_token::{BLOCKS, BlockKind, END_OF_BLOCK, PackedToken, row_of, token_of};
 use crate::tables::ZIGZAG;
 
-/// Appends blocks to the `count` tokens that there are, and gives how many there are then; the other arguments are those of
+/// Appends blocks to the first `count` tokens and returns the new count. The other arguments are those of
 /// `PackedTokens::append`.
 pub(crate) fn append(
     kind: BlockKind,

@@ -1,4 +1,4 @@
-//! Packing the tokens of a block all at once, in AVX2. `portable` has the scalar twin: the same tokens.
+//! Packing of the tokens of a block in AVX2. `portable` is the scalar version with the same results.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -8,7 +8,7 @@ use crate::encoder::packed_token::{
 };
 use crate::tables::{COEFFICIENT_BANDS, ZIGZAG};
 
-/// Appends blocks, if the processor can; the arguments are those of `portable::append`.
+/// [`portable::append`](super::portable::append) in AVX2; `None` if the processor lacks it.
 #[inline]
 pub(super) fn append(
     kind: BlockKind,
@@ -25,10 +25,11 @@ pub(super) fn append(
     Some(unsafe { append_blocks(kind, levels, ends, contexts, tokens, count) })
 }
 
-/// What positions in zigzag order from `first` on need: where the bytes of their levels lie, in the first and in the other
-/// eight raster positions (and from where nothing comes), and three times their band, moved to the row's place.
+/// Tables for positions in zigzag order, starting at `first`. They give the bytes of each level and three times its
+/// band, shifted to the row field.
 struct Scan {
-    /// Of the first eight positions: from the lower raster half, from the upper one; then of the other eight.
+    /// Byte indices for the first eight positions, from the lower and from the upper raster half. Then the same for the
+    /// other eight.
     bytes: [[u8; 16]; 4],
     bands: [[u16; 8]; 2],
 }
@@ -51,7 +52,7 @@ const fn scan(first: usize) -> Scan {
 
 const SCANS: [Scan; 2] = [scan(0), scan(1)];
 const LANES: [[i16; 8]; 2] = [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]];
-/// Where parts of a [`PackedToken`] lie.
+/// Bit positions of the fields of a [`PackedToken`].
 const ROW_SHIFT: i32 = 4;
 const AFTER_ZERO_SHIFT: i32 = 11;
 const SIGN_SHIFT: i32 = 12;
@@ -77,7 +78,7 @@ fn append_blocks(
             continue;
         }
         let lanes = end - first;
-        // SAFETY: a block's levels are of 32 bytes.
+        // SAFETY: the levels of a block have 32 bytes.
         let (low, high) =
             unsafe { (_mm_loadu_si128(levels.as_ptr().cast()), _mm_loadu_si128(levels.as_ptr().add(8).cast())) };
         let mut before = i32::from(context);
@@ -87,7 +88,7 @@ fn append_blocks(
                 break;
             }
             let place = &mut tokens[count + 8 * half..][..8];
-            // SAFETY: the tables are of 16 bytes each, and there is room for eight tokens of 4 bytes.
+            // SAFETY: each table has 16 bytes, and `place` has room for eight tokens of 4 bytes.
             unsafe {
                 let load = |values: *const u8| _mm_loadu_si128(values.cast());
                 let from_low = _mm_shuffle_epi8(low, load(scan.bytes[2 * half].as_ptr()));
@@ -98,7 +99,7 @@ fn append_blocks(
                 for least in &LEAST_MAGNITUDES[1..] {
                     token = _mm_sub_epi16(token, _mm_cmpgt_epi16(magnitude, _mm_set1_epi16(*least as i16 - 1)));
                 }
-                // Beside each position, what the one before it was.
+                // For each position, the context that results from the previous position.
                 let context = _mm_min_epi16(magnitude, _mm_set1_epi16(2));
                 let contexts = _mm_insert_epi16::<0>(_mm_slli_si128::<2>(context), before);
                 let zero = _mm_srli_epi16::<15>(_mm_cmpeq_epi16(magnitude, _mm_setzero_si128()));

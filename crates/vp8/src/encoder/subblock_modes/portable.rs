@@ -1,11 +1,11 @@
-//! The modes of a subblock, predicted one after another.
+//! Evaluation of a subblock's modes in portable code.
 
 use super::judged::{Judged, SubblockEdges};
 use crate::encoder::distortion::satd_4x4;
 use crate::macroblock::SubblockMode;
 use crate::predict::intra::predict_subblock;
 
-/// Predicts a subblock, whose first sample is that of `source`, in all modes.
+/// Predicts the subblock at the start of `source` in all modes and computes their SATDs.
 pub(crate) fn judge(source: &[u8], stride: usize, (above, left, corner): &SubblockEdges) -> Judged {
     let predictions = SubblockMode::ALL.map(|mode| {
         let mut prediction = [0; 16];

@@ -1,5 +1,5 @@
-//! The modes of a subblock in AVX2, two of them to a register. The functions of the same names in `portable` are the scalar
-//! twins.
+//! Evaluation of a subblock's modes in AVX2, two modes per register. `portable` is the scalar version with the same
+//! results.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use super::judged::{Judged, SubblockEdges};
 use super::portable;
 
-/// Predicts a subblock, whose first sample is that of `source`, in all modes.
+/// Predicts the subblock at the start of `source` in all modes and computes their SATDs.
 #[inline]
 pub(crate) fn judge(source: &[u8], stride: usize, edges: &SubblockEdges) -> Judged {
     if !is_x86_feature_detected!("avx2") {
@@ -17,13 +17,14 @@ pub(crate) fn judge(source: &[u8], stride: usize, edges: &SubblockEdges) -> Judg
     unsafe { judge_all(&source[..3 * stride + 4], stride, edges) }
 }
 
-/// From here on a place stands for a mean of two samples of the edge, up to here for one of three.
+/// Indices from here on are means of two samples of the edge, those below are means of three.
 const TWO: u8 = 16;
-/// The place of the edge's first sample itself.
+/// Index of the first sample of the edge itself.
 const FIRST: u8 = 13;
 
-/// Which mean each sample of a prediction is, of the edge from the lowest sample on the left over the corner to the last
-/// above on the right: those from the third mode on (RFC 6386, section 12.3). `predict_subblock` has them in words.
+/// Index of the mean for each sample of a prediction, from the third mode on (RFC 6386, section 12.3).
+///
+/// The edge runs from the bottom left, through the corner, to the top right. `predict_subblock` is the readable form.
 const PLACES: [[u8; 16]; 8] = {
     const fn two(place: u8) -> u8 {
         TWO + place
@@ -40,7 +41,8 @@ const PLACES: [[u8; 16]; 8] = {
     ]
 };
 
-/// For each mode of [`PLACES`] the shuffles of the means of three and of two; what is of the other kind becomes zero.
+/// Shuffles for the modes of [`PLACES`], one for means of three and one for means of two. Samples of the other kind
+/// become zero.
 const SHUFFLES: [[[u8; 16]; 8]; 2] = {
     let mut shuffles = [[[0x80; 16]; 8]; 2];
     let mut mode = 0;
@@ -58,7 +60,7 @@ const SHUFFLES: [[[u8; 16]; 8]; 2] = {
 
 #[target_feature(enable = "avx2")]
 fn judge_all(source: &[u8], stride: usize, (above, left, corner): &SubblockEdges) -> Judged {
-    // SAFETY: what is loaded and stored are arrays, or the four samples of rows that the slice has.
+    // SAFETY: all loads and stores are arrays, or four samples of rows inside the slice.
     unsafe {
         let mut line = [above[7]; 16];
         for (sample, &left) in line.iter_mut().zip(left.iter().rev()) {
@@ -67,7 +69,7 @@ fn judge_all(source: &[u8], stride: usize, (above, left, corner): &SubblockEdges
         line[4] = *corner;
         line[5..13].copy_from_slice(above);
         let edge = _mm_loadu_si128(line.as_ptr().cast());
-        // At both ends the last sample stands for the one behind it.
+        // At both ends, the last sample is repeated.
         let before = _mm_insert_epi8::<0>(_mm_slli_si128::<1>(edge), i32::from(line[0]));
         let behind = _mm_srli_si128::<1>(edge);
         let two = _mm_avg_epu8(edge, behind);
@@ -93,7 +95,7 @@ fn judge_all(source: &[u8], stride: usize, (above, left, corner): &SubblockEdges
         let source = _mm256_broadcastsi128_si256(_mm_loadu_si128(rows.as_ptr().cast()));
         let source = pairs_of(source);
         let [a, b, c, d, e] = predictions.map(|prediction| error(source, pairs_of(prediction)));
-        // Errors of the first modes of four pairs, and of the second ones; then of the last pair.
+        // Errors of the first modes of four pairs and of the second ones, then those of the last pair.
         let sums = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
         let last = _mm256_hadd_epi32(e, e);
         let last = _mm256_hadd_epi32(last, last);
@@ -109,7 +111,7 @@ fn judge_all(source: &[u8], stride: usize, (above, left, corner): &SubblockEdges
     }
 }
 
-/// What goes on from the samples above and to the left as these differ from the corner.
+/// `TrueMotion` prediction: the samples above plus the differences of the left samples from the corner.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn true_motion(line: &[u8; 16]) -> __m128i {
@@ -124,7 +126,7 @@ fn true_motion(line: &[u8; 16]) -> __m128i {
     _mm_packus_epi16(rows(change(3), change(2)), rows(change(1), change(0)))
 }
 
-/// The sums of neighbouring samples, and their differences.
+/// Sums and differences of neighbouring samples.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pairs_of(samples: __m256i) -> [__m256i; 2] {
@@ -132,19 +134,19 @@ fn pairs_of(samples: __m256i) -> [__m256i; 2] {
     [_mm256_maddubs_epi16(samples, _mm256_set1_epi8(1)), _mm256_maddubs_epi16(samples, signs)]
 }
 
-/// The sum of absolute values of the transformed difference of two blocks, in four parts; of two others in the upper half.
+/// SATD of two blocks in four parts, and that of two others in the upper half.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn error(a: [__m256i; 2], b: [__m256i; 2]) -> __m256i {
     let (sums, differences) = (_mm256_sub_epi16(a[0], b[0]), _mm256_sub_epi16(a[1], b[1]));
-    // Rows 0 and 1 of both, and 2 and 3.
+    // Rows 0 and 1 of both, then rows 2 and 3.
     let (upper, lower) = (_mm256_unpacklo_epi64(sums, differences), _mm256_unpackhi_epi64(sums, differences));
     let (plus, minus) = (_mm256_add_epi16(upper, lower), _mm256_sub_epi16(upper, lower));
     let (first, second) = (_mm256_unpacklo_epi32(plus, minus), _mm256_unpackhi_epi32(plus, minus));
     let (even, odd) = (_mm256_unpacklo_epi64(first, second), _mm256_unpackhi_epi64(first, second));
     let x = _mm256_abs_epi16(_mm256_add_epi16(even, odd));
     let y = _mm256_abs_epi16(_mm256_sub_epi16(even, odd));
-    // Of |p + q| + |p - q| the larger one of |p| and |q| is what remains, twice.
+    // |p + q| + |p - q| is twice the larger of |p| and |q|. The factor of two cancels.
     let p = _mm256_blend_epi16::<0xaa>(x, _mm256_slli_epi32::<16>(y));
     let q = _mm256_blend_epi16::<0xaa>(_mm256_srli_epi32::<16>(x), y);
     _mm256_madd_epi16(_mm256_max_epi16(p, q), _mm256_set1_epi16(1))

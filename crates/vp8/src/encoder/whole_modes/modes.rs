@@ -1,7 +1,7 @@
-//! Which modes a whole block may have.
+//! The whole-block modes.
 
 use crate::macroblock::LumaMode;
 
-/// The modes that a whole block may have.
+/// The modes of a whole block.
 pub(crate) const WHOLE_MODES: [LumaMode; 4] =
     [LumaMode::Dc, LumaMode::Vertical, LumaMode::Horizontal, LumaMode::TrueMotion];

@@ -1,10 +1,10 @@
-//! The modes of a whole block, predicted one after another.
+//! SATD of whole-block modes in portable code.
 
 use super::modes::WHOLE_MODES;
 use crate::encoder::distortion::satd;
 use crate::predict::intra::{Edges, predict_block};
 
-/// The transformed error of a 16x16 block under each of [`WHOLE_MODES`].
+/// SATD of a 16x16 block in each of [`WHOLE_MODES`].
 pub(crate) fn luma_errors(source: &[u8], stride: usize, edges: &Edges<16>) -> [u32; 4] {
     WHOLE_MODES.map(|mode| {
         let mut prediction = [0; 256];
