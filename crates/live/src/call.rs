@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use lockstep_call::{DecodeOutcome, FrameRecord, PictureCodec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
-use lockstep_emulator::{Clock, Incoming, Reader, Sockets};
+use lockstep_socket::{Clock, Incoming, Reader, Sockets};
 use lockstep_units::Timestamp;
 
 use crate::connection::{Connection, Traffic};

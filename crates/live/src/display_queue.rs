@@ -130,7 +130,7 @@ impl<C: PictureCodec> DisplayQueue<C> {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_measure::DisplayRecord;
+    use lockstep_call::DisplayRecord;
     use lockstep_media::FrameRate;
     use lockstep_units::Timestamp;
     use lockstep_vp8::Picture;

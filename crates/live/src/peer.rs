@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use lockstep_call::{Display, PictureCodec, ReceivingEnd, SendingEnd, SerialMenu, Vp8};
-use lockstep_emulator::{Admission, Incoming, Origin};
+use lockstep_socket::{Admission, Incoming, Origin};
 use lockstep_transport::{SendError, SoundPacket};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;

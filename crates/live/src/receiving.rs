@@ -3,10 +3,11 @@
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{DecodeJob, DecodeOutcome, Display, LipSync, PictureCodec, ReceivingEnd, SoundScores, Vp8};
-use lockstep_emulator::Clock;
-use lockstep_measure::DisplayRecord;
+use lockstep_call::{
+    DecodeJob, DecodeOutcome, Display, DisplayRecord, LipSync, PictureCodec, ReceivingEnd, SoundScores, Vp8,
+};
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
+use lockstep_socket::Clock;
 use lockstep_transport::CodecId;
 use lockstep_units::Timestamp;
 

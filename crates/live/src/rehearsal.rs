@@ -18,10 +18,10 @@ use lockstep_call::{
     SerialMenu, Speaking, Tuning,
 };
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
-use lockstep_emulator::{Admission, Clock, Incoming, Origin};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{Source, SourceOptions, open_source};
 use lockstep_sim::ModelledVoice;
+use lockstep_socket::{Admission, Clock, Incoming, Origin};
 use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, LOWEST_BITRATE};
 use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};

@@ -4,8 +4,8 @@ use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, PictureCodec, SendingEnd, Vp8};
-use lockstep_emulator::Clock;
 use lockstep_media::{FrameRate, Source, psnr, ssim};
+use lockstep_socket::Clock;
 use lockstep_sound::SoundSource;
 use lockstep_transport::{SoundPacket, VideoFormat};
 use lockstep_units::Timestamp;

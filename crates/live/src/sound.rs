@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockstep_call::{PictureCodec, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
-use lockstep_emulator::Clock;
+use lockstep_socket::Clock;
 use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFailure, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;

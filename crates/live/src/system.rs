@@ -1,11 +1,11 @@
 //! Threads of a call, and the errors of sockets and threads as those of a call.
 
-use lockstep_emulator::SystemError;
+use lockstep_socket::SystemError;
 
 use crate::LiveError;
 
 /// A thread that does one part of a call's work.
-pub(crate) type Thread = lockstep_emulator::Thread<LiveError>;
+pub(crate) type Thread = lockstep_socket::Thread<LiveError>;
 
 impl From<SystemError> for LiveError {
     fn from(error: SystemError) -> Self {

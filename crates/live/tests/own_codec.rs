@@ -12,10 +12,10 @@ use lockstep_call::{
     PictureEncoder, ReceivingEnd, SendingEnd, SerialMenu, Tuning, announced,
 };
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
-use lockstep_emulator::Clock;
 use lockstep_live::{
     CallEvent, CallKind, CallOptions, Ended, Finished, LiveError, OpenSink, OtherEnd, Receiving, Sending, Witness,
 };
+use lockstep_socket::Clock;
 use lockstep_transport::{CodecId, ReceiverConfig, Recovery, SenderConfig, StateId};
 use lockstep_units::ByteCount;
 use lockstep_vp8::Picture;

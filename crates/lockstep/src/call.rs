@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use lockstep_call::{ReceivingEnd, SerialMenu};
 use lockstep_control::{Controller, Latency, Setting};
-use lockstep_emulator::Clock;
 use lockstep_live::{
     CallEvent, CallHandle, CallKind, CallOptions, Ended, Identity, Listener, LiveError, Loudspeaker, Message,
     MessageError, OpenSink, OtherEnd, PictureSource, Presence, ReceivedFrame, Receiving, Sending, Shown, Ticket,
     TicketRefusal, Witness,
 };
 use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoFormat};
+use lockstep_socket::Clock;
 use lockstep_sound::{SoundSink, SoundSource};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{Picture, Preset};

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu, Tuning};
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
-use lockstep_emulator::{Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
+use lockstep_emulator::{Carried, Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
     CallEvent, CallHandle, CallKind, CallOptions, Finished, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending,
     Shown, Stop, Ticket, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
+use lockstep_socket::Clock;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Picture};
