@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use lockstep_call::{DecodeOutcome, FrameRecord, PictureCodec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
-use lockstep_socket::{Clock, Incoming, Reader, Sockets};
+use lockstep_socket::{Clock, Incoming, Reader, Sockets, SystemError};
 use lockstep_units::Timestamp;
 
 use crate::connection::{Connection, Traffic};
@@ -229,7 +229,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
     }
     // However the call ended, what was shown is written whole.
     let round_trip = call.exchange.connection.shortest_round_trip();
-    let stuck = matches!(result, Err(LiveError::Stuck { .. }));
+    let stuck = matches!(result, Err(LiveError::System(SystemError::Stuck { .. })));
     let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip, stuck));
     if let Some(receiving) = &call.receiving {
         receiving.log_shown(&mut |shown| witness.shown(shown));
@@ -290,7 +290,7 @@ impl<C: PictureCodec> Call<C> {
                 let late = self.clock.now().saturating_since(since) >= END_LIMIT;
                 let stuck = late && self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
                 return match result {
-                    Ok(_) if stuck => Err(LiveError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }),
+                    Ok(_) if stuck => Err(SystemError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }.into()),
                     result => self.exchange.told(result),
                 };
             }

@@ -37,13 +37,12 @@ mod rendezvous;
 mod route;
 mod sending;
 mod sound;
-mod system;
 mod ticket;
 mod unlimited;
 
-use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
+
+use lockstep_socket::SystemError;
 
 pub use call::{CallOptions, Finished, Witness, run};
 pub use connection::{Traffic, Way};
@@ -74,6 +73,9 @@ pub mod fuzzing {
     pub use crate::rendezvous::{messages, read_message};
     pub use crate::ticket::text_of as ticket_of;
 }
+
+/// A thread that does one part of a call's work.
+type Thread = lockstep_socket::Thread<LiveError>;
 
 /// Asked several times a second whether a call is to end, because its user wants it to.
 pub type Stop = Box<dyn Fn() -> bool + Send>;
@@ -151,21 +153,13 @@ impl TicketRefusal {
     }
 }
 
-/// Why a live call or emulator ended early.
+/// Why a live call ended early. Two errors are equal if they read the same.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// The local address is taken or not ours.
-    #[error("cannot bind UDP {address}: {error}; choose another port, or another address of this machine")]
-    Bind {
-        /// The address asked for.
-        address: SocketAddr,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The socket failed while in use.
-    #[error("the socket failed: {0}")]
-    Socket(io::Error),
+    /// A socket or a thread failed.
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// No key can be made or read.
     #[error("no key to be known by: {0}")]
     Identity(String),
@@ -205,22 +199,6 @@ pub enum LiveError {
         height: u16,
         /// The limit.
         limit: usize,
-    },
-    /// A thread died.
-    #[error("the call's {name} thread died: {reason}")]
-    Thread {
-        /// What the thread did.
-        name: &'static str,
-        /// What it said.
-        reason: String,
-    },
-    /// A thread goes on for too long after the call's end.
-    #[error("the call's {name} thread did not end within {seconds} s; what it wrote may be incomplete")]
-    Stuck {
-        /// What the thread does.
-        name: &'static str,
-        /// The limit that passed.
-        seconds: u64,
     },
     /// All is to go by a rendezvous, and the ticket names none.
     #[error(
@@ -283,6 +261,12 @@ pub enum LiveError {
         /// The codec's number in the hello.
         number: u8,
     },
+}
+
+impl PartialEq for LiveError {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
 }
 
 #[cfg(test)]

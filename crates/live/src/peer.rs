@@ -1,6 +1,7 @@
 //! One end of a call without sockets, clocks and threads.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -321,7 +322,7 @@ impl<C: PictureCodec> Peer<C> {
         self.is_over = true;
         Some(match self.exchange.told(result) {
             Ok(ended) => CallEvent::Ended(ended),
-            Err(error) => CallEvent::Failed(error.to_string()),
+            Err(error) => CallEvent::Failed(Arc::new(error)),
         })
     }
 

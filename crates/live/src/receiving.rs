@@ -11,11 +11,11 @@ use lockstep_socket::Clock;
 use lockstep_transport::CodecId;
 use lockstep_units::Timestamp;
 
+use crate::Thread;
 use crate::call::Event;
 use crate::display_queue::{DisplayQueue, Waiting};
 use crate::presence::HeardSound;
 use crate::sound::{Loudspeaker, Player};
-use crate::system::Thread;
 use crate::{END_LIMIT, Ended, LiveError};
 
 /// Opens a sink for pictures of a format.

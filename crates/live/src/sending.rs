@@ -12,12 +12,12 @@ use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use crate::LiveError;
+use crate::Thread;
 use crate::call::Event;
 use crate::capture::{self, Captured};
 use crate::measuring::{Measuring, Quality};
 use crate::presence::Presence;
 use crate::sound::Microphone;
-use crate::system::Thread;
 
 /// How long after the last picture late feedback is still taken.
 const LINGER: Duration = Duration::from_millis(500);

@@ -13,9 +13,9 @@ use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFa
 use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 
+use crate::Thread;
 use crate::call::Event;
 use crate::presence::HeardSound;
-use crate::system::Thread;
 use crate::{END_LIMIT, LiveError};
 
 /// What a call plays sound on.

@@ -14,7 +14,7 @@ use lockstep_live::{
     TicketRefusal, Witness,
 };
 use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoFormat};
-use lockstep_socket::Clock;
+use lockstep_socket::{Clock, SystemError};
 use lockstep_sound::{SoundSink, SoundSource};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{Picture, Preset};
@@ -235,7 +235,7 @@ impl CallBuilder {
         };
         let runner = Runner { builder: self, other, shared: Arc::clone(&shared) };
         let thread = thread::Builder::new().name("lockstep call".to_owned()).spawn(move || runner.run());
-        let thread = thread.map_err(|error| LiveError::Thread { name: "call", reason: error.to_string() })?;
+        let thread = thread.map_err(|error| SystemError::Thread { name: "call", reason: error.to_string() })?;
         Ok(Call { shared, send: Mutex::new(send), format, thread: Some(thread) })
     }
 }
@@ -263,7 +263,7 @@ struct WaitingFrame {
 #[derive(Debug, Clone, Default)]
 struct Stage {
     has_joined: bool,
-    outcome: Option<Result<Ended, String>>,
+    outcome: Option<Result<Ended, Arc<LiveError>>>,
 }
 
 /// The stage of a call, for those who wait for a later one.
@@ -370,11 +370,11 @@ impl Runner {
             }
             thread::sleep(RESUME_INTERVAL);
         };
-        let outcome = result.map_err(|error| error.to_string());
+        let outcome = result.map_err(Arc::new);
         self.shared.progress.change(|stage| stage.outcome = Some(outcome.clone()));
         self.shared.events.push(match outcome {
             Ok(ended) => CallEvent::Ended(ended),
-            Err(reason) => CallEvent::Failed(reason),
+            Err(error) => CallEvent::Failed(error),
         });
         self.shared.events.close();
         self.shared.frames.close();
@@ -533,7 +533,7 @@ impl Call {
     }
 
     /// Waits up to `limit` until the call is over. Gives how it ended or why it failed; none while it runs. Takes no event.
-    pub fn wait_ended(&self, limit: Duration) -> Option<Result<Ended, String>> {
+    pub fn wait_ended(&self, limit: Duration) -> Option<Result<Ended, Arc<LiveError>>> {
         self.shared.progress.wait(limit, |_| false).outcome
     }
 
@@ -580,13 +580,9 @@ impl Call {
     ///
     /// # Errors
     /// If the call failed before.
-    pub fn leave(mut self) -> Result<Ended, LiveError> {
+    pub fn leave(mut self) -> Result<Ended, Arc<LiveError>> {
         self.stop();
-        match self.wait_ended(Duration::ZERO) {
-            Some(Err(reason)) => Err(LiveError::Connection(reason)),
-            Some(Ok(ended)) => Ok(ended),
-            None => Ok(Ended::Stopped),
-        }
+        self.wait_ended(Duration::ZERO).unwrap_or(Ok(Ended::Stopped))
     }
 
     /// Begins to end the call, and does not wait: [`CallEvent::Ended`] follows.
