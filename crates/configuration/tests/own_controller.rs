@@ -29,7 +29,7 @@ fn example_of_an_own_controller_runs() {
 #[test]
 fn registered_controller_decides_as_the_one_it_wraps() {
     let rate = Bitrate::from_kbps(600);
-    let mine = Registration::new("mine", "", move |setting| Box::new(Fixed::new(rate, setting)));
+    let mine = Registration::new("mine", "", move |setup| Box::new(Fixed::new(rate, setup)));
     let controllers = Controllers::default().with(mine).unwrap();
     let own = report(&options(&[("controller", "mine")]).settings_with(&controllers).unwrap());
     let built_in = report(&options(&[("controller", "fixed:600kbps")]).settings().unwrap());
@@ -39,7 +39,7 @@ fn registered_controller_decides_as_the_one_it_wraps() {
 
 #[test]
 fn report_of_an_unknown_controller_is_read_and_not_run() {
-    let mine = Registration::new("mine", "", |setting| Box::new(Fixed::new(setting.bounds.initial, setting)));
+    let mine = Registration::new("mine", "", |setup| Box::new(Fixed::new(setup.bounds.initial, setup)));
     let controllers = Controllers::default().with(mine).unwrap();
     let settings = options(&[("controller", "mine")]).settings_with(&controllers).unwrap();
     let text = serde_json::to_string(&settings).unwrap();

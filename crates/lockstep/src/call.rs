@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lockstep_call::{ReceivingEnd, SerialMenu};
-use lockstep_control::{Controller, Latency, Setting};
+use lockstep_control::{Controller, ControllerSetup, Latency};
 use lockstep_live::{
     CallEvent, CallHandle, CallKind, CallOptions, Ended, Identity, Listener, LiveError, Loudspeaker, Message,
     MessageError, OpenSink, OtherEnd, PictureSource, Presence, ReceivedFrame, Receiving, Sending, Shown, Ticket,
@@ -152,7 +152,10 @@ impl CallBuilder {
     }
 
     /// A controller of the application's own; see [`SendOptions::controller`].
-    pub fn controller(mut self, make: impl Fn(&Setting) -> Box<dyn Controller> + Send + Sync + 'static) -> Self {
+    pub fn controller(
+        mut self,
+        make: impl Fn(&ControllerSetup) -> Box<dyn Controller> + Send + Sync + 'static,
+    ) -> Self {
         self.send = self.send.controller(make);
         self
     }
