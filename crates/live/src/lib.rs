@@ -11,6 +11,7 @@
 
 mod allowance;
 mod call;
+mod call_state;
 mod capture;
 mod connection;
 mod control;
@@ -22,6 +23,7 @@ mod exchange;
 mod gate;
 mod handle;
 mod identity;
+mod loop_event;
 mod measuring;
 mod menu;
 mod messages;
@@ -45,10 +47,12 @@ use std::time::Duration;
 use lockstep_socket::SystemError;
 
 pub use call::{CallOptions, Finished, Witness, run};
+pub use call_state::{CallState, HeardSound};
 pub use connection::{Traffic, Way};
 pub use control::CallKind;
 #[cfg(feature = "audio")]
 pub use devices::{open_loudspeaker, open_microphone};
+pub use display_queue::Shown;
 pub use event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 pub use handle::CallHandle;
 pub use identity::Identity;
@@ -57,9 +61,9 @@ pub use messages::{Delivery, LONGEST_LATEST, LONGEST_MESSAGE, Message, MessageEr
 pub use other_end::{Listener, OtherEnd};
 pub use own_picture::OwnPicture;
 pub use peer::{Input, Output, Peer, PeerConfig, ReceivedFrame};
-pub use presence::{CallState, Command, HeardSound, Presence};
+pub use presence::{Command, Presence};
 pub use quic::Qlog;
-pub use receiving::{OpenSink, Receiving, Shown};
+pub use receiving::{OpenSink, Receiving};
 pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
