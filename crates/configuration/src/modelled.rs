@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallSound, Playing};
 use lockstep_control::{Controller, ControllerSetup, Gcc, GccSettings};
+use lockstep_hosted::EstimatorHost;
 use lockstep_media::{VideoFormat, source_format};
 use lockstep_sim::modelled::{ModelledCodec, ModelledSource};
 use lockstep_sim::{

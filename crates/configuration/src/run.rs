@@ -3,10 +3,10 @@
 use anyhow::Result;
 use std::collections::BTreeMap;
 
-use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8};
 use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, ControllerSetup, Failure, KnownPath, Latency, RateBounds};
+use lockstep_hosted::EstimatorHost;
 use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationError, SimulationOptions, StopReason, known_path};

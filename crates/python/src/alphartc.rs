@@ -8,9 +8,9 @@ use std::time::Duration;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use lockstep_alphartc::PacketReport;
 use lockstep_configuration::open_trace;
 use lockstep_control::{Algorithm, ControllerSetup, Estimator};
+use lockstep_hosted::PacketReport;
 use lockstep_link::{Link, LinkConfig, QueueConfig, REVERSE_CAPACITY, Trace, parse_alphartc};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
 use lockstep_sim::{ClipCurves, CodecModel, ModelledClip, Network, SharedLink};

@@ -1,7 +1,7 @@
 //! Controllers that are Python objects, and models in ONNX files for them.
 
-use lockstep_alphartc::{ControllerLines, Event, line_controller};
 use lockstep_control::{Controller, ControllerSetup, Failure, FailureReason, Registration};
+use lockstep_hosted::{ControllerLines, Event, line_controller};
 use lockstep_nn::Model;
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;

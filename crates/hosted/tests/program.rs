@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockstep_alphartc::program_controller;
 use lockstep_control::{Algorithm, Allowance, Controller, ControllerSetup, InFlight, Input, PathObserver};
+use lockstep_hosted::program_controller;
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
