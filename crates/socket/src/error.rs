@@ -11,7 +11,7 @@ pub enum SystemError {
     Bind {
         /// The address asked for.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The socket failed while in use.
@@ -20,15 +20,15 @@ pub enum SystemError {
     /// A thread died.
     #[error("the call's {name} thread died: {reason}")]
     Thread {
-        /// What the thread did.
+        /// The thread's task.
         name: &'static str,
-        /// What it said.
+        /// The cause.
         reason: String,
     },
-    /// A thread goes on for too long after the call's end.
+    /// A thread runs for too long after the call's end.
     #[error("the call's {name} thread did not end within {seconds} s; what it wrote may be incomplete")]
     Stuck {
-        /// What the thread does.
+        /// The thread's task.
         name: &'static str,
         /// The limit that passed.
         seconds: u64,
