@@ -102,17 +102,20 @@ impl ControlSettings {
         self.sending_end_of(format, connection, &self.setup_for(format, path, bounds), None)
     }
 
-    /// The same on a path that is not known; `recorder`, if there is one, hears of all that the controller is told and
-    /// answers.
+    /// The sending end of a live call; `recorder`, if there is one, records the controller's inputs and answers.
     ///
     /// # Errors
-    /// As [`ControlSettings::sending_end`].
+    /// As [`ControlSettings::sending_end`], and for a program: a live call cannot wait for its answers.
     pub fn recorded_sending_end(
         &self,
         format: &VideoFormat,
         connection: u32,
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<SendingEnd> {
+        if self.controller.program().is_some() {
+            let controller = &self.controller;
+            bail!("controller {controller}: programs decide in virtual time only; use it with `lockstep simulate`");
+        }
         self.sending_end_of(format, connection, &self.setup_for(format, None, RateBounds::default()), recorder)
     }
 
@@ -175,11 +178,7 @@ impl ControlSettings {
     /// # Errors
     /// If the controller must know the path, has no model, or is a program, for which a live call cannot wait.
     pub fn check_live(&self, format: &VideoFormat) -> Result<()> {
-        if self.controller.program().is_some() {
-            let controller = &self.controller;
-            bail!("controller {controller}: programs decide in virtual time only; use it with `lockstep simulate`");
-        }
-        self.sending_end(format, 0, None)?;
+        self.recorded_sending_end(format, 0, None)?;
         let model = self.model.as_ref().map(|file| Arc::clone(file.model()));
         self.controller.algorithm().estimator_kind().with_model(RateBounds::default(), model)?;
         Ok(())

@@ -116,7 +116,10 @@ mod programs {
         let folder = tempfile::tempdir().unwrap();
         let settings = options(&[("controller", &program(folder.path(), 0))]).settings().unwrap();
         let format = lockstep_media::source_format("generated:64x48@30", &Default::default()).unwrap();
-        let error = settings.control.check_live(&format).unwrap_err().to_string();
-        assert!(error.contains("programs decide in virtual time only"), "{error}");
+        let checked = settings.control.check_live(&format).unwrap_err();
+        let made = settings.control.recorded_sending_end(&format, 0, None).err().expect("it is refused");
+        for error in [checked.to_string(), made.to_string()] {
+            assert!(error.contains("programs decide in virtual time only"), "{error}");
+        }
     }
 }
