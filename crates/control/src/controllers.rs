@@ -31,7 +31,7 @@ impl Registration {
             setup.failure.set(Box::new(error.clone()));
             Box::new(Fixed::new(setup.bounds.least, setup))
         };
-        Self::new(name, "", make).as_missing()
+        Self::new(name, "", make).marked_missing()
     }
 }
 

@@ -54,7 +54,7 @@ impl Registration {
     }
 
     /// The same for a controller that this program does not have.
-    pub(crate) fn as_missing(self) -> Self {
+    pub(crate) fn marked_missing(self) -> Self {
         Self { is_missing: true, ..self }
     }
 

@@ -5,7 +5,7 @@
 mod emulate;
 mod emulated_path;
 mod error;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "tunnel"))]
 mod tunnel;
 
 pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, Move};
@@ -13,7 +13,7 @@ pub use emulated_path::{
     Carriage, Carried, Direction, EmulatorStatus, Fate, Go, Lateness, PacketLog, PacketRecord, Start,
 };
 pub use error::EmulatorError;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "tunnel"))]
 pub use tunnel::{
     Namespace, Scheduling, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
     run_again_in_user_namespace,

@@ -55,7 +55,7 @@ pub struct CallOptions<C: PictureCodec = Vp8> {
     pub stale_after: Option<Duration>,
     /// The application's requests while the call runs.
     pub handle: CallHandle,
-    /// Where QUIC logs its packets.
+    /// The log of QUIC's packets, with the feature `qlog`.
     pub qlog: Option<Qlog>,
 }
 

@@ -204,6 +204,9 @@ pub enum LiveError {
         /// The limit.
         limit: usize,
     },
+    /// The program lacks a feature of this crate.
+    #[error("this program was built without the feature `{0}` of lockstep-live: build it with that feature")]
+    NotBuilt(&'static str),
     /// All is to go by a rendezvous, and the ticket names none.
     #[error(
         "the ticket names no rendezvous, and all is to go by one: ask for a ticket that was made with --rendezvous"
