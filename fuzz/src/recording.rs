@@ -12,8 +12,8 @@ const MEMORY: usize = 48 << 20;
 pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
         let Ok((header, mut reader)) = RecordingReader::new(data) else { return };
-        let Ok(mut controller) = header.algorithm.controller(&header.setting()) else { return };
-        let mut path = PathObserver::new(header.setting().payload, &header.setting().tuning);
+        let Ok(mut controller) = header.algorithm.controller(&header.setup()) else { return };
+        let mut path = PathObserver::new(header.setup().payload, &header.setup().tuning);
         while let Ok(Some(event)) = reader.next_event() {
             let _ = event.replay(&mut path, controller.as_mut());
         }

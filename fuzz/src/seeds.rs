@@ -3,7 +3,7 @@
 
 use arbitrary::Unstructured;
 use lockstep_control::recording::{Answer, Event, Header, Kept, RecordedInput};
-use lockstep_control::{Algorithm, InFlight, PathObserver, Setting};
+use lockstep_control::{Algorithm, InFlight, PathObserver, ControllerSetup};
 use lockstep_link::Trace;
 use lockstep_live::{Ticket, fuzzing};
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
@@ -223,10 +223,10 @@ pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
 /// A few packets, sent, acknowledged and lost, and a question after each, under each controller that can be recorded.
 fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
     Algorithm::all().filter(|algorithm| !algorithm.knows_path()).map(|algorithm| {
-        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
-        let header = Header::new(algorithm.clone(), &setting, None).expect("it needs no path");
-        let mut controller = algorithm.controller(&setting).expect("it needs no path");
-        let mut path = PathObserver::new(setting.payload, &setting.tuning);
+        let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
+        let header = Header::new(algorithm.clone(), &setup, None).expect("it needs no path");
+        let mut controller = algorithm.controller(&setup).expect("it needs no path");
+        let mut path = PathObserver::new(setup.payload, &setup.tuning);
         let mut events = Vec::new();
         for number in 0..4 {
             let at = Timestamp::from_millis(100 + 40 * u64::from(number));

@@ -52,7 +52,7 @@ pub fn of_event(event: &Event) -> Option<gst::Structure> {
             of("message").field("payload", payload).field("channel", channel).field("delay", delay).build()
         }
         Event::Ended(ended) => of("ended").field("reason", format!("{ended:?}")).build(),
-        Event::Failed(reason) => of("failed").field("reason", reason).build(),
+        Event::Failed(error) => of("failed").field("reason", error.to_string()).build(),
         _ => return None,
     })
 }

@@ -74,8 +74,8 @@ fn report(element: &gst::Element, event: &Event) {
     if let Some(structure) = messages::of_event(event) {
         post(element, structure);
     }
-    if let Event::Failed(reason) = event {
-        gst::element_error!(element, gst::ResourceError::Failed, ("{reason}"));
+    if let Event::Failed(error) = event {
+        gst::element_error!(element, gst::ResourceError::Failed, ("{error}"));
     }
 }
 

@@ -39,7 +39,7 @@ pub use narrow::NarrowWayConfig;
 pub use open_records::OpenRecords;
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd, age};
-pub use record::{FrameRecord, Outcome};
+pub use record::{DisplayRecord, FrameRecord, Outcome};
 pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use size_curve::SizeCurveConfig;
 pub use sound::{CallSound, LIP_SYNC, LipSync, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};

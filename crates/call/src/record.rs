@@ -117,3 +117,14 @@ impl FrameRecord {
         (budget > ByteCount::ZERO).then(|| size.as_f64() / budget.as_f64())
     }
 }
+
+/// The record of a frame at the receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DisplayRecord {
+    /// Frame number on the wire.
+    pub frame: u32,
+    /// Arrival of the last fragment.
+    pub completed_at: Timestamp,
+    /// The moment when the picture was shown.
+    pub displayed_at: Timestamp,
+}

@@ -562,7 +562,7 @@ impl Event {
                 (EventKind::Message, micros(message.delay), String::new())
             }
             Of::Ended(ended) => (EventKind::Ended, 0, format!("{ended:?}")),
-            Of::Failed(reason) => (EventKind::Failed, 0, reason),
+            Of::Failed(error) => (EventKind::Failed, 0, error.to_string()),
             Of::Warning(warning) => (EventKind::Warning, 0, warning.to_string()),
             other => (EventKind::Other, 0, format!("{other:?}")),
         };

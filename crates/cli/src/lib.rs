@@ -135,7 +135,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>, controllers: &Controllers)
     match result.and_then(|()| output_file::all_printed()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            #[cfg(target_os = "linux")]
+            #[cfg(all(target_os = "linux", feature = "lab"))]
             if let Some(commands::tunnel::EndsWith { status, message }) = error.downcast_ref() {
                 if !message.is_empty() {
                     aside!("lockstep: {message}");

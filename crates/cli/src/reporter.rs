@@ -12,7 +12,6 @@ use clap::ValueEnum;
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_configuration::counters;
-use lockstep_emulator::Clock;
 use lockstep_live::{CallEvent, CallState, Finished, Presence, Shown, Witness};
 use lockstep_media::Notice;
 use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
@@ -21,6 +20,7 @@ use lockstep_runner::output_file;
 use lockstep_runner::progress::ChangingLine;
 use lockstep_runner::session_log::{LiveSessionLog, SessionLog};
 use lockstep_runner::status_line::{StatusLine, say};
+use lockstep_socket::Clock;
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::decisions::DecisionLog;

@@ -535,6 +535,18 @@ fn pictures_that_break_off_in_a_pipe_fail_the_call() {
 }
 
 #[test]
+fn program_as_controller_is_refused_by_live_calls() {
+    let (mut listening, ticket) = receiver(&[]);
+    let program = ["--source", CLIP, "--controller", "program:/bin/cat"];
+    for words in [&["send", &ticket][..], &["talk", "--no-window"]] {
+        let output = lockstep(&[words, &program].concat()).output().expect("it ran");
+        let error = said(&output);
+        assert!(!output.status.success() && error.contains("programs decide in virtual time only"), "{error}");
+    }
+    listening.kill().and_then(|()| listening.wait()).expect("it ends");
+}
+
+#[test]
 fn a_pipe_without_pictures_is_refused_before_the_call() {
     let (receiver, ticket) = receiver(&[]);
     let sender = piped(&ticket, Vec::new());

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use lockstep_configuration::{CallArguments, simulate};
 use lockstep_control::{
-    Allowance, Controller, Controllers, InFlight, Input, PathView, Registration, Setting, TokenBucket, Traits,
+    Allowance, Controller, ControllerSetup, Controllers, InFlight, Input, PathView, Registration, TokenBucket, Traits,
 };
 use lockstep_units::Bitrate;
 
 /// Sends 5 % faster after each feedback whose packets were queued for less than 30 ms, and 10 % slower otherwise.
 struct Mine {
     target: Bitrate,
-    setting: Setting,
+    setup: ControllerSetup,
     bucket: TokenBucket,
 }
 
@@ -25,7 +25,7 @@ impl Controller for Mine {
             (Input::Sent(size), _) => self.bucket.on_transmit(path.now, size, self.target),
             (Input::Feedback(_), Some(wait)) => {
                 let factor = if wait.queued < Duration::from_millis(30) { 1.05 } else { 0.9 };
-                self.target = self.target.mul_f64(factor).clamp(self.setting.bounds.least, self.setting.bounds.most);
+                self.target = self.target.mul_f64(factor).clamp(self.setup.bounds.least, self.setup.bounds.most);
             }
             _ => {}
         }
@@ -45,9 +45,9 @@ impl Controller for Mine {
 }
 
 pub(crate) fn main() -> anyhow::Result<()> {
-    let mine = Registration::new("mine", "keeps the queue below 30 ms", |setting| {
-        let bucket = TokenBucket::new(setting.payload, setting.frame_interval);
-        Box::new(Mine { target: setting.bounds.initial, setting: setting.clone(), bucket })
+    let mine = Registration::new("mine", "keeps the queue below 30 ms", |setup| {
+        let bucket = TokenBucket::new(setup.payload, setup.frame_interval);
+        Box::new(Mine { target: setup.bounds.initial, setup: setup.clone(), bucket })
     });
     let controllers = Controllers::default().with(mine)?;
     let mut options = CallArguments { modelled: Some(true), ..CallArguments::default() };

@@ -9,7 +9,7 @@ use lockstep_call::{
     Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd, Vp8, announced,
 };
 use lockstep_control::recording::{Header, Recorded, Recorder};
-use lockstep_control::{Algorithm, Controller, EstimatorKind, KnownPath, RateBounds, Setting};
+use lockstep_control::{Algorithm, Controller, ControllerSetup, EstimatorKind, KnownPath, RateBounds};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
@@ -33,13 +33,13 @@ impl LinkSettings {
 impl ControlSettings {
     /// What the controller is told of a call whose frames come every `frame_interval`, in fragments of up to `payload`
     /// bytes.
-    pub(crate) fn setting(
+    pub(crate) fn setup(
         &self,
         payload: ByteCount,
         frame_interval: Duration,
         path: Option<KnownPath>,
         bounds: RateBounds,
-    ) -> Setting {
+    ) -> ControllerSetup {
         let latency = self.controller.latency().unwrap_or_default();
         let most = match self.max_bitrate {
             MaxBitrate::At(rate) => rate.max(bounds.least),
@@ -48,7 +48,7 @@ impl ControlSettings {
         let bounds = RateBounds { most, initial: bounds.initial.min(most), ..bounds };
         let model = self.model.as_ref().map(|model| Arc::clone(model.model()));
         let tuning = self.tuning.tuning().control;
-        Setting { path, bounds, latency, model, tuning, ..Setting::new(payload, frame_interval) }
+        ControllerSetup { path, bounds, latency, model, tuning, ..ControllerSetup::new(payload, frame_interval) }
     }
 
     /// Who decides how much is sent. A rate that was fixed is no more than the most that was asked for: its controller
@@ -60,23 +60,23 @@ impl ControlSettings {
         }
     }
 
-    /// The controller of every sending end, simulated or live, for a call of which it is told `setting`. If there is a
+    /// The controller of every sending end, simulated or live, for a call of which it is told `setup`. If there is a
     /// `recorder`, that hears of all that it is told and answers.
     ///
     /// # Errors
     /// If the controller must know the path and does not, or is to be recorded and does.
     pub(crate) fn controller(
         &self,
-        setting: &Setting,
+        setup: &ControllerSetup,
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<Box<dyn Controller>> {
         let algorithm = self.bounded_algorithm();
-        let controller = algorithm.controller(setting)?;
+        let controller = algorithm.controller(setup)?;
         // A controller outside of this program may have failed to start.
-        setting.failure.check().map_err(anyhow::Error::from_boxed)?;
+        setup.failure.check().map_err(anyhow::Error::from_boxed)?;
         let Some(recorder) = recorder else { return Ok(controller) };
         let model = sender_model_hash(&algorithm, self.model.as_ref());
-        let header = Header::new(algorithm, setting, model).context("its decisions cannot be recorded")?;
+        let header = Header::new(algorithm, setup, model).context("its decisions cannot be recorded")?;
         Ok(Box::new(Recorded::new(controller, &header, recorder)))
     }
 
@@ -99,32 +99,35 @@ impl ControlSettings {
         path: Option<KnownPath>,
         bounds: RateBounds,
     ) -> Result<SendingEnd> {
-        self.sending_end_of(format, connection, &self.setting_for(format, path, bounds), None)
+        self.sending_end_of(format, connection, &self.setup_for(format, path, bounds), None)
     }
 
-    /// The same on a path that is not known; `recorder`, if there is one, hears of all that the controller is told and
-    /// answers.
+    /// The sending end of a live call; `recorder`, if there is one, records the controller's inputs and answers.
     ///
     /// # Errors
-    /// As [`ControlSettings::sending_end`].
+    /// As [`ControlSettings::sending_end`], and for a program: a live call cannot wait for its answers.
     pub fn recorded_sending_end(
         &self,
         format: &VideoFormat,
         connection: u32,
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<SendingEnd> {
-        self.sending_end_of(format, connection, &self.setting_for(format, None, RateBounds::default()), recorder)
+        if self.controller.program().is_some() {
+            let controller = &self.controller;
+            bail!("controller {controller}: programs decide in virtual time only; use it with `lockstep simulate`");
+        }
+        self.sending_end_of(format, connection, &self.setup_for(format, None, RateBounds::default()), recorder)
     }
 
     pub(crate) fn sending_end_of(
         &self,
         format: &VideoFormat,
         connection: u32,
-        setting: &Setting,
+        setup: &ControllerSetup,
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<SendingEnd> {
         let encoder = self.encoder(format.frame_interval());
-        let controller = self.controller(setting, recorder)?;
+        let controller = self.controller(setup, recorder)?;
         Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }
 
@@ -142,8 +145,13 @@ impl ControlSettings {
     }
 
     /// What the controller of a sending end is told.
-    pub(crate) fn setting_for(&self, format: &VideoFormat, path: Option<KnownPath>, bounds: RateBounds) -> Setting {
-        self.setting(ByteCount::new(FRAGMENT_PAYLOAD as u64), format.frame_interval(), path, bounds)
+    pub(crate) fn setup_for(
+        &self,
+        format: &VideoFormat,
+        path: Option<KnownPath>,
+        bounds: RateBounds,
+    ) -> ControllerSetup {
+        self.setup(ByteCount::new(FRAGMENT_PAYLOAD as u64), format.frame_interval(), path, bounds)
     }
 
     /// A sending end with an encoder and a controller that its owner has made, for a receiver that acknowledges so
@@ -170,11 +178,7 @@ impl ControlSettings {
     /// # Errors
     /// If the controller must know the path, has no model, or is a program, for which a live call cannot wait.
     pub fn check_live(&self, format: &VideoFormat) -> Result<()> {
-        if self.controller.program().is_some() {
-            let controller = &self.controller;
-            bail!("controller {controller}: programs decide in virtual time only; use it with `lockstep simulate`");
-        }
-        self.sending_end(format, 0, None)?;
+        self.recorded_sending_end(format, 0, None)?;
         let model = self.model.as_ref().map(|file| Arc::clone(file.model()));
         self.controller.algorithm().estimator_kind().with_model(RateBounds::default(), model)?;
         Ok(())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use lockstep_alphartc::{AlphaRtcEstimator, EstimatorHost, Interruption, Process, ProcessOptions};
 use lockstep_control::{Algorithm, Estimator, EstimatorKind, Failure, RateBounds};
+use lockstep_hosted::{AlphaRtcEstimator, EstimatorHost, Interruption, Process, ProcessOptions};
 
 use crate::{CallSettings, ControlSettings, EstimatorFile, ModelFile};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallSound, Playing};
-use lockstep_control::{Controller, Gcc, GccSettings, Setting};
+use lockstep_control::{Controller, ControllerSetup, Gcc, GccSettings};
+use lockstep_hosted::EstimatorHost;
 use lockstep_media::{VideoFormat, source_format};
 use lockstep_sim::modelled::{ModelledCodec, ModelledSource};
 use lockstep_sim::{
@@ -141,8 +141,8 @@ pub fn simulate_gcc(settings: &CallSettings, call: &GccCall) -> Result<(Simulate
     let coding = |settings: &CallSettings| {
         let gcc = call.gcc;
         let counted = Arc::clone(&counted);
-        let controller = move |setting: &Setting| -> Box<dyn Controller> {
-            Box::new(Gcc::with(setting, gcc).counting_delay_samples(counted))
+        let controller = move |setup: &ControllerSetup| -> Box<dyn Controller> {
+            Box::new(Gcc::with(setup, gcc).counting_delay_samples(counted))
         };
         let video = settings.modelled_coding(&model, call.source)?;
         Ok(Coding { controller: Some(Box::new(controller)), feedback: call.feedback, ..video })

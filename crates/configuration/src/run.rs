@@ -3,10 +3,10 @@
 use anyhow::Result;
 use std::collections::BTreeMap;
 
-use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8};
 use lockstep_control::recording::Recorder;
-use lockstep_control::{Controller, Failure, KnownPath, Latency, RateBounds, Setting};
+use lockstep_control::{Controller, ControllerSetup, Failure, KnownPath, Latency, RateBounds};
+use lockstep_hosted::EstimatorHost;
 use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationError, SimulationOptions, StopReason, known_path};
@@ -75,7 +75,7 @@ pub(crate) struct Coding<C: Codec> {
     pub sound: Option<CallSound<C::Payload>>,
 }
 
-type MakeController = dyn FnOnce(&Setting) -> Box<dyn Controller>;
+type MakeController = dyn FnOnce(&ControllerSetup) -> Box<dyn Controller>;
 
 impl CallSettings {
     /// What else a source is told than its name.
@@ -125,10 +125,10 @@ impl CallSettings {
         &self,
         other: Option<Box<MakeController>>,
         recorder: Option<Box<dyn Recorder>>,
-    ) -> impl FnOnce(&Setting) -> Result<Box<dyn Controller>> {
-        move |setting| match other {
-            Some(make) => Ok(make(setting)),
-            None => self.control.controller(setting, recorder),
+    ) -> impl FnOnce(&ControllerSetup) -> Result<Box<dyn Controller>> {
+        move |setup| match other {
+            Some(make) => Ok(make(setup)),
+            None => self.control.controller(setup, recorder),
         }
     }
 
@@ -136,16 +136,16 @@ impl CallSettings {
     fn ends<C: Codec>(
         &self,
         encoder: Box<dyn FrameEncoder<C>>,
-        controller: impl FnOnce(&Setting) -> Result<Box<dyn Controller>>,
+        controller: impl FnOnce(&ControllerSetup) -> Result<Box<dyn Controller>>,
         format: &VideoFormat,
         path: KnownPath,
         CallEstimator { estimator, failure }: CallEstimator,
         feedback: FeedbackInterval,
     ) -> Result<(SendingEnd<C>, ReceivingEnd<C>)> {
         let control = &self.control;
-        let setting = control.setting_for(format, Some(path), RateBounds::default());
-        let setting = Setting { seed: self.link.seed, failure, ..setting };
-        let sender = control.sending_end_with(encoder, controller(&setting)?, format, self.link.seed as u32, feedback);
+        let setup = control.setup_for(format, Some(path), RateBounds::default());
+        let setup = ControllerSetup { seed: self.link.seed, failure, ..setup };
+        let sender = control.sending_end_with(encoder, controller(&setup)?, format, self.link.seed as u32, feedback);
         // Both ends are ours: whatever the clip's size, it is decoded.
         let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
         let receiver = ReceivingEnd::new(ReceiverConfig { feedback, ..ReceiverConfig::default() }, estimator);

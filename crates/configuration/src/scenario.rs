@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::ReceivingEnd;
-use lockstep_control::{Controller, Failure, FlowGroup, KnownPath, RateBounds, Setting};
+use lockstep_control::{Controller, ControllerSetup, Failure, FlowGroup, KnownPath, RateBounds};
 use lockstep_link::QueueConfig;
 use lockstep_measure::SharedSessionMeter;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_format};
@@ -154,7 +154,7 @@ fn media_flows(
             }
             Some(named) => real_call(named, control, activity, place),
             None => {
-                let coupled = |controller, setting: &Setting| groups.couple(flow, controller, setting);
+                let coupled = |controller, setup: &ControllerSetup| groups.couple(flow, controller, setup);
                 modelled_call(clip, control, &activity, place, coupled)
             }
         }
@@ -194,9 +194,14 @@ impl Groups {
         !self.0.is_empty()
     }
 
-    fn couple(&self, flow: &ScenarioFlow, controller: Box<dyn Controller>, setting: &Setting) -> Box<dyn Controller> {
+    fn couple(
+        &self,
+        flow: &ScenarioFlow,
+        controller: Box<dyn Controller>,
+        setup: &ControllerSetup,
+    ) -> Box<dyn Controller> {
         match self.0.iter().find(|(way, _)| *way == flow.forward) {
-            Some((_, group)) => group.join(controller, setting, flow.priority, setting.bounds.most),
+            Some((_, group)) => group.join(controller, setup, flow.priority, setup.bounds.most),
             None => controller,
         }
     }
@@ -226,9 +231,9 @@ fn real_call(
 ) -> Result<AnyFlow> {
     let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
     let format = source.format();
-    let setting = control.setting_for(&format, path, bounds);
-    let setting = Setting { seed, failure, ..setting };
-    let sender = control.sending_end_of(&format, seed as u32, &setting, None)?;
+    let setup = control.setup_for(&format, path, bounds);
+    let setup = ControllerSetup { seed, failure, ..setup };
+    let sender = control.sending_end_of(&format, seed as u32, &setup, None)?;
     let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let length = activity.end().saturating_since(activity.start());
     let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
@@ -243,7 +248,7 @@ fn modelled_call(
     control: &ControlSettings,
     activity: &Activity,
     CallPlace { bounds, path, seed, failure }: CallPlace,
-    coupled: impl FnOnce(Box<dyn Controller>, &Setting) -> Box<dyn Controller>,
+    coupled: impl FnOnce(Box<dyn Controller>, &ControllerSetup) -> Box<dyn Controller>,
 ) -> Result<AnyFlow> {
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
@@ -260,9 +265,9 @@ fn modelled_call(
         tuning: control.tuning.tuning(),
         ..ModelledSetting::new()
     };
-    let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds);
-    let control_setting = Setting { seed, failure, ..control_setting };
+    let controller_setup = control.setup(setting.payload, setting.frame_interval(), path, bounds);
+    let controller_setup = ControllerSetup { seed, failure, ..controller_setup };
     let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
-    let (controller, estimator) = (control.controller(&control_setting, None)?, control.estimator(bounds)?);
-    Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller, &control_setting), estimator, clip))))
+    let (controller, estimator) = (control.controller(&controller_setup, None)?, control.estimator(bounds)?);
+    Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller, &controller_setup), estimator, clip))))
 }

@@ -406,7 +406,7 @@ impl CallArguments {
 /// The controller that the program in the file `path` is, under the name `name`.
 #[cfg(feature = "simulation")]
 fn program_controller(name: &ControllerName, path: &Path, limit: Seconds) -> Result<Algorithm, OptionError> {
-    Ok(Algorithm::Registered(lockstep_alphartc::program_controller(name.as_str(), path, limit.get())))
+    Ok(Algorithm::Registered(lockstep_hosted::program_controller(name.as_str(), path, limit.get())))
 }
 
 /// Refuses the program: calls in virtual time alone wait for its answers.

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 
-use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{EncodeWork, FrameEncoder, Vp8};
+use lockstep_hosted::EstimatorHost;
 use lockstep_media::{VideoFormat, open_source};
 use lockstep_sim::{CodecModel, StopReason};
 

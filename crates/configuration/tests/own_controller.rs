@@ -29,7 +29,7 @@ fn example_of_an_own_controller_runs() {
 #[test]
 fn registered_controller_decides_as_the_one_it_wraps() {
     let rate = Bitrate::from_kbps(600);
-    let mine = Registration::new("mine", "", move |setting| Box::new(Fixed::new(rate, setting)));
+    let mine = Registration::new("mine", "", move |setup| Box::new(Fixed::new(rate, setup)));
     let controllers = Controllers::default().with(mine).unwrap();
     let own = report(&options(&[("controller", "mine")]).settings_with(&controllers).unwrap());
     let built_in = report(&options(&[("controller", "fixed:600kbps")]).settings().unwrap());
@@ -39,7 +39,7 @@ fn registered_controller_decides_as_the_one_it_wraps() {
 
 #[test]
 fn report_of_an_unknown_controller_is_read_and_not_run() {
-    let mine = Registration::new("mine", "", |setting| Box::new(Fixed::new(setting.bounds.initial, setting)));
+    let mine = Registration::new("mine", "", |setup| Box::new(Fixed::new(setup.bounds.initial, setup)));
     let controllers = Controllers::default().with(mine).unwrap();
     let settings = options(&[("controller", "mine")]).settings_with(&controllers).unwrap();
     let text = serde_json::to_string(&settings).unwrap();
@@ -116,7 +116,10 @@ mod programs {
         let folder = tempfile::tempdir().unwrap();
         let settings = options(&[("controller", &program(folder.path(), 0))]).settings().unwrap();
         let format = lockstep_media::source_format("generated:64x48@30", &Default::default()).unwrap();
-        let error = settings.control.check_live(&format).unwrap_err().to_string();
-        assert!(error.contains("programs decide in virtual time only"), "{error}");
+        let checked = settings.control.check_live(&format).unwrap_err();
+        let made = settings.control.recorded_sending_end(&format, 0, None).err().expect("it is refused");
+        for error in [checked.to_string(), made.to_string()] {
+            assert!(error.contains("programs decide in virtual time only"), "{error}");
+        }
     }
 }

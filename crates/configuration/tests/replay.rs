@@ -40,8 +40,8 @@ fn what_each_controller_decided_in_a_simulated_call_it_decides_again_when_told_t
         let text = simulated(&settings(&algorithm)).text();
         let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
         assert_eq!(header.algorithm, algorithm);
-        let mut again = header.algorithm.controller(&header.setting()).expect("it needs no path");
-        let mut path = PathObserver::new(header.setting().payload, &header.setting().tuning);
+        let mut again = header.algorithm.controller(&header.setup()).expect("it needs no path");
+        let mut path = PathObserver::new(header.setup().payload, &header.setup().tuning);
         let (mut allowances, mut lost) = (0, 0);
         while let Some(event) = reader.next_event().expect("it is a recording") {
             let answer = event.replay(&mut path, again.as_mut());

@@ -1,75 +1,25 @@
 //! Every algorithm by its name: which estimator at the receiver goes with which controller at the sender.
 
+mod error;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockstep_nn::{Model, ModelError};
+use lockstep_units::Bitrate;
 use lockstep_units::quantity::parse_rate;
-use lockstep_units::{Bitrate, ByteCount};
 
+pub use self::error::AlgorithmError;
 use crate::known_path::KnownPath;
 #[cfg(feature = "baselines")]
 use crate::learned::Concerto;
 use crate::learned::Lockstep;
 use crate::learned::shipped::Shipped;
 use crate::{
-    Controller, Copa, Estimator, EstimatorKind, Failure, Fixed, Gcc, GracePeriod, Hindsight, Latency, Nada,
-    ReceiverEstimate, Registration, SalsifyWindow, Scream, Sprout, Tuning,
+    Controller, ControllerSetup, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Nada, RateBounds,
+    ReceiverEstimate, Registration, SalsifyWindow, Scream, Sprout,
 };
-
-/// The bit rates among which rate-based algorithms choose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateBounds {
-    /// What they start at.
-    pub initial: Bitrate,
-    /// What they never go below.
-    pub least: Bitrate,
-    /// What they never go above.
-    pub most: Bitrate,
-}
-
-impl Default for RateBounds {
-    /// 300 kb/s at first, as in WebRTC and in AlphaRTC; from 30 kb/s to 20 Mb/s.
-    fn default() -> Self {
-        Self { initial: Bitrate::from_kbps(300), least: Bitrate::from_kbps(30), most: Bitrate::from_kbps(20_000) }
-    }
-}
-
-/// What a controller is told of the call.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    /// The most bytes of a frame that a fragment carries.
-    pub payload: ByteCount,
-    /// Time between two frames of the source.
-    pub frame_interval: Duration,
-    /// For controllers that decide on a rate.
-    pub bounds: RateBounds,
-    /// What the path carries, for [`Hindsight`] and for lessons; only a simulator provides it.
-    pub path: Option<KnownPath>,
-    /// For controllers that let their delay be chosen ([`Algorithm::takes_latency`]).
-    pub latency: Latency,
-    /// In the place of the model that comes with a learned controller ([`Algorithm::takes_model`]).
-    pub model: Option<Arc<Model>>,
-    /// The tuned constants.
-    pub tuning: Tuning,
-    /// Seed of what is random in a controller; 0 in calls that are not simulated.
-    pub seed: u64,
-    /// Where a controller that can fail leaves its error.
-    pub failure: Failure,
-}
-
-impl Setting {
-    /// Frames every `frame_interval` in fragments of up to `payload` bytes, the usual bounds, on a path that is not
-    /// known.
-    #[must_use]
-    pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
-        let (bounds, latency) = (RateBounds::default(), Latency::default());
-        let (tuning, failure) = (Tuning::default(), Failure::default());
-        Self { payload, frame_interval, bounds, path: None, latency, model: None, tuning, seed: 0, failure }
-    }
-}
 
 /// An estimator and a controller that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -117,39 +67,6 @@ pub enum Algorithm {
     Registered(Registration),
 }
 
-/// Why there is no such algorithm.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AlgorithmError {
-    /// No algorithm has this name.
-    #[error("no controller is called `{name}`; there are: {names}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// Every name there is, with commas between them.
-        names: String,
-    },
-    /// A controller cannot be registered under this name.
-    #[error(
-        "cannot register the controller `{0}`: a name is 1 to 64 letters, digits, `-`, `_` and `.`; choose such a name"
-    )]
-    Name(String),
-    /// Another controller has this name.
-    #[error("cannot register the controller `{0}`: another one has this name; choose a different name")]
-    Taken(String),
-    /// What follows `fixed:` is no bit rate.
-    #[error("`fixed:{0}` names no bit rate; it should be like fixed:1.5mbps")]
-    Rate(String),
-    /// A controller that has to know the path was not told of it.
-    #[error("the controller {0} must know what the path carries, which only a simulation tells it")]
-    UnknownPath(&'static str),
-    /// No model comes with a learned controller.
-    #[error("no model comes with the controller {0}: name one with --model")]
-    NoModel(&'static str),
-    /// The model is none for this controller.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-}
-
 impl Algorithm {
     /// Every name, and what it stands for.
     pub const NAMES: [(&'static str, &'static str); 17] = [
@@ -180,13 +97,13 @@ impl Algorithm {
         Self::NAMES.iter().filter_map(|(name, _)| name.replace("RATE", "1mbps").parse().ok())
     }
 
-    /// Whether its controller lets the delay that it tolerates be chosen ([`Setting::latency`]).
+    /// Whether its controller lets the delay that it tolerates be chosen ([`ControllerSetup::latency`]).
     #[must_use]
     pub fn takes_latency(&self) -> bool {
         matches!(self, Self::Sprout | Self::Lockstep)
     }
 
-    /// Whether its controller runs a model ([`Setting::model`]).
+    /// Whether its controller runs a model ([`ControllerSetup::model`]).
     #[must_use]
     pub fn takes_model(&self) -> bool {
         matches!(self, Self::Concerto | Self::Rlv | Self::Lockstep) || self.estimates_by_model()
@@ -209,7 +126,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether its controller must know what the path will carry ([`Setting::path`]), which a call that is not
+    /// Whether its controller must know what the path will carry ([`ControllerSetup::path`]), which a call that is not
     /// simulated never does.
     #[must_use]
     pub fn knows_path(&self) -> bool {
@@ -273,46 +190,46 @@ impl Algorithm {
     /// The controller for the sending end.
     ///
     /// # Errors
-    /// [`AlgorithmError::UnknownPath`] for [`Algorithm::Hindsight`] without [`Setting::path`];
-    /// [`AlgorithmError::NoModel`] for a learned one that no model comes with, without [`Setting::model`];
+    /// [`AlgorithmError::UnknownPath`] for [`Algorithm::Hindsight`] without [`ControllerSetup::path`];
+    /// [`AlgorithmError::NoModel`] for a learned one that no model comes with, without [`ControllerSetup::model`];
     /// [`AlgorithmError::Model`] if the model does not fit the controller.
-    pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
+    pub fn controller(&self, setup: &ControllerSetup) -> Result<Box<dyn Controller>, AlgorithmError> {
         Ok(match self {
-            Self::Registered(registration) => registration.controller(setting),
-            Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
-            Self::Gcc => Box::new(Gcc::new(setting)),
-            Self::Fixed(rate) => Box::new(Fixed::new(*rate, setting)),
-            Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setting)),
+            Self::Registered(registration) => registration.controller(setup),
+            Self::Salsify(_) => Box::new(SalsifyWindow::new(setup.payload)),
+            Self::Gcc => Box::new(Gcc::new(setup)),
+            Self::Fixed(rate) => Box::new(Fixed::new(*rate, setup)),
+            Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setup)),
             Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
                 // The model is the receiver's. Where the sender is told of it, a wrong one is refused at once.
-                if setting.model.is_some() {
-                    self.estimator_with(setting.bounds, setting.model.clone())?;
+                if setup.model.is_some() {
+                    self.estimator_with(setup.bounds, setup.model.clone())?;
                 }
-                Box::new(ReceiverEstimate::new(setting))
+                Box::new(ReceiverEstimate::new(setup))
             }
-            Self::Nada => Box::new(Nada::new(setting)),
-            Self::Scream => Box::new(Scream::new(setting)),
-            Self::Sprout => Box::new(Sprout::new(setting)),
-            Self::Copa => Box::new(Copa::new(setting)),
+            Self::Nada => Box::new(Nada::new(setup)),
+            Self::Scream => Box::new(Scream::new(setup)),
+            Self::Sprout => Box::new(Sprout::new(setup)),
+            Self::Copa => Box::new(Copa::new(setup)),
             #[cfg(feature = "baselines")]
-            Self::Concerto => Box::new(Concerto::new(setting, "concerto", model_of(setting, Shipped::Concerto)?)?),
+            Self::Concerto => Box::new(Concerto::new(setup, "concerto", model_of(setup, Shipped::Concerto)?)?),
             #[cfg(feature = "baselines")]
-            Self::Rlv => Box::new(Concerto::new(setting, "rlv", model_of(setting, Shipped::Rlv)?)?),
+            Self::Rlv => Box::new(Concerto::new(setup, "rlv", model_of(setup, Shipped::Rlv)?)?),
             #[cfg(not(feature = "baselines"))]
             Self::Concerto | Self::Rlv => return Err(ModelError::NotBuilt("baselines").into()),
-            Self::Lockstep => Box::new(Lockstep::with_model(setting, model_of(setting, Shipped::Lockstep)?)?),
-            Self::Hindsight => Box::new(Hindsight::new(known_path(setting, "hindsight")?, setting)),
+            Self::Lockstep => Box::new(Lockstep::with_model(setup, model_of(setup, Shipped::Lockstep)?)?),
+            Self::Hindsight => Box::new(Hindsight::new(known_path(setup, "hindsight")?, setup)),
         })
     }
 }
 
-fn known_path(setting: &Setting, name: &'static str) -> Result<KnownPath, AlgorithmError> {
-    setting.path.clone().ok_or(AlgorithmError::UnknownPath(name))
+fn known_path(setup: &ControllerSetup, name: &'static str) -> Result<KnownPath, AlgorithmError> {
+    setup.path.clone().ok_or(AlgorithmError::UnknownPath(name))
 }
 
 /// The model that was chosen, or else the one that comes with the controller.
-fn model_of(setting: &Setting, shipped: Shipped) -> Result<Arc<Model>, ModelError> {
-    setting.model.clone().map_or_else(|| shipped.model(), Ok)
+fn model_of(setup: &ControllerSetup, shipped: Shipped) -> Result<Arc<Model>, ModelError> {
+    setup.model.clone().map_or_else(|| shipped.model(), Ok)
 }
 
 impl fmt::Display for Algorithm {
@@ -376,7 +293,10 @@ impl FromStr for Algorithm {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use lockstep_link::Trace;
+    use lockstep_units::ByteCount;
 
     use super::*;
     use crate::closed_loop::known_path;
@@ -421,9 +341,9 @@ mod tests {
 
     #[test]
     fn hindsight_is_refused_without_a_known_path() {
-        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
-        assert_eq!(Algorithm::Hindsight.controller(&setting).err(), Some(AlgorithmError::UnknownPath("hindsight")));
+        let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
+        assert_eq!(Algorithm::Hindsight.controller(&setup).err(), Some(AlgorithmError::UnknownPath("hindsight")));
         let path = known_path(&Trace::constant(Bitrate::from_kbps(1_000)));
-        assert!(Algorithm::Hindsight.controller(&Setting { path: Some(path), ..setting }).is_ok());
+        assert!(Algorithm::Hindsight.controller(&ControllerSetup { path: Some(path), ..setup }).is_ok());
     }
 }

@@ -450,11 +450,11 @@ impl Estimator for BobHeuristic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closed_loop::{Outcome, Plan, run, setting};
+    use crate::closed_loop::{Outcome, Plan, run, setup};
     use crate::{Controller, ReceiverEstimate};
 
     fn call(plan: &Plan) -> Outcome {
-        let mut controller: Box<dyn Controller> = Box::new(ReceiverEstimate::new(&setting()));
+        let mut controller: Box<dyn Controller> = Box::new(ReceiverEstimate::new(&setup()));
         run(plan, &mut *controller, Some(&mut BobHeuristic::new(RateBounds::default())))
     }
 

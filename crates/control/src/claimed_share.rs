@@ -15,23 +15,7 @@ use std::time::Duration;
 use lockstep_units::ByteCount;
 
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
-use crate::{InFlight, PathView};
-
-lockstep_units::config! {
-    /// The share claimed beside cross traffic.
-    pub struct ClaimConfig = "claim" {
-        /// Share of the path's rate that is claimed.
-        share: f64 = 0.4, "", 0.0..=0.5, "2026-11-control-ablation";
-        /// An unused claim is kept for this long; a picture may be larger than its part.
-        kept: f64 = 0.25, "s", 0.0..=10.0, "2026-11-control-ablation";
-        /// The claim is at most this many times the rate of arrivals: a path that was taken for a faster one is not filled.
-        growth: f64 = 1.5, "", 1.0..=100.0, "2026-11-control-ablation";
-        /// Pacing rate over the mean rate: right behind each other, so that bursts show the path's rate.
-        pacing: f64 = 32.0, "", 1.0..=1000.0, "2026-11-control-ablation";
-        /// Packets that a frame may have that should be two at least: a codec fills three quarters of a budget.
-        pair: f64 = 3.0, "packets", 1.0..=64.0, "2026-11-control-ablation";
-    }
-}
+use crate::{ClaimConfig, InFlight, PathView};
 
 /// The sender's side of it. Times are the sender's, seconds; bytes are those that the link carries.
 #[derive(Debug)]

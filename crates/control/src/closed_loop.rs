@@ -15,8 +15,8 @@ use lockstep_transport::{
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{
-    Allowance, Controller, Estimator, InFlight, Input, KnownCapacity, KnownPath, KnownQueue, PathObserver, Setting,
-    Tuning,
+    Allowance, Controller, ControllerSetup, Estimator, InFlight, Input, KnownCapacity, KnownPath, KnownQueue,
+    PathObserver, Tuning,
 };
 
 const PAYLOAD: u64 = 1_200;
@@ -28,8 +28,8 @@ const MOST_SKIPS: u32 = 3;
 const SMALLEST_FRAME: u32 = 300;
 
 /// What controllers are told of the loop.
-pub(crate) fn setting() -> Setting {
-    Setting::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL)
+pub(crate) fn setup() -> ControllerSetup {
+    ControllerSetup::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL)
 }
 
 impl KnownCapacity for Trace {

@@ -7,123 +7,31 @@
 //! use lockstep_control::{Controllers, Fixed, Registration};
 //! use lockstep_units::Bitrate;
 //!
-//! let mine = Registration::new("mine", "always 700 kb/s", |setting| {
-//!     Box::new(Fixed::new(Bitrate::from_kbps(700), setting))
+//! let mine = Registration::new("mine", "always 700 kb/s", |setup| {
+//!     Box::new(Fixed::new(Bitrate::from_kbps(700), setup))
 //! });
 //! let controllers = Controllers::default().with(mine).unwrap();
 //! assert_eq!(controllers.find("mine").unwrap().to_string(), "mine");
 //! assert_eq!(controllers.find("gcc").unwrap().to_string(), "gcc");
 //! ```
 
-use std::fmt;
-use std::sync::Arc;
-
-use crate::{Algorithm, AlgorithmError, Controller, EstimatorKind, Fixed, GracePeriod, Setting};
+use crate::{Algorithm, AlgorithmError, Controller, ControllerSetup, Fixed, Registration};
 
 /// Longest name of a registered controller, characters.
 const LONGEST_NAME: usize = 64;
 
-type MakeController = dyn Fn(&Setting) -> Box<dyn Controller> + Send + Sync;
-
-/// A controller of a program outside this crate: its name, what it is, its estimator, its factory.
-#[derive(Clone)]
-pub struct Registration {
-    name: String,
-    about: String,
-    estimator: EstimatorKind,
-    heeds_marks: bool,
-    is_missing: bool,
-    make: Arc<MakeController>,
-}
-
 impl Registration {
-    /// The controller `name`, described by `about` in one line, that `make` makes for each sending end. A controller that can
-    /// fail leaves its error in [`Setting::failure`].
-    #[must_use]
-    pub fn new(
-        name: impl Into<String>,
-        about: impl Into<String>,
-        make: impl Fn(&Setting) -> Box<dyn Controller> + Send + Sync + 'static,
-    ) -> Self {
-        let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle);
-        Self {
-            name: name.into(),
-            about: about.into(),
-            estimator,
-            heeds_marks: false,
-            is_missing: false,
-            make: Arc::new(make),
-        }
-    }
-
-    /// The same with another estimator at the receiver than Salsify's inter-arrival average.
-    #[must_use]
-    pub fn with_estimator(self, estimator: EstimatorKind) -> Self {
-        Self { estimator, ..self }
-    }
-
-    /// The same for a controller that answers marks of congestion ([`Algorithm::heeds_marks`]).
-    #[must_use]
-    pub fn heeding_marks(self) -> Self {
-        Self { heeds_marks: true, ..self }
-    }
-
     /// A controller that this program does not have, as reports of other programs name them. A call with it fails when it
     /// begins.
     #[must_use]
     pub fn missing(name: impl Into<String>) -> Self {
         let name = name.into();
         let error = Controllers::default().unknown(&name);
-        let make = move |setting: &Setting| -> Box<dyn Controller> {
-            setting.failure.set(Box::new(error.clone()));
-            Box::new(Fixed::new(setting.bounds.least, setting))
+        let make = move |setup: &ControllerSetup| -> Box<dyn Controller> {
+            setup.failure.set(Box::new(error.clone()));
+            Box::new(Fixed::new(setup.bounds.least, setup))
         };
-        Self { is_missing: true, ..Self::new(name, "", make) }
-    }
-
-    /// Whether this program does not have it.
-    #[must_use]
-    pub fn is_missing(&self) -> bool {
-        self.is_missing
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What it is, in one line.
-    #[must_use]
-    pub fn about(&self) -> &str {
-        &self.about
-    }
-
-    pub(crate) fn estimator(&self) -> EstimatorKind {
-        self.estimator
-    }
-
-    pub(crate) fn heeds_marks(&self) -> bool {
-        self.heeds_marks
-    }
-
-    pub(crate) fn controller(&self, setting: &Setting) -> Box<dyn Controller> {
-        (self.make)(setting)
-    }
-}
-
-impl PartialEq for Registration {
-    /// Whether they have the same name, which is unique in a registry.
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Registration {}
-
-impl fmt::Debug for Registration {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
+        Self::new(name, "", make).marked_missing()
     }
 }
 
@@ -166,7 +74,7 @@ impl Controllers {
     /// # Errors
     /// [`AlgorithmError::Unknown`], with every name there is; [`AlgorithmError::Rate`] after `fixed:`.
     pub fn find(&self, word: &str) -> Result<Algorithm, AlgorithmError> {
-        if let Some(found) = self.registered.iter().find(|registration| registration.name == word) {
+        if let Some(found) = self.registered.iter().find(|registration| registration.name() == word) {
             return Ok(Algorithm::Registered(found.clone()));
         }
         word.parse().map_err(|error| match error {
@@ -194,10 +102,10 @@ mod tests {
     use lockstep_units::{Bitrate, ByteCount};
 
     use super::*;
-    use crate::{InFlight, PathView};
+    use crate::{EstimatorKind, InFlight, PathView};
 
     fn mine(name: &str) -> Registration {
-        Registration::new(name, "always 700 kb/s", |setting| Box::new(Fixed::new(Bitrate::from_kbps(700), setting)))
+        Registration::new(name, "always 700 kb/s", |setup| Box::new(Fixed::new(Bitrate::from_kbps(700), setup)))
     }
 
     #[test]
@@ -207,8 +115,8 @@ mod tests {
         assert_eq!(algorithm.to_string(), "mine");
         assert!(algorithm.heeds_marks() && !algorithm.takes_model() && !algorithm.takes_latency());
         assert_eq!(algorithm.estimator_kind(), EstimatorKind::BobHeuristic);
-        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
-        let controller = algorithm.controller(&setting).unwrap();
+        let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
+        let controller = algorithm.controller(&setup).unwrap();
         let allowance = controller.allowance(&PathView::default(), InFlight::default());
         assert_eq!(allowance.target, Bitrate::from_kbps(700));
     }
@@ -233,10 +141,10 @@ mod tests {
 
     #[test]
     fn missing_controller_fails_once_a_call_needs_it() {
-        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
+        let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
         assert!(Registration::missing("theirs").is_missing());
-        drop(Registration::missing("theirs").controller(&setting));
-        let error = setting.failure.check().unwrap_err().to_string();
+        drop(Registration::missing("theirs").controller(&setup));
+        let error = setup.failure.check().unwrap_err().to_string();
         assert!(error.contains("no controller is called `theirs`"), "{error}");
     }
 }

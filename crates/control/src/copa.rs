@@ -23,7 +23,7 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, SlidingMinimum, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, Traits};
 
 const DELTA: f64 = 0.5;
 const SMALLEST_MEMORY: Duration = Duration::from_secs(10);
@@ -61,10 +61,10 @@ pub struct Copa {
 impl Copa {
     /// A sender that has heard nothing yet.
     #[must_use]
-    pub fn new(setting: &Setting) -> Self {
+    pub fn new(setup: &ControllerSetup) -> Self {
         Self {
-            bounds: setting.bounds,
-            packet: setting.payload.as_f64().max(1.0),
+            bounds: setup.bounds,
+            packet: setup.payload.as_f64().max(1.0),
             window: INITIAL_WINDOW,
             slow_start: true,
             velocity: 1.0,
@@ -195,10 +195,10 @@ impl Controller for Copa {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closed_loop::{Outcome, Plan, run, setting};
+    use crate::closed_loop::{Outcome, Plan, run, setup};
 
     fn call(plan: &Plan) -> Outcome {
-        run(plan, &mut Copa::new(&setting()), None)
+        run(plan, &mut Copa::new(&setup()), None)
     }
 
     #[test]

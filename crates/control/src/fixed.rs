@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, PathView, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, TokenBucket, Traits};
 
 /// Pacing rate over target, as WebRTC has it (its `PacingController`), so that a frame is on its way before the next.
 const PACING_FACTOR: f64 = 2.5;
@@ -20,9 +20,9 @@ pub struct Fixed {
 impl Fixed {
     /// A controller that targets `rate`.
     #[must_use]
-    pub fn new(rate: Bitrate, setting: &Setting) -> Self {
+    pub fn new(rate: Bitrate, setup: &ControllerSetup) -> Self {
         let pacing_rate = rate.mul_f64(PACING_FACTOR);
-        Self { rate, pacing_rate, bucket: TokenBucket::new(setting.payload, setting.frame_interval) }
+        Self { rate, pacing_rate, bucket: TokenBucket::new(setup.payload, setup.frame_interval) }
     }
 }
 

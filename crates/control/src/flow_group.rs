@@ -15,7 +15,7 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, PathObserver, PathView, Setting, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathObserver, PathView, Traits};
 
 /// A flow that has sent nothing for so long has paused, and leaves the group until it sends again (RFC 8699, section
 /// 5.3.1, step 2).
@@ -61,7 +61,7 @@ impl FlowGroup {
     pub fn join(
         &self,
         controller: Box<dyn Controller>,
-        setting: &Setting,
+        setup: &ControllerSetup,
         priority: f64,
         most: Bitrate,
     ) -> Box<dyn Controller> {
@@ -78,7 +78,7 @@ impl FlowGroup {
         });
         Box::new(Coupled {
             controller,
-            path: PathObserver::new(setting.payload, &setting.tuning),
+            path: PathObserver::new(setup.payload, &setup.tuning),
             group: self.clone(),
             number,
         })
@@ -230,19 +230,19 @@ impl Controller for Coupled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closed_loop::setting;
+    use crate::closed_loop::setup;
     use crate::{Fixed, Tuning};
 
     fn flows(group: &FlowGroup, rates: &[(u64, f64, u64)]) -> Vec<Box<dyn Controller>> {
         let join = |&(kbps, priority, most): &(u64, f64, u64)| {
-            let controller = Box::new(Fixed::new(Bitrate::from_kbps(kbps), &setting()));
-            group.join(controller, &setting(), priority, Bitrate::from_kbps(most))
+            let controller = Box::new(Fixed::new(Bitrate::from_kbps(kbps), &setup()));
+            group.join(controller, &setup(), priority, Bitrate::from_kbps(most))
         };
         rates.iter().map(join).collect()
     }
 
     fn targets(flows: &mut [Box<dyn Controller>], at: u64) -> Vec<u64> {
-        let path = PathObserver::new(setting().payload, &Tuning::default());
+        let path = PathObserver::new(setup().payload, &Tuning::default());
         let path = path.view(Timestamp::from_millis(at));
         for flow in flows.iter_mut() {
             flow.handle(&path, Input::Sent(ByteCount::new(1_200)));
@@ -269,7 +269,7 @@ mod tests {
         // The first and the second come back, the third does not.
         assert_eq!(targets(&mut flows[..2], 2_000), [600, 600]);
         assert_eq!(targets(&mut flows, 2_100), [600, 600, 600]);
-        let path = PathObserver::new(setting().payload, &Tuning::default());
+        let path = PathObserver::new(setup().payload, &Tuning::default());
         let path = path.view(Timestamp::from_millis(4_000));
         flows[2].handle(&path, Input::Sent(ByteCount::new(1_200)));
         assert_eq!(flows[2].allowance(&path, InFlight::default()).target.as_bps(), 600_000);
@@ -303,8 +303,8 @@ mod tests {
     #[test]
     fn bytes_behind_cross_traffic_are_scaled_as_the_budget_is() {
         let group = FlowGroup::new();
-        let mut flow = group.join(Box::new(BesideOthers), &setting(), 1.0, Bitrate::from_kbps(500));
-        let observer = PathObserver::new(setting().payload, &setting().tuning);
+        let mut flow = group.join(Box::new(BesideOthers), &setup(), 1.0, Bitrate::from_kbps(500));
+        let observer = PathObserver::new(setup().payload, &setup().tuning);
         let path = observer.view(Timestamp::ZERO);
         flow.handle(&path, Input::Sent(ByteCount::new(1_200)));
         let allowance = flow.allowance(&path, InFlight::default());

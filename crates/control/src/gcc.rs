@@ -58,7 +58,7 @@ use std::time::Duration;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, PathView, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, TokenBucket, Traits};
 use acknowledged_rate::AcknowledgedRate;
 use application_limited::ApplicationLimit;
 use bursts::Bursts;
@@ -99,26 +99,26 @@ pub struct Gcc {
 impl Gcc {
     /// A controller for a call that has not begun, as WebRTC has it.
     #[must_use]
-    pub fn new(setting: &Setting) -> Self {
-        Self::with(setting, Settings::default())
+    pub fn new(setup: &ControllerSetup) -> Self {
+        Self::with(setup, Settings::default())
     }
 
     /// The same without some of its parts.
     #[must_use]
-    pub fn with(setting: &Setting, settings: Settings) -> Self {
-        let bounds = setting.bounds;
+    pub fn with(setup: &ControllerSetup, settings: Settings) -> Self {
+        let bounds = setup.bounds;
         let mut gcc = Self {
-            payload: setting.payload,
+            payload: setup.payload,
             delay_based: DelayBased::new(bounds, settings.throughput_bounds_growth),
             loss_based: LossBased::new(bounds),
             loss_reports: LossReports::default(),
             acknowledged_rate: AcknowledgedRate::default(),
             application_limit: ApplicationLimit::new(bounds.initial),
             probe_controller: ProbeController::new(bounds, settings.probing),
-            probe_clusters: ProbeClusters::new(setting.payload),
+            probe_clusters: ProbeClusters::new(setup.payload),
             probe_estimator: ProbeEstimator::default(),
             round_trips: VecDeque::new(),
-            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
+            bucket: TokenBucket::new(setup.payload, setup.frame_interval),
             bursts: Bursts::default(),
             started: false,
             target: bounds.initial,

@@ -24,7 +24,7 @@ use std::time::Duration;
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Input, KnownPath, PathView, Setting, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, KnownPath, PathView, Traits};
 use bottleneck::Bottleneck;
 use smallest_frame::SmallestFrame;
 
@@ -80,14 +80,14 @@ pub struct Hindsight {
 impl Hindsight {
     /// A controller for `path`.
     #[must_use]
-    pub fn new(path: KnownPath, setting: &Setting) -> Self {
-        let datagram = setting.payload.get() + DATA_HEADER as u64 + CARRIAGE;
+    pub fn new(path: KnownPath, setup: &ControllerSetup) -> Self {
+        let datagram = setup.payload.get() + DATA_HEADER as u64 + CARRIAGE;
         Self {
             path: Bottleneck::new(path, datagram),
-            payload: setting.payload,
-            interval: setting.frame_interval,
-            horizon: (period(setting.frame_interval).saturating_sub(setting.frame_interval)
-                + setting.frame_interval.mul_f64(HORIZON_INTERVALS))
+            payload: setup.payload,
+            interval: setup.frame_interval,
+            horizon: (period(setup.frame_interval).saturating_sub(setup.frame_interval)
+                + setup.frame_interval.mul_f64(HORIZON_INTERVALS))
             .min(LONGEST_HORIZON),
             smallest: SmallestFrame::default(),
             rate: Bitrate::ZERO,
@@ -235,10 +235,10 @@ mod tests {
     use lockstep_link::Trace;
 
     use super::*;
-    use crate::closed_loop::{Plan, known_path, run, setting};
+    use crate::closed_loop::{Plan, known_path, run, setup};
 
     fn hindsight(trace: &Trace) -> Hindsight {
-        Hindsight::new(known_path(trace), &setting())
+        Hindsight::new(known_path(trace), &setup())
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
         };
         let before = budget(&hindsight);
         hindsight.on_picture_skipped();
-        let interval = setting().frame_interval;
+        let interval = setup().frame_interval;
         let more = Bitrate::from_kbps(100).bytes_in(interval).get();
         assert!(budget(&hindsight).abs_diff(before + more) <= 1, "{before} bytes before, {} after", budget(&hindsight));
         hindsight.on_sent(now, ByteCount::new(1));

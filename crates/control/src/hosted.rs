@@ -17,7 +17,8 @@ use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{
-    Allowance, Controller, Failure, FailureReason, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits,
+    Allowance, Controller, ControllerSetup, Failure, FailureReason, InFlight, Input, PathView, RateBounds, TokenBucket,
+    Traits,
 };
 
 /// Pacing rate over target where a decision has no pacing interval, as in WebRTC.
@@ -112,11 +113,11 @@ pub struct HostedController<H> {
 }
 
 impl<H: ControllerHost> HostedController<H> {
-    /// The controller of `host` for a call of `setting`; it leaves its errors in `failure`. Without a host it has failed
+    /// The controller of `host` for a call of `setup`; it leaves its errors in `failure`. Without a host it has failed
     /// already.
     #[must_use]
-    pub fn new(host: Option<H>, setting: &Setting, failure: Failure) -> Self {
-        let Setting { payload, frame_interval, bounds, .. } = *setting;
+    pub fn new(host: Option<H>, setup: &ControllerSetup, failure: Failure) -> Self {
+        let ControllerSetup { payload, frame_interval, bounds, .. } = *setup;
         let state = State { host, decision: Decision::at(bounds.initial), made_for: None };
         let bucket = TokenBucket::new(payload, frame_interval);
         Self { bounds, failure, bucket, sent: ByteCount::ZERO, skipped: 0, state: RefCell::new(state) }
@@ -193,7 +194,7 @@ mod tests {
     use lockstep_transport::Estimate;
 
     use super::*;
-    use crate::closed_loop::setting;
+    use crate::closed_loop::setup;
 
     /// Keeps the names of what it was asked, decides `decision`, and fails after `left` decisions.
     struct Scripted {
@@ -225,7 +226,7 @@ mod tests {
     fn hosted(decision: Decision, left: usize) -> Hosted {
         let (asked, failure) = (Arc::default(), Failure::default());
         let host = Scripted { asked: Arc::clone(&asked), decision, left };
-        (HostedController::new(Some(host), &setting(), failure.clone()), asked, failure)
+        (HostedController::new(Some(host), &setup(), failure.clone()), asked, failure)
     }
 
     fn feedback() -> Feedback {
@@ -259,7 +260,7 @@ mod tests {
         let path = PathView { now: Timestamp::from_millis(1_000), ..PathView::default() };
         let allowance = controller.allowance(&path, InFlight::default());
         assert_eq!(allowance.target, Bitrate::from_kbps(1_000));
-        let interval = setting().frame_interval;
+        let interval = setup().frame_interval;
         assert!(allowance.budget >= allowance.target.bytes_in(interval), "{allowance:?}");
         assert!(allowance.pacing_interval < Duration::from_millis(10), "{allowance:?}");
     }
@@ -274,7 +275,7 @@ mod tests {
         };
         let allowance = hosted(decision, 100).0.allowance(&PathView::default(), InFlight::default());
         assert_eq!((allowance.budget, allowance.pacing_interval), (MOST_BUDGET, LONGEST_PAUSE));
-        assert_eq!(allowance.target, setting().bounds.most);
+        assert_eq!(allowance.target, setup().bounds.most);
     }
 
     #[test]

@@ -28,6 +28,8 @@ mod mmsys24;
 #[cfg(all(test, feature = "baselines"))]
 mod model_tests;
 mod observation;
+#[cfg(feature = "baselines")]
+mod observation_kind;
 pub(crate) mod purpose;
 #[cfg(feature = "baselines")]
 mod receiver;
@@ -42,10 +44,10 @@ pub use gemini::{GeminiObservation, gemini};
 #[cfg(feature = "baselines")]
 pub use hrcc::{HrccObservation, hrcc};
 pub use lockstep::{
-    Fallback, HORIZONS, LEVELS, Lesson, Lockstep, LockstepConfig, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule, RuleTuning,
+    Fallback, HORIZONS, LEVELS, Lesson, Lockstep, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule, RuleTuning,
 };
 #[cfg(feature = "baselines")]
 pub use mmsys24::mmsys24;
 pub use observation::Observation;
 #[cfg(feature = "baselines")]
-pub use observation::{ObservationKind, UnknownObservation};
+pub use observation_kind::{ObservationKind, UnknownObservation};

@@ -19,6 +19,7 @@ mod failure;
 mod fixed;
 mod flow_group;
 mod fragments;
+mod frame_bytes;
 mod gcc;
 mod hindsight;
 mod hosted;
@@ -34,9 +35,11 @@ mod path;
 mod path_delay;
 mod receiver_estimate;
 pub mod recording;
+mod registration;
 mod reported_loss;
 mod salsify;
 mod scream;
+mod setup;
 mod short_queue;
 mod sprout;
 mod token_bucket;
@@ -45,16 +48,16 @@ mod tuning;
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::Timestamp;
 
-pub use algorithm::{Algorithm, AlgorithmError, RateBounds, Setting};
+pub use algorithm::{Algorithm, AlgorithmError};
 pub use bob_heuristic::{BobHeuristic, PathUse};
-pub use claimed_share::ClaimConfig;
 pub use controller::{Allowance, Controller, InFlight, Input, Traits};
-pub use controllers::{Controllers, Registration};
+pub use controllers::Controllers;
 pub use copa::Copa;
 pub use estimator_kind::EstimatorKind;
 pub use failure::{Failure, FailureReason};
 pub use fixed::Fixed;
 pub use flow_group::FlowGroup;
+pub use frame_bytes::{Gross, Net};
 pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use hindsight::Hindsight;
 pub use hosted::{ControllerHost, Decision, HostedController, Sending};
@@ -62,23 +65,25 @@ pub use inter_arrival::{GracePeriod, InterArrival};
 pub use known_path::{KnownCapacity, KnownPath, KnownQueue};
 pub use latency::{Latency, UnknownLatency};
 pub use limit::{
-    Budget, Ceiling, CeilingConfig, Delivered, DeliveredConfig, Gross, Limit, LimitedBy, Net, ShortQueueLimit,
-    SilenceLimit, bitrate_ceiling, is_binding, narrow,
+    Budget, Ceiling, Delivered, Limit, LimitedBy, ShortQueueLimit, SilenceLimit, bitrate_ceiling, is_binding, narrow,
 };
-pub use loss_rate::{LossConfig, LossRate, Protection};
+pub use loss_rate::{LossRate, Protection};
 pub use nada::Nada;
-pub use narrow_path::{NarrowPath, NarrowPathConfig};
-pub use path::{
-    Burst, CrossTraffic, CrossTrafficConfig, PathConfig, PathObserver, PathView, ProbingConfig, SilenceConfig, Wait,
-};
-pub use path_delay::PathDelayConfig;
+pub use narrow_path::NarrowPath;
+pub use path::{Burst, CrossTraffic, PathObserver, PathView, Wait};
 pub use receiver_estimate::ReceiverEstimate;
+pub use registration::Registration;
 pub use salsify::SalsifyWindow;
 pub use scream::Scream;
-pub use short_queue::{BottleneckQueue, ShortQueueConfig};
-pub use sprout::{JitterConfig, RateFilterConfig, Sprout, SproutConfig};
+pub use setup::{ControllerSetup, RateBounds};
+pub use short_queue::BottleneckQueue;
+pub use sprout::Sprout;
 pub use token_bucket::TokenBucket;
-pub use tuning::Tuning;
+pub use tuning::{
+    CeilingConfig, ClaimConfig, CrossTrafficConfig, DeliveredConfig, JitterConfig, LockstepConfig, LossConfig,
+    NarrowPathConfig, PathConfig, PathDelayConfig, ProbingConfig, RateFilterConfig, ShortQueueConfig, SilenceConfig,
+    SproutConfig, Tuning,
+};
 
 /// What the receiving end makes of the datagrams that arrive.
 pub trait Estimator: Send {

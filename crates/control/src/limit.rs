@@ -14,23 +14,12 @@ mod silence;
 
 use lockstep_units::{Bitrate, ByteCount};
 
-pub use ceiling::{Ceiling, CeilingConfig, bitrate_ceiling};
-pub use delivered::{Delivered, DeliveredConfig};
+pub use ceiling::{Ceiling, bitrate_ceiling};
+pub use delivered::Delivered;
 pub use short_queue::ShortQueueLimit;
 pub use silence::SilenceLimit;
 
-use crate::{Allowance, InFlight, PathView};
-
-/// Bytes of a frame with its parity.
-///
-/// Only [`Protection::frame_within`](crate::Protection::frame_within) makes [`Net`] bytes of them, so that parity cannot be
-/// subtracted twice.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Gross(pub ByteCount);
-
-/// Bytes of a coded frame, without its parity.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Net(pub ByteCount);
+use crate::{Allowance, Gross, InFlight, PathView};
 
 /// What the next frame may have, after some limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,27 +4,10 @@
 use lockstep_transport::MOST_PARITY;
 use lockstep_units::ByteCount;
 
-use crate::{Gross, Net};
+use crate::{Gross, LossConfig, Net};
 
 /// A smaller loss is none: the average forgets exponentially and never reaches zero again.
 const NEGLIGIBLE: f64 = 1e-4;
-
-lockstep_units::config! {
-    /// Loss, parity, and frames that do not build on the one before.
-    pub struct LossConfig = "loss" {
-        /// Weight of a fragment in the share of fragments lost: the last few hundred count.
-        weight: f64 = 0.0025, "", 0.0001..=1.0, "2026-11-control-ablation";
-        /// Weight of a frame in the share of frames lost.
-        frame_weight: f64 = 0.0625, "", 0.001..=1.0, "2026-11-control-ablation";
-        /// Worth of a frame that is shown, in frames' bits: more buys more parity.
-        worth: f64 = 4.0, "frames", 0.0..=64.0, "2026-11-control-ablation";
-        /// Cost of coding each frame from an acknowledged state, in frames' bits.
-        cost_of_held: f64 = 0.4, "frames", 0.0..=64.0, "2026-11-control-ablation";
-        /// Where more frames than this share are lost, all are coded from acknowledged states: a loss then costs one frame
-        /// rather than those of a round trip.
-        most_chained: f64 = 0.05, "", 0.0..=1.0, "2026-11-control-ablation";
-    }
-}
 
 /// The smoothed share of fragments that are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

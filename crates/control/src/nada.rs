@@ -33,7 +33,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
 use crate::reported_loss::{Lost, ReportedLoss};
-use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, TokenBucket, Traits};
 
 const PRIORITY: f64 = 1.0;
 const REFERENCE_SIGNAL_MS: f64 = 10.0;
@@ -158,9 +158,9 @@ pub struct Nada {
 impl Nada {
     /// A sender that has heard nothing yet.
     #[must_use]
-    pub fn new(setting: &Setting) -> Self {
+    pub fn new(setup: &ControllerSetup) -> Self {
         Self {
-            bounds: setting.bounds,
+            bounds: setup.bounds,
             observations: Observations {
                 base_delay: BaseDelay::new(BASE_DELAY_MEMORY),
                 filter: VecDeque::new(),
@@ -174,8 +174,8 @@ impl Nada {
             round_trip_ms: 0.0,
             last_signal_ms: 0.0,
             updated_at: None,
-            rate_bps: setting.bounds.initial.as_bps() as f64,
-            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
+            rate_bps: setup.bounds.initial.as_bps() as f64,
+            bucket: TokenBucket::new(setup.payload, setup.frame_interval),
         }
     }
 
@@ -286,10 +286,10 @@ impl Controller for Nada {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closed_loop::{Outcome, Plan, run, setting};
+    use crate::closed_loop::{Outcome, Plan, run, setup};
 
     fn call(plan: &Plan) -> Outcome {
-        run(plan, &mut Nada::new(&setting()), None)
+        run(plan, &mut Nada::new(&setup()), None)
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_long_queue_weighs_less_where_losses_tell_of_competition() {
-        let mut nada = Nada::new(&setting());
+        let mut nada = Nada::new(&setup());
         let alone = nada.signal_ms(200.0);
         nada.loss_intervals.update(Lost { due: 100, lost: 1 });
         let competing = nada.signal_ms(200.0);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, ReversePathConfig, wire::CARRIAGE};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::PathView;
+use crate::{NarrowPathConfig, PathView};
 
 /// This share of the bound is tried before the path counts as narrow no more.
 const NEARLY: f64 = 0.99;
@@ -27,16 +27,6 @@ const TRIAL: u32 = 3;
 const MOST_PAUSES: u32 = 64;
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 const GROWTH: u64 = 2;
-
-lockstep_units::config! {
-    /// Paths on which sound goes first.
-    pub struct NarrowPathConfig = "narrow_path" {
-        /// A path that carries more is not narrow: above, sound as it usually goes leaves something for pictures.
-        rate: Bitrate = 100_000, "bit/s", 1_000..=10_000_000, "2026-11-control-ablation";
-        /// A queue stands after this many periods (`reverse_path.period`) in a row; the rate is measured over them.
-        standing_periods: u32 = 3, "periods", 1..=50, "2026-11-control-ablation";
-    }
-}
 
 /// Arrivals remembered at most; so many in a window are no narrow path's.
 const MOST_ARRIVALS: usize = 1_024;

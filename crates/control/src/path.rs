@@ -14,88 +14,28 @@ mod deliveries;
 mod probing;
 mod queueing;
 mod silence;
+mod view;
 
 use std::time::Duration;
 
 use lockstep_transport::{Feedback, LostFragment};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{ByteCount, Timestamp};
 
 pub use self::bursts::Burst;
 use self::bursts::Bursts;
+pub use self::cross_traffic::CrossTraffic;
 use self::cross_traffic::CrossTrafficDetector;
-pub use self::cross_traffic::{CrossTraffic, CrossTrafficConfig};
 use self::deliveries::Deliveries;
 use self::probing::Probing;
-pub use self::probing::ProbingConfig;
 use self::queueing::Queueing;
 use self::silence::Silence;
-pub use self::silence::SilenceConfig;
+pub use self::view::PathView;
 pub use crate::path_delay::Wait;
-use crate::short_queue::{BottleneckQueue, ShortQueue};
-use crate::{Controller, InFlight, Input, LossRate, Tuning};
+use crate::short_queue::ShortQueue;
+use crate::{Controller, InFlight, Input, LossRate, PathConfig, Tuning};
 
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 pub(crate) const GROWTH: u64 = 2;
-
-lockstep_units::config! {
-    /// What the observer measures of the path.
-    pub struct PathConfig = "path" {
-        /// Deliveries are counted in sliding windows of this length: a larger frame arrives half a second late in any case.
-        window: Duration = 0.5, "s", 0.05..=5.0, "2026-11-control-ablation";
-        /// How long the most delivered in a window is remembered: a second or two of quiet must not forget the path.
-        memory: Duration = 5.0, "s", 0.5..=60.0, "2026-11-control-ablation";
-        /// How long base delays and base round trips are remembered. Cross traffic hides them for as long; clocks drift by 3 ms meanwhile.
-        base_memory: Duration = 60.0, "s", 1.0..=600.0, "2026-11-control-ablation";
-        /// Time constant of the average rate inside bursts.
-        burst_fade: f64 = 0.3, "s", 0.01..=10.0, "2026-11-control-ablation";
-        /// That rate is valid for this long after a burst.
-        burst_memory: Duration = 2.0, "s", 0.1..=60.0, "2026-11-control-ablation";
-        /// Longest time without a try where trying may show that the path carries more again: between probes, hellos and pairs
-        /// of packets, between fragments on a narrow path, and before a narrow path is asked for more.
-        retry: Duration = 1.0, "s", 0.02..=60.0, "2026-11-control-ablation";
-        /// A burst limits nothing if its first fragment was queued for longer: behind a pause of the link it shows the rate of the last hop.
-        idle_wait: Duration = 0.01, "s", 0.0..=1.0, "2026-11-control-ablation";
-        /// Weight of feedback that waited longer than the mean; a tenth of it if it waited less.
-        feedback_weight: f64 = 0.2, "", 0.0..=1.0, "2026-11-control-ablation";
-    }
-}
-
-/// The path at one moment. The default is a path that nothing is known of.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PathView<'a> {
-    /// When the view was taken.
-    pub now: Timestamp,
-    /// Length of the window of `delivered` and `burst`.
-    pub window: Duration,
-    /// Smoothed round-trip time; none before the first feedback.
-    pub round_trip: Option<Duration>,
-    /// The last sample of the round-trip time; none before the first feedback.
-    pub last_round_trip: Option<Duration>,
-    /// Sliding-window minimum of the round-trip time, over 60 s or since the path became longer.
-    pub base_round_trip: Option<Duration>,
-    /// How long feedback waits on its way back, averaged.
-    pub feedback_delay: Duration,
-    /// How long each packet that the last feedback acknowledges was queued, in the order of the feedback.
-    pub queueing_delays: &'a [Wait],
-    /// Most bytes delivered in any window of the last 5 s, headers included.
-    pub delivered: ByteCount,
-    /// Most bytes in a window that the spacing of fragments inside a burst shows, over 5 s.
-    pub burst: ByteCount,
-    /// The last burst of fragments.
-    pub last_burst: Option<Burst>,
-    /// Rate inside bursts, averaged over 0.3 s; none if no burst of the last 2 s shows one.
-    pub burst_rate: Option<Bitrate>,
-    /// Cross traffic at the bottleneck.
-    pub cross_traffic: CrossTraffic,
-    /// Loss of fragments and of frames.
-    pub loss: LossRate,
-    /// Whether packets were sent and no feedback came for longer than it should take.
-    pub is_silent: bool,
-    /// Whether a silence has ended and nothing that was sent since is acknowledged.
-    pub is_restarting: bool,
-    /// The queue at the bottleneck, once it is known to hold fewer packets than frames have.
-    pub bottleneck_queue: Option<BottleneckQueue>,
-}
 
 /// Observes the path from packets and feedback.
 #[derive(Debug)]

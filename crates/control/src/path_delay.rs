@@ -17,6 +17,7 @@ use std::time::Duration;
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::Timestamp;
 
+use crate::PathDelayConfig;
 use crate::base_delay::BaseDelay;
 use crate::fragments::DATAGRAM_CARRIAGE;
 
@@ -27,18 +28,6 @@ const FRAME_GAP: Duration = Duration::from_millis(5);
 const TOLERANCE: (i64, i64) = (8, 5);
 /// Weight of a frame in the rate that the link carried, which only makes up for larger first packets.
 const CARRIED_WEIGHT: f64 = 0.1;
-
-lockstep_units::config! {
-    /// Paths that become longer, as told from queues.
-    pub struct PathDelayConfig = "path_delay" {
-        /// A longer path is noticed from this step of the delay on.
-        least_step: Duration = 0.02, "s", 0.001..=1.0, "2026-11-control-ablation";
-        /// Frames that have to be equally late.
-        frames: u32 = 4, "frames", 2..=64, "2026-11-control-ablation";
-        /// A standing queue would contradict its own rate by this factor: rates change, too.
-        margin: f64 = 1.5, "", 1.0..=16.0, "2026-11-control-ablation";
-    }
-}
 
 impl PathDelayConfig {
     fn least_step_nanos(&self) -> i64 {

@@ -15,7 +15,7 @@ use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::reported_loss::ReportedLoss;
-use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, TokenBucket, Traits};
 
 /// Below this share of losses the rate rises, above that it falls.
 const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
@@ -76,13 +76,13 @@ pub struct ReceiverEstimate {
 impl ReceiverEstimate {
     /// A controller that has heard of no estimate yet, and sends at the initial rate until it does.
     #[must_use]
-    pub fn new(setting: &Setting) -> Self {
-        let bounds = setting.bounds;
+    pub fn new(setup: &ControllerSetup) -> Self {
+        let bounds = setup.bounds;
         Self {
             bounds,
             estimate: bounds.initial,
             loss: LossController::new(bounds),
-            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
+            bucket: TokenBucket::new(setup.payload, setup.frame_interval),
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::Estimator;
-    use crate::closed_loop::{Plan, run, setting};
+    use crate::closed_loop::{Plan, run, setup};
 
     /// Says always the same.
     struct Says(u64);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn controller() -> ReceiverEstimate {
-        ReceiverEstimate::new(&setting())
+        ReceiverEstimate::new(&setup())
     }
 
     #[test]

@@ -36,7 +36,7 @@ use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
-use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, TokenBucket, Traits};
 
 const QUEUE_DELAY_TARGET: f64 = 0.06;
 const LEAST_WINDOW: f64 = 3_000.0;
@@ -131,10 +131,10 @@ pub struct Scream {
 impl Scream {
     /// A sender that has heard nothing yet.
     #[must_use]
-    pub fn new(setting: &Setting) -> Self {
+    pub fn new(setup: &ControllerSetup) -> Self {
         Self {
-            bounds: setting.bounds,
-            segment: setting.payload.as_f64(),
+            bounds: setup.bounds,
+            segment: setup.payload.as_f64(),
             transmissions: Transmissions::default(),
             base_delay: BaseDelay::new(BASE_DELAY_MEMORY),
             round_trip: None,
@@ -148,8 +148,8 @@ impl Scream {
             inflection_at: None,
             congested_at: Timestamp::ZERO,
             reacted_at: None,
-            target: setting.bounds.initial,
-            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
+            target: setup.bounds.initial,
+            bucket: TokenBucket::new(setup.payload, setup.frame_interval),
         }
     }
 
@@ -305,10 +305,10 @@ impl Controller for Scream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closed_loop::{Outcome, Plan, run, setting};
+    use crate::closed_loop::{Outcome, Plan, run, setup};
 
     fn call(plan: &Plan) -> Outcome {
-        run(plan, &mut Scream::new(&setting()), None)
+        run(plan, &mut Scream::new(&setup()), None)
     }
 
     #[test]

@@ -20,8 +20,8 @@ use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use self::places::Places;
-use crate::PathConfig;
 use crate::fragments::DATAGRAM_CARRIAGE;
+use crate::{PathConfig, ShortQueueConfig};
 
 /// Evidence fades in steps of this length, which only saves work.
 const FADES_EVERY: Duration = Duration::from_secs(1);
@@ -37,30 +37,6 @@ const SEPARATE: Duration = Duration::from_millis(10);
 const LEAST_FRAGMENTS: usize = 3;
 /// One of this many fragments of a frame may arrive after those that left after it, and says nothing of the rate.
 const OVERTAKEN: usize = 4;
-
-lockstep_units::config! {
-    /// Bottleneck queues that are shorter than a frame.
-    pub struct ShortQueueConfig = "short_queue" {
-        /// Share of the queue that is used: rates and sizes are estimates.
-        used: f64 = 0.75, "", 0.05..=1.0, "2026-11-control-ablation";
-        /// A packet that left this long before one with a known outcome has no news: of a frame that parity completes
-        /// nobody reports which fragments were lost.
-        overtaken_by: Duration = 0.25, "s", 0.0..=2.0, "2026-11-control-ablation";
-        /// The pacer holds at most the bytes of this time before more is coded: two frame intervals of most videos.
-        most_paced: Duration = 0.066, "s", 0.001..=2.0, "2026-11-control-ablation";
-        /// Weight of a frame in the rate at which the path empties the queue.
-        rate_weight: f64 = 0.5, "", 0.01..=1.0, "2026-11-control-ablation";
-        /// Fragments that took this many times as long to arrive as to leave were slowed down on the way.
-        slowed: f64 = 1.2, "", 1.0..=10.0, "2026-11-control-ablation";
-        /// Fragments lost that are evidence: two are lost together by chance.
-        least_lost: f64 = 3.0, "packets", 1.0..=100.0, "2026-11-control-ablation";
-        /// A packet that arrived counts as this share of one that was lost: a burst at twice the path's rate loses half of
-        /// what exceeds the queue.
-        worth_of_arrived: f64 = 0.5, "", 0.0..=10.0, "2026-11-control-ablation";
-        /// Standard deviations by which losses behind a full queue exceed the others: random loss has no place in a burst.
-        significance: f64 = 5.0, "", 0.0..=20.0, "2026-11-control-ablation";
-    }
-}
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

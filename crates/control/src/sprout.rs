@@ -38,12 +38,10 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::claimed_share::ClaimedShare;
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
-use crate::{Allowance, Controller, InFlight, Input, Latency, PathView, Setting, Traits, Tuning};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, Latency, PathView, SproutConfig, Traits, Tuning};
 use busy_time::BusyTime;
 use jitter::Jitter;
-pub use jitter::JitterConfig;
 use rate_filter::RateFilter;
-pub use rate_filter::RateFilterConfig;
 
 /// How wrong the first rate may be (natural logarithm).
 const FIRST_RATE_SPREAD: f64 = 0.5;
@@ -51,32 +49,6 @@ const FIRST_RATE_SPREAD: f64 = 0.5;
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 /// Packets remembered. More are never on the way, whatever the feedback does.
 const MOST_ON_THE_WAY: usize = 16_384;
-
-lockstep_units::config! {
-    /// Sprout.
-    pub struct SproutConfig = "sprout" {
-        /// Rate that is expected at first: ten packets in 100 ms, TCP's initial window (RFC 6928).
-        first_rate: f64 = 150_000.0, "bytes/s", 1000.0..=100_000_000.0, "2026-11-control-ablation";
-        /// How much a rate drifts in a second, natural logarithm.
-        volatility: f64 = 0.55, "", 0.01..=5.0, "2026-11-control-ablation";
-        /// Probability that a forecast is missed.
-        risk: f64 = 0.35, "", 0.001..=0.5, "2026-11-control-ablation";
-        /// However much deliveries scatter, no longer delay in the queue is tolerated: on a slow link all do.
-        most_tolerated: f64 = 0.15, "s", 0.0..=5.0, "2026-11-control-ablation";
-        /// Pacing rate over the mean rate.
-        pacing: f64 = 4.0, "", 1.0..=64.0, "2026-11-control-ablation";
-        /// Tolerated delay in the queue.
-        tolerated: f64 = 0.01, "s", 0.0..=1.0, "2026-11-control-ablation";
-        /// That delay, as a share of a frame interval, if that is longer.
-        interval_share: f64 = 0.85, "", 0.0..=5.0, "2026-11-control-ablation";
-        /// The tolerated delay grows by this many times the time over which deliveries scatter.
-        scatter: f64 = 2.2, "", 0.0..=10.0, "2026-11-control-ablation";
-        /// Most that a frame may have, as a share of what the own rate carries in a frame interval.
-        own_share: f64 = 1.3, "", 0.0..=10.0, "2026-11-control-ablation";
-        /// It may have this share of what the rate of bursts carries, too.
-        path_share: f64 = 0.45, "", 0.0..=10.0, "2026-11-control-ablation";
-    }
-}
 
 /// What a frame may have of so many bytes of the link, where each of its fragments, of up to `payload` bytes, has headers:
 /// of what a slow link carries in a frame interval they can be all.
@@ -168,27 +140,27 @@ pub struct Sprout {
 impl Sprout {
     /// A sender that has heard nothing yet.
     #[must_use]
-    pub fn new(setting: &Setting) -> Self {
-        let payload = setting.payload.as_f64().max(1.0);
-        let Tuning { sprout: config, rate_filter, .. } = setting.tuning;
+    pub fn new(setup: &ControllerSetup) -> Self {
+        let payload = setup.payload.as_f64().max(1.0);
+        let Tuning { sprout: config, rate_filter, .. } = setup.tuning;
         let filter = RateFilter::new(config.first_rate, FIRST_RATE_SPREAD, config.volatility, rate_filter);
         Self {
             config,
-            first_round_trip: setting.tuning.silence.first_round_trip,
-            mode: Mode::of(setting.latency, &config),
+            first_round_trip: setup.tuning.silence.first_round_trip,
+            mode: Mode::of(setup.latency, &config),
             payload,
-            frame_interval: setting.frame_interval.as_secs_f64(),
-            least_target: setting.bounds.least,
+            frame_interval: setup.frame_interval.as_secs_f64(),
+            least_target: setup.bounds.least,
             busy: BusyTime::new(filter),
             on_the_way: VecDeque::new(),
             first_sequence: 0,
             own_left: 0.0,
-            jitter: Jitter::new(setting.tuning.jitter),
+            jitter: Jitter::new(setup.tuning.jitter),
             claimed_share: ClaimedShare::new(
                 payload + HEADERS,
-                setting.frame_interval.as_secs_f64(),
-                setting.tuning.path.retry,
-                setting.tuning.claim,
+                setup.frame_interval.as_secs_f64(),
+                setup.tuning.path.retry,
+                setup.tuning.claim,
             ),
             cautious_rate: Cell::new(None),
         }
@@ -395,15 +367,15 @@ impl Controller for Sprout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closed_loop::{Outcome, Plan, run, setting};
+    use crate::closed_loop::{Outcome, Plan, run, setup};
     use lockstep_link::{Conditions, End, Segment, Trace};
 
     fn call(plan: &Plan) -> Outcome {
-        run(plan, &mut Sprout::new(&setting()), None)
+        run(plan, &mut Sprout::new(&setup()), None)
     }
 
     fn call_with(plan: &Plan, latency: Latency) -> Outcome {
-        run(plan, &mut Sprout::new(&Setting { latency, ..setting() }), None)
+        run(plan, &mut Sprout::new(&ControllerSetup { latency, ..setup() }), None)
     }
 
     #[test]
@@ -456,7 +428,7 @@ mod tests {
     fn a_codec_that_follows_a_rate_is_not_told_to_stand_still_however_long_nothing_comes() {
         let outage = Some((Duration::from_secs(20), Duration::from_secs(35)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
-        assert!(outcome.mean_target(30, 35) >= setting().bounds.least, "{outcome:?}");
+        assert!(outcome.mean_target(30, 35) >= setup().bounds.least, "{outcome:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_control::{Algorithm, InFlight, Input, PathObserver, Setting};
+use lockstep_control::{Algorithm, ControllerSetup, InFlight, Input, PathObserver};
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -10,10 +10,10 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 /// that NADA looks at nothing but losses, RFC 8698, section 4.2). Of that half, the datagrams whose numbers `marked`
 /// names came with a mark.
 fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
-    let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
-    let mut controller = algorithm.parse::<Algorithm>().unwrap().controller(&setting).unwrap();
+    let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
+    let mut controller = algorithm.parse::<Algorithm>().unwrap().controller(&setup).unwrap();
     let (interval, size) = (Duration::from_millis(10), ByteCount::new(1_000));
-    let mut path = PathObserver::new(setting.payload, &setting.tuning);
+    let mut path = PathObserver::new(setup.payload, &setup.tuning);
     let mut now = Timestamp::ZERO;
     for number in 0..2_000 {
         now = Timestamp::from_millis(10 * number);

@@ -10,16 +10,14 @@ use std::time::Duration;
 use bytes::BytesMut;
 use lockstep_link::{Delivered, Link, LinkStatistics};
 use lockstep_measure::SeriesRecorder;
+use lockstep_socket::{Clock, Incoming, Reader, Sockets};
 use lockstep_transport::on_the_link;
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::clock::Clock;
-use crate::datagrams::{Incoming, Reader};
 use crate::emulated_path::{
     Carriage, Carried, Direction, EmulatedPath, EmulatorStatus, Ends, Go, Lateness, Meter, PacketLog, Start,
 };
 use crate::error::EmulatorError;
-use crate::sockets::Sockets;
 
 const EVENT_QUEUE: usize = 4096;
 

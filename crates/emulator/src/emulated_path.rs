@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use lockstep_call::Distribution;
 use lockstep_link::{Delivered, DropReason, Link, LinkConfig, LinkStatistics, QueueConfig, Trace};
+use lockstep_socket::Clock;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::Serialize;
 
-use crate::clock::Clock;
 use crate::error::EmulatorError;
 
 /// The most bytes that both links hold together: what comes beyond is dropped, however long their queues and delays are.

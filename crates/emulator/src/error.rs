@@ -1,39 +1,8 @@
-//! Why sockets, threads and emulators fail.
+//! Errors of emulators.
 
 use std::io;
-use std::net::SocketAddr;
 
-/// Why a socket or a thread failed.
-#[derive(Debug, thiserror::Error)]
-pub enum SystemError {
-    /// The local address is taken or not ours.
-    #[error("cannot bind UDP {address}: {error}; choose another port, or another address of this machine")]
-    Bind {
-        /// The address asked for.
-        address: SocketAddr,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The socket failed while in use.
-    #[error("the socket failed: {0}")]
-    Socket(io::Error),
-    /// A thread died.
-    #[error("the call's {name} thread died: {reason}")]
-    Thread {
-        /// What the thread did.
-        name: &'static str,
-        /// What it said.
-        reason: String,
-    },
-    /// A thread goes on for too long after the call's end.
-    #[error("the call's {name} thread did not end within {seconds} s; what it wrote may be incomplete")]
-    Stuck {
-        /// What the thread does.
-        name: &'static str,
-        /// The limit that passed.
-        seconds: u64,
-    },
-}
+use lockstep_socket::SystemError;
 
 /// Why an emulator ended early.
 #[derive(Debug, thiserror::Error)]

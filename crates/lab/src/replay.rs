@@ -12,7 +12,7 @@ use serde::Serialize;
 use lockstep_call::Distribution;
 use lockstep_configuration::{ModelFile, open_regular_file, sender_model_hash};
 use lockstep_control::recording::{Answer, Ending, Event, Header, RecordingReader};
-use lockstep_control::{Algorithm, Allowance, Controller, PathObserver, Setting, Tuning};
+use lockstep_control::{Algorithm, Allowance, Controller, ControllerSetup, PathObserver, Tuning};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::figure;
 use lockstep_units::{ByteCount, Timestamp};
@@ -239,7 +239,7 @@ fn cast(arguments: &ReplayArguments, header: &Header) -> Result<Cast> {
         );
     }
     let model = model.map(|file| Arc::clone(file.model()));
-    let controller = algorithm.controller(&Setting { model, ..header.setting() })?;
+    let controller = algorithm.controller(&ControllerSetup { model, ..header.setup() })?;
     Ok(Cast { recorded, replayed, controller })
 }
 
@@ -247,7 +247,7 @@ fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
     let file = open_regular_file(path).context("cannot be read")?;
     let (header, mut reader) = RecordingReader::new(BufReader::new(file))?;
     let Cast { recorded, replayed, controller } = cast(arguments, &header)?;
-    let mut replay = Replay::new(header.setting().payload, controller);
+    let mut replay = Replay::new(header.setup().payload, controller);
     let mut table = arguments.allowances.as_deref().map(AllowanceTable::create).transpose()?;
     let mut events = 0;
     while let Some(event) = reader.next_event()? {

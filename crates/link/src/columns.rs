@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use lockstep_units::excerpt;
-use lockstep_units::quantity;
+use lockstep_units::quantity::{self, QuantityError};
 
 use crate::error::{Problem, TraceError};
 use crate::limits::MAXIMUM_SEGMENTS;
@@ -181,7 +181,7 @@ fn row<'text>(line: usize, text: &'text str, columns: &[Column], named: bool) ->
     for &Column { kind, scale } in columns {
         let mut value = |field: &'static str| -> Result<(f64, &'text str), Problem> {
             let text = fields.next().ok_or(Problem::Missing(field))?;
-            let number = text.parse::<f64>().map_err(|_| Problem::Number { field, text: excerpt(text) })?;
+            let number = text.parse::<f64>().map_err(|_| QuantityError::Number { field, text: excerpt(text) })?;
             Ok((number, text))
         };
         match kind {
@@ -189,7 +189,7 @@ fn row<'text>(line: usize, text: &'text str, columns: &[Column], named: bool) ->
                 let (number, text) = value("time")?;
                 let time = number * scale;
                 if !time.is_finite() {
-                    return Err(Problem::Range { field: "time", text: excerpt(text), range: "finite" });
+                    return Err(QuantityError::Range { field: "time", text: excerpt(text), range: "finite" }.into());
                 }
                 (row.time, row.time_text) = (Some(time), text);
             }

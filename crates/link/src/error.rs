@@ -19,25 +19,7 @@ pub enum Problem {
         /// The time here, as read.
         found: String,
     },
-    /// Text where a number belongs.
-    #[error("{field} \"{text}\" is not a number")]
-    Number {
-        /// What the number would have been.
-        field: &'static str,
-        /// What stands there.
-        text: String,
-    },
-    /// A negative, infinite or too large number.
-    #[error("{field} {text} is out of range, which is {range}")]
-    Range {
-        /// What the number is.
-        field: &'static str,
-        /// What stands there.
-        text: String,
-        /// What may stand there.
-        range: &'static str,
-    },
-    /// A quantity that cannot be read.
+    /// A quantity that cannot be read or is out of range.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
     /// A field that has to be there and is not.

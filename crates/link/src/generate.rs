@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lockstep_units::quantity::MAXIMUM_RATE;
+use lockstep_units::quantity::{MAXIMUM_RATE, QuantityError};
 use lockstep_units::random::{exponential, happens, normal};
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::error::{Problem, TraceError};
+use crate::error::TraceError;
 use crate::limits::{MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
 use crate::random::{Purpose, generator, times};
 use crate::timeline::End;
@@ -25,7 +25,7 @@ fn steps(duration: Duration, step: Duration) -> Result<u64, TraceError> {
 
 /// A number of the recipe that is out of range.
 fn refuse(field: &'static str, value: impl ToString, range: &'static str) -> TraceError {
-    TraceError::Segment { segment: 1, problem: Problem::Range { field, text: value.to_string(), range } }
+    TraceError::Segment { segment: 1, problem: QuantityError::Range { field, text: value.to_string(), range }.into() }
 }
 
 /// A rate that changes evenly from one value to another, in steps, and then holds.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_units::quantity::{MAXIMUM_PERIOD, MAXIMUM_RATE, milliseconds};
+use lockstep_units::quantity::{MAXIMUM_PERIOD, MAXIMUM_RATE, QuantityError, milliseconds};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -95,8 +95,10 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 }
 
 fn check_conditions(conditions: &Conditions, segment: usize) -> Result<(), TraceError> {
-    let range =
-        |field, text: String, range| TraceError::Segment { segment, problem: Problem::Range { field, text, range } };
+    let range = |field, text: String, range| TraceError::Segment {
+        segment,
+        problem: QuantityError::Range { field, text, range }.into(),
+    };
     if !(0.0..=1.0).contains(&conditions.loss) {
         return Err(range("loss", conditions.loss.to_string(), "0 to 1"));
     }
@@ -136,7 +138,7 @@ impl Trace {
         for (index, segment) in segments.iter().enumerate() {
             if segment.rate > MAXIMUM_RATE {
                 let (text, range) = (segment.rate.to_string(), "0 to 1000 Gb/s");
-                let problem = Problem::Range { field: "rate", text, range };
+                let problem = QuantityError::Range { field: "rate", text, range }.into();
                 return Err(TraceError::Segment { segment: index + 1, problem });
             }
             check_conditions(&segment.conditions, index + 1)?;
@@ -178,7 +180,7 @@ impl Trace {
         }
         if let Some(line) = times.iter().position(|&time| time > period) {
             let (text, range) = (times[line].to_string(), "up to the period");
-            let problem = Problem::Range { field: "time", text, range };
+            let problem = QuantityError::Range { field: "time", text, range }.into();
             return Err(TraceError::Line { line: line + 1, problem });
         }
         if period == 0 {
@@ -194,7 +196,7 @@ impl Trace {
         let crowded = times.windows(MAXIMUM_AT_ONCE + 1).position(|window| window[0] == window[MAXIMUM_AT_ONCE]);
         if let Some(line) = crowded.map(|index| index + MAXIMUM_AT_ONCE + 1).or(around) {
             let (text, range) = (format!("of more than {MAXIMUM_AT_ONCE} packets in a millisecond"), "0 to 1000 Gb/s");
-            return Err(TraceError::Line { line, problem: Problem::Range { field: "rate", text, range } });
+            return Err(TraceError::Line { line, problem: QuantityError::Range { field: "rate", text, range }.into() });
         }
         Ok(Self::build(Capacity::Opportunities(Opportunities { times, period }), Vec::new()))
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use lockstep_units::Bitrate;
 use lockstep_units::excerpt;
+use lockstep_units::quantity::QuantityError;
 
-use crate::error::{Problem, TraceError};
+use crate::error::TraceError;
 use crate::limits::MAXIMUM_SEGMENTS;
 use crate::lines::lines;
 use crate::timeline::End;
@@ -31,11 +32,12 @@ pub(crate) fn parse_transfer_log(text: &str) -> Result<Trace, TraceError> {
     for (line, text) in lines(text) {
         let wrong = || TraceError::Line {
             line,
-            problem: Problem::Range {
+            problem: QuantityError::Range {
                 field: "bytes and milliseconds",
                 text: excerpt(text),
                 range: "six numbers a line, the last two not negative",
-            },
+            }
+            .into(),
         };
         let fields: Vec<&str> = text.split_whitespace().collect();
         let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());

@@ -4,22 +4,24 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use lockstep_call::{DecodeOutcome, FrameRecord, PictureCodec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
-use lockstep_emulator::{Clock, Incoming, Reader, Sockets};
+use lockstep_call::{FrameRecord, PictureCodec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
+use lockstep_socket::{Clock, Reader, Sockets, SystemError};
 use lockstep_units::Timestamp;
 
+use crate::call_state::CallState;
 use crate::connection::{Connection, Traffic};
 use crate::control::CallKind;
+use crate::display_queue::Shown;
 use crate::event::CallEvent;
 use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::handle::{CallHandle, PushedFrame, Request};
+use crate::loop_event::{LoopEvent, SoundEvent};
 use crate::messages::{Delivery, MessageError};
 use crate::other_end::{Listener, OtherEnd};
-use crate::presence::{CallState, Command, Presence};
+use crate::presence::{Command, Presence};
 use crate::quic::Qlog;
-use crate::receiving::{Receiving, ReceivingHalf, Shown};
-use crate::sending::{PictureSource, Sending, SendingEvent, SendingHalf};
-use crate::sound::SoundEvent;
+use crate::receiving::{Receiving, ReceivingHalf};
+use crate::sending::{PictureSource, Sending, SendingHalf};
 use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};
 
@@ -29,16 +31,6 @@ const EVENT_QUEUE: usize = 1024;
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// How often the caller hears of the call's state.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
-
-/// What happens to a call.
-pub(crate) enum Event<C: PictureCodec = Vp8> {
-    Network(Incoming),
-    Sending(SendingEvent<C>),
-    Decoded(DecodeOutcome<C>),
-    Sound(SoundEvent),
-    /// The application made a request.
-    Woken,
-}
 
 /// What one end of a live call is told.
 pub struct CallOptions<C: PictureCodec = Vp8> {
@@ -63,7 +55,7 @@ pub struct CallOptions<C: PictureCodec = Vp8> {
     pub stale_after: Option<Duration>,
     /// The application's requests while the call runs.
     pub handle: CallHandle,
-    /// Where QUIC logs its packets.
+    /// The log of QUIC's packets, with the feature `qlog`.
     pub qlog: Option<Qlog>,
 }
 
@@ -109,7 +101,7 @@ struct Call<C: PictureCodec> {
     readers: Vec<Reader>,
     /// A datagram on its way to a socket.
     buffer: Vec<u8>,
-    incoming: mpsc::Receiver<Event<C>>,
+    incoming: mpsc::Receiver<LoopEvent<C>>,
     sending: Option<SendingHalf<C>>,
     receiving: Option<ReceivingHalf<C>>,
     length: Option<Duration>,
@@ -179,7 +171,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
     };
     let waits = matches!(peer, OtherEnd::At(_));
     let opened = open(peer, kind, qlog, clock).and_then(|(connection, sockets)| {
-        let readers = sockets.read(clock, &events, Some(&connection.gate()), Event::Network)?;
+        let readers = sockets.read(clock, &events, Some(&connection.gate()), LoopEvent::Network)?;
         Ok((connection, sockets, readers))
     });
     let (connection, sockets, readers) = match opened {
@@ -202,7 +194,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
         Ok(sending) => sending,
         Err((end, error)) => return failed(Some(*end), receiving.map(|half| half.end), error),
     };
-    handle.attach(move || drop(events.try_send(Event::Woken)));
+    handle.attach(move || drop(events.try_send(LoopEvent::Woken)));
     let mut call = Call {
         clock,
         exchange: Exchange::new(connection, Patience { wait_limit, idle_limit, stale_after }, started),
@@ -229,7 +221,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
     }
     // However the call ended, what was shown is written whole.
     let round_trip = call.exchange.connection.shortest_round_trip();
-    let stuck = matches!(result, Err(LiveError::Stuck { .. }));
+    let stuck = matches!(result, Err(LiveError::System(SystemError::Stuck { .. })));
     let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip, stuck));
     if let Some(receiving) = &call.receiving {
         receiving.log_shown(&mut |shown| witness.shown(shown));
@@ -290,7 +282,7 @@ impl<C: PictureCodec> Call<C> {
                 let late = self.clock.now().saturating_since(since) >= END_LIMIT;
                 let stuck = late && self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
                 return match result {
-                    Ok(_) if stuck => Err(LiveError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }),
+                    Ok(_) if stuck => Err(SystemError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }.into()),
                     result => self.exchange.told(result),
                 };
             }
@@ -453,31 +445,31 @@ impl<C: PictureCodec> Call<C> {
         let wake = Timestamp::earliest([wake, exchange.poll_timeout(&ends), shows]);
         let wait = wake.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
         match self.incoming.recv_timeout(wait) {
-            Ok(Event::Network(incoming)) => {
+            Ok(LoopEvent::Network(incoming)) => {
                 self.sockets.note(&incoming);
                 self.exchange.connection.handle_datagram(incoming);
             }
-            Ok(Event::Sending(event)) => {
+            Ok(LoopEvent::Sending(event)) => {
                 if let Some(sending) = &mut self.sending {
                     sending.handle(self.clock.now(), event);
                 }
             }
-            Ok(Event::Decoded(outcome)) => {
+            Ok(LoopEvent::Decoded(outcome)) => {
                 if let Some(receiving) = &mut self.receiving {
                     receiving.decoded(self.clock.now(), outcome);
                 }
             }
-            Ok(Event::Sound(SoundEvent::Spoken(packet))) => {
+            Ok(LoopEvent::Sound(SoundEvent::Spoken(packet))) => {
                 if let Some(sending) = &mut self.sending {
                     sending.speak(self.clock.now(), packet);
                 }
             }
-            Ok(Event::Sound(SoundEvent::Heard(at, captured))) => {
+            Ok(LoopEvent::Sound(SoundEvent::Heard(at, captured))) => {
                 if let Some(receiving) = &mut self.receiving {
                     receiving.heard(at, captured);
                 }
             }
-            Ok(Event::Woken) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            Ok(LoopEvent::Woken) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
     }
 }

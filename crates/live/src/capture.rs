@@ -9,7 +9,7 @@ use lockstep_media::Source;
 use lockstep_vp8::Picture;
 
 use crate::LiveError;
-use crate::system::Thread;
+use crate::Thread;
 
 /// What the capture thread tells the call.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lockstep_emulator::{Incoming, Origin};
+use lockstep_socket::{Incoming, Origin};
 use lockstep_units::Timestamp;
 use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
 

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lockstep_call::{Display, PictureCodec, Vp8};
+use lockstep_call::{Display, DisplayRecord, PictureCodec, Vp8};
 use lockstep_media::VideoFormat;
-
-use crate::receiving::Shown;
+use lockstep_units::Timestamp;
 
 /// Pictures that wait for a sink of which only what is shown now matters: as many as pass while a busy host's thread does not
 /// run. Of more the oldest are left out.
@@ -17,6 +17,17 @@ const LIVE_PICTURES: usize = 3;
 const RECORDED_BYTES: usize = 64 << 20;
 /// And so many pictures in any case, however large they are.
 const RECORDED_PICTURES: usize = 8;
+
+/// A picture that the sink took.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// The picture's place in the receiver's log.
+    pub record: DisplayRecord,
+    /// When the sender captured it, on the sender's clock.
+    pub captured_at: Timestamp,
+    /// The shortest round trip so far, without what queues added to others.
+    pub shortest_round_trip: Option<Duration>,
+}
 
 /// A picture on its way to the sink.
 pub(crate) struct Waiting<C: PictureCodec = Vp8> {
@@ -130,7 +141,7 @@ impl<C: PictureCodec> DisplayQueue<C> {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_measure::DisplayRecord;
+    use lockstep_call::DisplayRecord;
     use lockstep_media::FrameRate;
     use lockstep_units::Timestamp;
     use lockstep_vp8::Picture;

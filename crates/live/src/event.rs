@@ -1,5 +1,6 @@
 //! What an application learns of its call while it runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_control::LimitedBy;
@@ -8,7 +9,7 @@ use lockstep_units::Bitrate;
 use crate::connection::Way;
 use crate::messages::ReceivedMessage;
 use crate::presence::Presence;
-use crate::{Ended, Warning};
+use crate::{Ended, LiveError, Warning};
 
 /// An event of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,8 +46,8 @@ pub enum CallEvent {
     Message(ReceivedMessage),
     /// The call is over.
     Ended(Ended),
-    /// The call failed; the text says why.
-    Failed(String),
+    /// The call failed.
+    Failed(Arc<LiveError>),
 }
 
 /// How a call does at one moment; of several streams, the first.

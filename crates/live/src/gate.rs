@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lockstep_emulator::Admission;
+use lockstep_socket::Admission;
 use lockstep_units::Timestamp;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
 use ring::hmac::{Key, sign};

@@ -11,6 +11,7 @@
 
 mod allowance;
 mod call;
+mod call_state;
 mod capture;
 mod connection;
 mod control;
@@ -22,6 +23,7 @@ mod exchange;
 mod gate;
 mod handle;
 mod identity;
+mod loop_event;
 mod measuring;
 mod menu;
 mod messages;
@@ -37,19 +39,20 @@ mod rendezvous;
 mod route;
 mod sending;
 mod sound;
-mod system;
 mod ticket;
 mod unlimited;
 
-use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use lockstep_socket::SystemError;
+
 pub use call::{CallOptions, Finished, Witness, run};
+pub use call_state::{CallState, HeardSound};
 pub use connection::{Traffic, Way};
 pub use control::CallKind;
 #[cfg(feature = "audio")]
 pub use devices::{open_loudspeaker, open_microphone};
+pub use display_queue::Shown;
 pub use event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 pub use handle::CallHandle;
 pub use identity::Identity;
@@ -58,9 +61,9 @@ pub use messages::{Delivery, LONGEST_LATEST, LONGEST_MESSAGE, Message, MessageEr
 pub use other_end::{Listener, OtherEnd};
 pub use own_picture::OwnPicture;
 pub use peer::{Input, Output, Peer, PeerConfig, ReceivedFrame};
-pub use presence::{CallState, Command, HeardSound, Presence};
+pub use presence::{Command, Presence};
 pub use quic::Qlog;
-pub use receiving::{OpenSink, Receiving, Shown};
+pub use receiving::{OpenSink, Receiving};
 pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
@@ -74,6 +77,9 @@ pub mod fuzzing {
     pub use crate::rendezvous::{messages, read_message};
     pub use crate::ticket::text_of as ticket_of;
 }
+
+/// A thread that does one part of a call's work.
+type Thread = lockstep_socket::Thread<LiveError>;
 
 /// Asked several times a second whether a call is to end, because its user wants it to.
 pub type Stop = Box<dyn Fn() -> bool + Send>;
@@ -151,21 +157,13 @@ impl TicketRefusal {
     }
 }
 
-/// Why a live call or emulator ended early.
+/// Why a live call ended early. Two errors are equal if they read the same.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// The local address is taken or not ours.
-    #[error("cannot bind UDP {address}: {error}; choose another port, or another address of this machine")]
-    Bind {
-        /// The address asked for.
-        address: SocketAddr,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The socket failed while in use.
-    #[error("the socket failed: {0}")]
-    Socket(io::Error),
+    /// A socket or a thread failed.
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// No key can be made or read.
     #[error("no key to be known by: {0}")]
     Identity(String),
@@ -206,22 +204,9 @@ pub enum LiveError {
         /// The limit.
         limit: usize,
     },
-    /// A thread died.
-    #[error("the call's {name} thread died: {reason}")]
-    Thread {
-        /// What the thread did.
-        name: &'static str,
-        /// What it said.
-        reason: String,
-    },
-    /// A thread goes on for too long after the call's end.
-    #[error("the call's {name} thread did not end within {seconds} s; what it wrote may be incomplete")]
-    Stuck {
-        /// What the thread does.
-        name: &'static str,
-        /// The limit that passed.
-        seconds: u64,
-    },
+    /// The program lacks a feature of this crate.
+    #[error("this program was built without the feature `{0}` of lockstep-live: build it with that feature")]
+    NotBuilt(&'static str),
     /// All is to go by a rendezvous, and the ticket names none.
     #[error(
         "the ticket names no rendezvous, and all is to go by one: ask for a ticket that was made with --rendezvous"
@@ -283,6 +268,12 @@ pub enum LiveError {
         /// The codec's number in the hello.
         number: u8,
     },
+}
+
+impl PartialEq for LiveError {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
 }
 
 #[cfg(test)]

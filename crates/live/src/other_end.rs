@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::LiveError;
 use crate::identity::Identity;
 use crate::ticket::{MOST_ADDRESSES, Ticket};
-use lockstep_emulator::Sockets;
+use lockstep_socket::Sockets;
 
 /// Waits for whoever has its ticket.
 #[derive(Debug)]

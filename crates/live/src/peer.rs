@@ -1,11 +1,12 @@
 //! One end of a call without sockets, clocks and threads.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use lockstep_call::{Display, PictureCodec, ReceivingEnd, SendingEnd, SerialMenu, Vp8};
-use lockstep_emulator::{Admission, Incoming, Origin};
+use lockstep_socket::{Admission, Incoming, Origin};
 use lockstep_transport::{SendError, SoundPacket};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
@@ -321,7 +322,7 @@ impl<C: PictureCodec> Peer<C> {
         self.is_over = true;
         Some(match self.exchange.told(result) {
             Ok(ended) => CallEvent::Ended(ended),
-            Err(error) => CallEvent::Failed(error.to_string()),
+            Err(error) => CallEvent::Failed(Arc::new(error)),
         })
     }
 

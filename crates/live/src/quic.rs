@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, EndpointConfig, QlogConfig, ServerConfig, TransportConfig, VarInt,
-};
+use quinn_proto::{AckFrequencyConfig, ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::hmac::{HMAC_SHA256, Key};
 
@@ -32,7 +30,7 @@ const INCOMING_BYTES: u64 = 64 << 10;
 pub type Qlog = Box<dyn Write + Send + Sync>;
 
 /// How connections are set up; those with a log count its times from `begun`.
-fn transport(qlog: Option<(Qlog, Instant)>) -> Arc<TransportConfig> {
+fn transport(qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, LiveError> {
     let mut config = TransportConfig::default();
     // Lockstep acknowledges datagrams itself. QUIC's acknowledgements ride along with those.
     let mut acknowledgements = AckFrequencyConfig::default();
@@ -57,11 +55,24 @@ fn transport(qlog: Option<(Qlog, Instant)>) -> Arc<TransportConfig> {
         // Round-trip times are nobody else's business (RFC 9000, section 17.4, lets an endpoint say nothing).
         .allow_spin(false);
     if let Some((qlog, begun)) = qlog {
-        let mut log = QlogConfig::default();
-        log.writer(qlog).title(Some("Lockstep".to_owned())).start_time(begun);
-        config.qlog_stream(log.into_stream());
+        add_log(&mut config, qlog, begun)?;
     }
-    Arc::new(config)
+    Ok(Arc::new(config))
+}
+
+/// Has connections log their packets into `qlog`.
+#[cfg(feature = "qlog")]
+fn add_log(config: &mut TransportConfig, qlog: Qlog, begun: Instant) -> Result<(), LiveError> {
+    let mut log = quinn_proto::QlogConfig::default();
+    log.writer(qlog).title(Some("Lockstep".to_owned())).start_time(begun);
+    config.qlog_stream(log.into_stream());
+    Ok(())
+}
+
+/// Refuses the log.
+#[cfg(not(feature = "qlog"))]
+fn add_log(_: &mut TransportConfig, _: Qlog, _: Instant) -> Result<(), LiveError> {
+    Err(LiveError::NotBuilt("qlog"))
 }
 
 fn wrong(error: &dyn std::fmt::Display) -> LiveError {
@@ -93,7 +104,7 @@ pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Resu
     let crypto = QuicServerConfig::try_from(identity.server()?).map_err(|error| wrong(&error))?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config
-        .transport_config(transport(qlog))
+        .transport_config(transport(qlog)?)
         .migration(true)
         .max_incoming(MOST_INCOMING)
         .incoming_buffer_size(INCOMING_BYTES)
@@ -105,6 +116,6 @@ pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Resu
 pub(crate) fn dialling(key: &PublicKey, qlog: Option<(Qlog, Instant)>) -> Result<ClientConfig, LiveError> {
     let crypto = QuicClientConfig::try_from(client(key)?).map_err(|error| wrong(&error))?;
     let mut config = ClientConfig::new(Arc::new(crypto));
-    config.transport_config(transport(qlog));
+    config.transport_config(transport(qlog)?);
     Ok(config)
 }

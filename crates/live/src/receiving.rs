@@ -3,18 +3,19 @@
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{DecodeJob, DecodeOutcome, Display, LipSync, PictureCodec, ReceivingEnd, SoundScores, Vp8};
-use lockstep_emulator::Clock;
-use lockstep_measure::DisplayRecord;
+use lockstep_call::{
+    DecodeJob, DecodeOutcome, Display, DisplayRecord, LipSync, PictureCodec, ReceivingEnd, SoundScores, Vp8,
+};
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
+use lockstep_socket::Clock;
 use lockstep_transport::CodecId;
 use lockstep_units::Timestamp;
 
-use crate::call::Event;
-use crate::display_queue::{DisplayQueue, Waiting};
-use crate::presence::HeardSound;
+use crate::Thread;
+use crate::call_state::HeardSound;
+use crate::display_queue::{DisplayQueue, Shown, Waiting};
+use crate::loop_event::LoopEvent;
 use crate::sound::{Loudspeaker, Player};
-use crate::system::Thread;
 use crate::{END_LIMIT, Ended, LiveError};
 
 /// Opens a sink for pictures of a format.
@@ -28,17 +29,6 @@ pub struct Receiving<C: PictureCodec = Vp8> {
     pub open_sink: OpenSink,
     /// What its sound is played on, if it is heard.
     pub loudspeaker: Option<Loudspeaker>,
-}
-
-/// What a call tells its owner of each picture that its sink took.
-#[derive(Debug, Clone, Copy)]
-pub struct Shown {
-    /// The picture's place in the receiver's log.
-    pub record: DisplayRecord,
-    /// When the sender captured it, on the sender's clock.
-    pub captured_at: Timestamp,
-    /// The shortest round trip so far, without what queues added to others.
-    pub shortest_round_trip: Option<Duration>,
 }
 
 /// Shows what comes until the call is over or the person closes the window.
@@ -98,7 +88,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     pub(crate) fn start(
         receiving: Receiving<C>,
         clock: Clock,
-        events: &SyncSender<Event<C>>,
+        events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, (Box<ReceivingEnd<C>>, LiveError)> {
         let Receiving { end, open_sink, loudspeaker } = receiving;
         let (jobs, to_decode) = mpsc::channel::<DecodeJob<C>>();
@@ -108,7 +98,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         let threads = || {
             let decoder = Thread::spawn("decoder", move || {
                 for job in to_decode {
-                    if decoded.send(Event::Decoded(job.run())).is_err() {
+                    if decoded.send(LoopEvent::Decoded(job.run())).is_err() {
                         break;
                     }
                 }

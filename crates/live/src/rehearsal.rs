@@ -17,11 +17,11 @@ use lockstep_call::{
     DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, Playback, Playing, ReceivingEnd, SendingEnd,
     SerialMenu, Speaking, Tuning,
 };
-use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
-use lockstep_emulator::{Admission, Clock, Incoming, Origin};
+use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{Source, SourceOptions, open_source};
 use lockstep_sim::ModelledVoice;
+use lockstep_socket::{Admission, Clock, Incoming, Origin};
 use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, LOWEST_BITRATE};
 use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -139,8 +139,8 @@ impl End {
         let algorithm = Algorithm::default();
         let estimator = algorithm.estimator_kind().number();
         let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
-        let setting = Setting::new(ByteCount::new(config.payload as u64), interval);
-        let controller = algorithm.controller(&setting).expect("it needs no path");
+        let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), interval);
+        let controller = algorithm.controller(&setup).expect("it needs no path");
         let encoder = Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default()));
         let receiving = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
             Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))

@@ -3,21 +3,21 @@
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, PictureCodec, SendingEnd, Vp8};
-use lockstep_emulator::Clock;
+use lockstep_call::{Committed, EncodeJob, FrameRecord, MenuRunner, PictureCodec, SendingEnd, Vp8};
 use lockstep_media::{FrameRate, Source, psnr, ssim};
+use lockstep_socket::Clock;
 use lockstep_sound::SoundSource;
 use lockstep_transport::{SoundPacket, VideoFormat};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use crate::LiveError;
-use crate::call::Event;
+use crate::Thread;
 use crate::capture::{self, Captured};
-use crate::measuring::{Measuring, Quality};
+use crate::loop_event::{LoopEvent, SendingEvent};
+use crate::measuring::Measuring;
 use crate::presence::Presence;
 use crate::sound::Microphone;
-use crate::system::Thread;
 
 /// How long after the last picture late feedback is still taken.
 const LINGER: Duration = Duration::from_millis(500);
@@ -50,13 +50,6 @@ pub struct Sending<C: PictureCodec = Vp8> {
     pub measures_quality: bool,
 }
 
-/// What the half's threads tell the call.
-pub(crate) enum SendingEvent<C: PictureCodec = Vp8> {
-    Captured(Captured),
-    Encoded(Menu<C>),
-    Measured { capture: u64, quality: Option<Quality> },
-}
-
 /// The half while the call runs.
 pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
     pub(crate) end: SendingEnd<C>,
@@ -76,11 +69,11 @@ pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
 /// Does each job that comes, on the thread that calls this, and gives what `of` it came.
 fn work<C: PictureCodec, Job>(
     jobs: mpsc::Receiver<Job>,
-    events: &SyncSender<Event<C>>,
+    events: &SyncSender<LoopEvent<C>>,
     of: impl Fn(Job) -> SendingEvent<C>,
 ) {
     for job in jobs {
-        if events.send(Event::Sending(of(job))).is_err() {
+        if events.send(LoopEvent::Sending(of(job))).is_err() {
             return;
         }
     }
@@ -91,7 +84,7 @@ impl<C: PictureCodec> SendingHalf<C> {
     pub(crate) fn start(
         sending: Sending<C>,
         clock: Clock,
-        events: &SyncSender<Event<C>>,
+        events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, (Box<SendingEnd<C>>, LiveError)> {
         let Sending { end, source, runner, microphone, measures_quality } = sending;
         let (encode, to_encode) = mpsc::channel::<EncodeJob<C>>();
@@ -118,7 +111,7 @@ impl<C: PictureCodec> SendingHalf<C> {
             if let PictureSource::Source(source) = source {
                 let frame_interval = source.format().frame_interval();
                 threads.push(capture::spawn(source, frame_interval, is_wanted, events.clone(), |captured| {
-                    Event::Sending(SendingEvent::Captured(captured))
+                    LoopEvent::Sending(SendingEvent::Captured(captured))
                 })?);
             }
             let microphone = microphone.map(|source| Microphone::start(source, clock, events)).transpose()?;

@@ -8,14 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockstep_call::{PictureCodec, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
-use lockstep_emulator::Clock;
+use lockstep_socket::Clock;
 use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFailure, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 
-use crate::call::Event;
-use crate::presence::HeardSound;
-use crate::system::Thread;
+use crate::Thread;
+use crate::call_state::HeardSound;
+use crate::loop_event::{LoopEvent, SoundEvent};
 use crate::{END_LIMIT, LiveError};
 
 /// What a call plays sound on.
@@ -24,15 +24,6 @@ pub struct Loudspeaker {
     pub sink: Box<dyn SoundSink>,
     /// Whether pictures wait for their sound, and sound for its pictures.
     pub lip_sync: bool,
-}
-
-/// What the threads of the sound tell the call.
-#[derive(Debug)]
-pub(crate) enum SoundEvent {
-    /// 20 ms of one's own.
-    Spoken(SoundPacket),
-    /// At that moment, what was captured then is heard; or nothing is.
-    Heard(Timestamp, Option<Timestamp>),
 }
 
 /// Waits for the moments at which sound is due, unless a device does.
@@ -87,7 +78,7 @@ impl Microphone {
     pub(crate) fn start<C: PictureCodec>(
         source: Box<dyn SoundSource>,
         clock: Clock,
-        events: &SyncSender<Event<C>>,
+        events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, LiveError> {
         let allowance = Arc::new(Mutex::new(SoundAllowance { bitrate: lockstep_sound::LOWEST_BITRATE, loss: 0.0 }));
         let (begin, begun) = mpsc::channel();
@@ -105,7 +96,7 @@ impl Microphone {
                 metronome.tick();
                 let allowance = *told.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(packet) = voice.speak(clock.now(), &allowance).map_err(failed)? else { continue };
-                if events.send(Event::Sound(SoundEvent::Spoken(packet))).is_err() {
+                if events.send(LoopEvent::Sound(SoundEvent::Spoken(packet))).is_err() {
                     return Ok(());
                 }
             }
@@ -155,7 +146,7 @@ impl Player {
     pub(crate) fn start<C: PictureCodec>(
         sink: Box<dyn SoundSink>,
         clock: Clock,
-        events: &SyncSender<Event<C>>,
+        events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, LiveError> {
         let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MOST_PACKETS);
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
@@ -188,7 +179,7 @@ impl Player {
                 let (packets, concealed_share) = (statistics.playout.packets, statistics.concealed_share());
                 *so_far.lock().unwrap_or_else(PoisonError::into_inner) = HeardSound { packets, concealed_share };
                 // The call has better to do than to wait for this.
-                let _ = events.try_send(Event::Sound(SoundEvent::Heard(now, playing.heard())));
+                let _ = events.try_send(LoopEvent::Sound(SoundEvent::Heard(now, playing.heard())));
             }
             let way = *way.lock().unwrap_or_else(PoisonError::into_inner);
             *scored.lock().unwrap_or_else(PoisonError::into_inner) = Some(playing.scores(Some(way)));

@@ -11,11 +11,11 @@ use lockstep_call::{
     EncodeRequest, EncodedPicture, External, ExternalEncoder, FrameRecord, Outcome, PictureCodec, PictureDecoder,
     PictureEncoder, ReceivingEnd, SendingEnd, SerialMenu, Tuning, announced,
 };
-use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
-use lockstep_emulator::Clock;
+use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_live::{
     CallEvent, CallKind, CallOptions, Ended, Finished, LiveError, OpenSink, OtherEnd, Receiving, Sending, Witness,
 };
+use lockstep_socket::Clock;
 use lockstep_transport::{CodecId, ReceiverConfig, Recovery, SenderConfig, StateId};
 use lockstep_units::ByteCount;
 use lockstep_vp8::Picture;
@@ -66,9 +66,9 @@ impl PictureDecoder for Coarse {
 fn sending() -> Sending<External> {
     let source = pictures(12);
     let config = SenderConfig { estimator: 1, ..SenderConfig::new(7, announced(&source.format())) };
-    let setting = Setting::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
+    let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
     let algorithm: Algorithm = "salsify".parse().expect("there is one");
-    let controller = algorithm.controller(&setting).expect("it needs no path");
+    let controller = algorithm.controller(&setup).expect("it needs no path");
     let encoder = Box::new(ExternalEncoder::new(CODEC, Coarse));
     let end = SendingEnd::new(config, controller, encoder, &Tuning::default());
     Sending { end, source: source.into(), runner: Box::new(SerialMenu), microphone: None, measures_quality: true }

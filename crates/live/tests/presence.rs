@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use calls::{both_ways, clip, listener, sending, wait_until};
-use lockstep_emulator::Clock;
 use lockstep_live::{
     CallEvent, CallHandle, CallOptions, CallState, Command, Ended, Finished, Loudspeaker, OtherEnd, Presence, Shown,
     Witness,
 };
 use lockstep_media::{Source, SourceError, VideoFormat};
+use lockstep_socket::Clock;
 use lockstep_sound::{Frame, SoundFailure, SoundSink, Tone};
 use lockstep_vp8::Picture;
 

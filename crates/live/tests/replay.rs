@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning};
 use lockstep_control::recording::{Event, Header, Kept, KeptEvents, Recorded, RecordedInput, RecordingReader};
-use lockstep_control::{Algorithm, Estimator, EstimatorKind, PathObserver, RateBounds, Setting};
+use lockstep_control::{Algorithm, ControllerSetup, Estimator, EstimatorKind, PathObserver, RateBounds};
 use lockstep_transport::{Arrival, Estimate, ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
@@ -73,10 +73,10 @@ fn live(algorithm: &Algorithm) -> (Kept, Vec<Sensed>) {
     };
     let listener = calls::listening_with(receiver, calls::sink(calls::discard));
     let config = SenderConfig { estimator: algorithm.estimator_kind().number(), ..SenderConfig::new(7, format) };
-    let setting = Setting::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
-    let header = Header::new(algorithm.clone(), &setting, None).expect("it needs no path");
+    let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
+    let header = Header::new(algorithm.clone(), &setup, None).expect("it needs no path");
     let kept = KeptEvents::default();
-    let controller = algorithm.controller(&setting).expect("it needs no path");
+    let controller = algorithm.controller(&setup).expect("it needs no path");
     let recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
     let end = SendingEnd::new(config, Box::new(recorded), Box::new(encoder), &Tuning::default());
@@ -92,8 +92,8 @@ fn replay_controller(algorithm: &Algorithm, kept: &Kept) {
     let text = kept.text();
     let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
     assert_eq!(header.algorithm, *algorithm);
-    let mut again = algorithm.controller(&header.setting()).expect("it needs no path");
-    let mut path = PathObserver::new(header.payload, &header.setting().tuning);
+    let mut again = algorithm.controller(&header.setup()).expect("it needs no path");
+    let mut path = PathObserver::new(header.payload, &header.setup().tuning);
     let (mut asked, mut heard) = (0, 0);
     while let Some(event) = reader.next_event().expect("it is a recording") {
         if let Event::Input(_, RecordedInput::Feedback(feedback)) = &event {

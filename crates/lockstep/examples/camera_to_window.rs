@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[String], length: Duration) -> Result<(), Box<dyn 
     while let Some(event) = call.next_event(length) {
         match event {
             Event::Quality(quality) => println!("{quality:?}"),
-            Event::Failed(reason) => return Err(reason.into()),
+            Event::Failed(error) => return Err(error.into()),
             other => println!("{other:?}"),
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn watch(call: &Call) -> Result<(), Box<dyn Error>> {
         match event {
             Event::Message(message) => call.send_message(Message::reliable(message.payload))?,
             Event::Quality(_) => {}
-            Event::Failed(reason) => return Err(reason.into()),
+            Event::Failed(error) => return Err(error.into()),
             other => println!("{other:?}"),
         }
     }

@@ -2,7 +2,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use lockstep::control::{Allowance, Controller, InFlight, Input, PathView, Setting, TokenBucket, Traits};
+use lockstep::control::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, TokenBucket, Traits};
 use lockstep::{Bitrate, Call, Event, Picture, VideoFormat};
 
 struct Cautious {
@@ -43,8 +43,8 @@ impl Controller for Cautious {
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let (receiver, ticket) = Call::builder().receive_frames().listen("127.0.0.1:0".parse()?)?;
-    let sender = Call::builder().send_frames(VideoFormat::new(320, 240)).controller(|setting: &Setting| {
-        let bucket = TokenBucket::new(setting.payload, setting.frame_interval);
+    let sender = Call::builder().send_frames(VideoFormat::new(320, 240)).controller(|setup: &ControllerSetup| {
+        let bucket = TokenBucket::new(setup.payload, setup.frame_interval);
         Box::new(Cautious { rate: Bitrate::from_kbps(300), bucket })
     });
     let sender = sender.join(ticket)?;

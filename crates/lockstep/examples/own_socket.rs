@@ -25,7 +25,7 @@ fn drive(socket: &UdpSocket, mut peer: Peer, length: Option<Duration>) -> Result
         match peer.poll_output(now()) {
             Output::Transmit { to, bytes } => drop(socket.send_to(&bytes, to)?),
             Output::Frame(_) => frames += 1,
-            Output::Event(Event::Failed(reason)) => return Err(reason.into()),
+            Output::Event(Event::Failed(error)) => return Err(error.into()),
             Output::Event(_) | Output::Sound(_) => {}
             Output::Timeout(at) => {
                 let at = if length.is_some() { at.min(frame_at) } else { at };

@@ -7,14 +7,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lockstep_call::{ReceivingEnd, SerialMenu};
-use lockstep_control::{Controller, Latency, Setting};
-use lockstep_emulator::Clock;
+use lockstep_control::{Controller, ControllerSetup, Latency};
 use lockstep_live::{
     CallEvent, CallHandle, CallKind, CallOptions, Ended, Identity, Listener, LiveError, Loudspeaker, Message,
     MessageError, OpenSink, OtherEnd, PictureSource, Presence, ReceivedFrame, Receiving, Sending, Shown, Ticket,
     TicketRefusal, Witness,
 };
 use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoFormat};
+use lockstep_socket::{Clock, SystemError};
 use lockstep_sound::{SoundSink, SoundSource};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{Picture, Preset};
@@ -152,7 +152,10 @@ impl CallBuilder {
     }
 
     /// A controller of the application's own; see [`SendOptions::controller`].
-    pub fn controller(mut self, make: impl Fn(&Setting) -> Box<dyn Controller> + Send + Sync + 'static) -> Self {
+    pub fn controller(
+        mut self,
+        make: impl Fn(&ControllerSetup) -> Box<dyn Controller> + Send + Sync + 'static,
+    ) -> Self {
         self.send = self.send.controller(make);
         self
     }
@@ -235,7 +238,7 @@ impl CallBuilder {
         };
         let runner = Runner { builder: self, other, shared: Arc::clone(&shared) };
         let thread = thread::Builder::new().name("lockstep call".to_owned()).spawn(move || runner.run());
-        let thread = thread.map_err(|error| LiveError::Thread { name: "call", reason: error.to_string() })?;
+        let thread = thread.map_err(|error| SystemError::Thread { name: "call", reason: error.to_string() })?;
         Ok(Call { shared, send: Mutex::new(send), format, thread: Some(thread) })
     }
 }
@@ -263,7 +266,7 @@ struct WaitingFrame {
 #[derive(Debug, Clone, Default)]
 struct Stage {
     has_joined: bool,
-    outcome: Option<Result<Ended, String>>,
+    outcome: Option<Result<Ended, Arc<LiveError>>>,
 }
 
 /// The stage of a call, for those who wait for a later one.
@@ -370,11 +373,11 @@ impl Runner {
             }
             thread::sleep(RESUME_INTERVAL);
         };
-        let outcome = result.map_err(|error| error.to_string());
+        let outcome = result.map_err(Arc::new);
         self.shared.progress.change(|stage| stage.outcome = Some(outcome.clone()));
         self.shared.events.push(match outcome {
             Ok(ended) => CallEvent::Ended(ended),
-            Err(reason) => CallEvent::Failed(reason),
+            Err(error) => CallEvent::Failed(error),
         });
         self.shared.events.close();
         self.shared.frames.close();
@@ -533,7 +536,7 @@ impl Call {
     }
 
     /// Waits up to `limit` until the call is over. Gives how it ended or why it failed; none while it runs. Takes no event.
-    pub fn wait_ended(&self, limit: Duration) -> Option<Result<Ended, String>> {
+    pub fn wait_ended(&self, limit: Duration) -> Option<Result<Ended, Arc<LiveError>>> {
         self.shared.progress.wait(limit, |_| false).outcome
     }
 
@@ -580,13 +583,9 @@ impl Call {
     ///
     /// # Errors
     /// If the call failed before.
-    pub fn leave(mut self) -> Result<Ended, LiveError> {
+    pub fn leave(mut self) -> Result<Ended, Arc<LiveError>> {
         self.stop();
-        match self.wait_ended(Duration::ZERO) {
-            Some(Err(reason)) => Err(LiveError::Connection(reason)),
-            Some(Ok(ended)) => Ok(ended),
-            None => Ok(Ended::Stopped),
-        }
+        self.wait_ended(Duration::ZERO).unwrap_or(Ok(Ended::Stopped))
     }
 
     /// Begins to end the call, and does not wait: [`CallEvent::Ended`] follows.

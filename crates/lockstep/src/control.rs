@@ -1,6 +1,6 @@
 //! The seam of a controller of one's own: see [`Controller`] and [`CallBuilder::controller`](crate::CallBuilder::controller).
 
 pub use lockstep_control::{
-    Allowance, Controller, CrossTraffic, InFlight, Input, LossRate, PathView, Setting, TokenBucket, Traits,
+    Allowance, Controller, ControllerSetup, CrossTraffic, InFlight, Input, LossRate, PathView, TokenBucket, Traits,
 };
 pub use lockstep_transport::{Feedback, LostFragment};

@@ -92,6 +92,7 @@ pub use lockstep_live::{open_loudspeaker, open_microphone};
 pub use lockstep_media::{
     FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source,
 };
+pub use lockstep_socket::SystemError;
 pub use lockstep_sound::{
     FRAME_SAMPLES as SOUND_FRAME_SAMPLES, Frame as SoundFrame, SoundFailure, SoundSink, SoundSource,
 };

@@ -9,7 +9,7 @@ use lockstep_call::{
     ReceivingEnd, SendingEnd, Tuning, Vp8, announced,
 };
 use lockstep_control::{
-    Algorithm, Controller, Estimator, EstimatorKind, FlowGroup, GracePeriod, Latency, RateBounds, Setting,
+    Algorithm, Controller, ControllerSetup, Estimator, EstimatorKind, FlowGroup, GracePeriod, Latency, RateBounds,
 };
 use lockstep_media::VideoFormat;
 use lockstep_transport::{CodecId, ReceiverConfig, SenderConfig};
@@ -18,7 +18,7 @@ use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, FrameKind, Parameters, Preset};
 
 use lockstep_live::LiveError;
 
-type MakeController = Arc<dyn Fn(&Setting) -> Box<dyn Controller> + Send + Sync>;
+type MakeController = Arc<dyn Fn(&ControllerSetup) -> Box<dyn Controller> + Send + Sync>;
 
 /// Options of the end that sends pictures.
 #[derive(Clone)]
@@ -88,7 +88,10 @@ impl SendOptions {
     /// A controller of the application's own, in the place of Lockstep's. It gets the estimate of Salsify's receiver: the mean
     /// time between packets that arrive.
     #[must_use]
-    pub fn controller(mut self, make: impl Fn(&Setting) -> Box<dyn Controller> + Send + Sync + 'static) -> Self {
+    pub fn controller(
+        mut self,
+        make: impl Fn(&ControllerSetup) -> Box<dyn Controller> + Send + Sync + 'static,
+    ) -> Self {
         self.controller = Some(Arc::new(make));
         self
     }
@@ -105,11 +108,11 @@ impl SendOptions {
         self.format
     }
 
-    fn setting(&self, payload: usize) -> Setting {
-        let setting = Setting::new(ByteCount::new(payload as u64), self.format.frame_interval());
-        let most = self.max_bitrate.map_or(setting.bounds.most, |cap| cap.max(setting.bounds.least));
-        let bounds = RateBounds { most, initial: setting.bounds.initial.min(most), ..setting.bounds };
-        Setting { latency: self.latency, bounds, ..setting }
+    fn setup(&self, payload: usize) -> ControllerSetup {
+        let setup = ControllerSetup::new(ByteCount::new(payload as u64), self.format.frame_interval());
+        let most = self.max_bitrate.map_or(setup.bounds.most, |cap| cap.max(setup.bounds.least));
+        let bounds = RateBounds { most, initial: setup.bounds.initial.min(most), ..setup.bounds };
+        ControllerSetup { latency: self.latency, bounds, ..setup }
     }
 
     /// The controller that these options choose.
@@ -118,15 +121,15 @@ impl SendOptions {
     /// If the default controller has no model in this build.
     pub(crate) fn make_controller(&self) -> Result<Box<dyn Controller>, LiveError> {
         let config = SenderConfig::new(0, announced(&self.format));
-        let setting = self.setting(config.payload);
+        let setup = self.setup(config.payload);
         let controller = match &self.controller {
-            Some(make) => make(&setting),
+            Some(make) => make(&setup),
             None => {
-                Algorithm::default().controller(&setting).map_err(|error| LiveError::Controller(error.to_string()))?
+                Algorithm::default().controller(&setup).map_err(|error| LiveError::Controller(error.to_string()))?
             }
         };
         Ok(match &self.group {
-            Some((group, priority)) => group.join(controller, &setting, *priority, setting.bounds.most),
+            Some((group, priority)) => group.join(controller, &setup, *priority, setup.bounds.most),
             None => controller,
         })
     }

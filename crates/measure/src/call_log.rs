@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use lockstep_call::FrameRecord;
+use lockstep_call::{DisplayRecord, FrameRecord};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::frame_log::{CallObserver, LoggedFrame, PendingFrames};
-use crate::report::DisplayRecord;
 use crate::scores::{FrameScores, Scores, VideoDelayFloor};
 use crate::series::{Series, SeriesRecorder, TargetRecorder};
 

@@ -7,10 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockstep_call::FrameRecord;
+use lockstep_call::{DisplayRecord, FrameRecord};
 use lockstep_units::Timestamp;
-
-use crate::report::DisplayRecord;
 
 /// So many pictures may be decided on and wait for one to be shown: 18 minutes at 30 a second. In a longer outage the
 /// oldest leave the log with the delay that they have by then.

@@ -6,24 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::SoundScores;
-use lockstep_units::Timestamp;
 
 use crate::scores::Scores;
 use crate::series::Series;
 
 /// How long a call goes on after its scored length, so that the last scored frames have later ones to be followed by.
 pub const DRAIN: Duration = Duration::from_secs(1);
-
-/// When the receiver had a frame and when it showed it, as its own log has them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DisplayRecord {
-    /// Frame number on the wire.
-    pub frame: u32,
-    /// When the last fragment arrived.
-    pub completed_at: Timestamp,
-    /// When the picture was shown.
-    pub displayed_at: Timestamp,
-}
 
 /// The machine that was measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use lockstep_alphartc::PacketReport;
 use lockstep_configuration::open_trace;
-use lockstep_control::{Algorithm, Estimator, Setting};
+use lockstep_control::{Algorithm, ControllerSetup, Estimator};
+use lockstep_hosted::PacketReport;
 use lockstep_link::{Link, LinkConfig, QueueConfig, REVERSE_CAPACITY, Trace, parse_alphartc};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
 use lockstep_sim::{ClipCurves, CodecModel, ModelledClip, Network, SharedLink};
@@ -108,7 +108,7 @@ impl SteppedCall {
         let model = CodecModel::built_in().map_err(invalid)?;
         let clip = model.drawn(seed);
         let curves = Arc::new(ClipCurves::new(clip, SIZE.0, SIZE.1));
-        let control = Setting::new(setting.payload, setting.frame_interval());
+        let control = ControllerSetup::new(setting.payload, setting.frame_interval());
         let controller = Algorithm::ReceiverEstimate.controller(&control).map_err(invalid)?;
         let exchange = Arc::new(Mutex::new(Exchange::default()));
         let clip = ModelledClip::new(curves, setting.frame_interval(), seed);

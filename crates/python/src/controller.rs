@@ -1,7 +1,7 @@
 //! Controllers that are Python objects, and models in ONNX files for them.
 
-use lockstep_alphartc::{ControllerLines, Event, line_controller};
-use lockstep_control::{Controller, Failure, FailureReason, Registration, Setting};
+use lockstep_control::{Controller, ControllerSetup, Failure, FailureReason, Registration};
+use lockstep_hosted::{ControllerLines, Event, line_controller};
 use lockstep_nn::Model;
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
@@ -34,19 +34,19 @@ impl ControllerLines for ObjectLines {
 }
 
 impl PyController {
-    /// The controller for a registry. What it raises is in `failure`, or else where the setting of the call says.
+    /// The controller for a registry. What it raises is in `failure`, or else where the setup of the call says.
     pub fn registration(self, failure: Option<Failure>) -> Registration {
-        Registration::new(self.name.clone(), "a Python object", move |setting| {
-            self.make(setting, failure.clone().unwrap_or_else(|| setting.failure.clone()))
+        Registration::new(self.name.clone(), "a Python object", move |setup| {
+            self.make(setup, failure.clone().unwrap_or_else(|| setup.failure.clone()))
         })
     }
 
     /// The controller of one sending end; it leaves what it raises in `failure`.
-    pub fn make(&self, setting: &Setting, failure: Failure) -> Box<dyn Controller> {
+    pub fn make(&self, setup: &ControllerSetup, failure: Failure) -> Box<dyn Controller> {
         let lines = Python::attach(|py| {
             Ok(ObjectLines { controller: self.make.call0(py)?, answer: self.answer.clone_ref(py) })
         });
-        line_controller(lines.map_err(|error: PyErr| error.into()), setting, failure)
+        line_controller(lines.map_err(|error: PyErr| error.into()), setup, failure)
     }
 }
 

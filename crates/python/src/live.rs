@@ -193,7 +193,7 @@ impl LiveCall {
             None => return Ok(()),
             Some(Ok(Ended::ByPeer)) => "the other end left".to_owned(),
             Some(Ok(_)) => "this end left".to_owned(),
-            Some(Err(reason)) => reason,
+            Some(Err(error)) => error.to_string(),
         };
         Err(failed(format!("cannot {action}: the call is over: {reason}")))
     }
@@ -284,7 +284,7 @@ impl LiveCall {
         timeout: Option<f64>,
     ) -> PyResult<Option<(&'static str, Bound<'py, PyDict>)>> {
         match self.take(py, timeout, Call::wait_for_event, |call| call.next_event(Duration::ZERO))? {
-            Some(Event::Failed(reason)) => Err(failed(reason)),
+            Some(Event::Failed(error)) => Err(failed(error)),
             event => event.map(|event| fields(py, event)).transpose(),
         }
     }
@@ -330,7 +330,7 @@ impl LiveCall {
         let call = self.call()?;
         call.end();
         match wait(py, &self.failure, None, |slice| call.wait_ended(slice))? {
-            Some(Err(reason)) => Err(failed(reason)),
+            Some(Err(error)) => Err(failed(error)),
             Some(Ok(ended)) => Ok(reason(ended)),
             None => Ok(reason(Ended::Left)),
         }

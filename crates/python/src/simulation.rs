@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyMapping, PyString};
 use serde_json::{Number, Value};
 
-use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
 use lockstep_configuration::{CallArguments, Observers, Simulated, SimulationStatus, document, simulate_with};
 use lockstep_control::{Controllers, FailureReason};
+use lockstep_hosted::{EstimatorHost, HostError, PacketReport, ProcessError};
 use lockstep_measure::{KeptFrames, SharedSessionMeter};
 use lockstep_units::{Bitrate, Timestamp};
 

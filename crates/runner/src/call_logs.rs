@@ -12,8 +12,8 @@ use anyhow::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{FrameRecord, SoundScores};
-use lockstep_measure::{CallLog, CallObserver, DisplayRecord, VideoDelayFloor};
+use lockstep_call::{DisplayRecord, FrameRecord, SoundScores};
+use lockstep_measure::{CallLog, CallObserver, VideoDelayFloor};
 use lockstep_units::Timestamp;
 
 use crate::line_writer::LineWriter;

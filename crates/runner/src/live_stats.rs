@@ -274,7 +274,7 @@ impl LiveStats {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_measure::DisplayRecord;
+    use lockstep_call::DisplayRecord;
 
     use super::*;
 

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use lockstep_call::{
-    CallSound, Codec, Committed, DecodeJob, DecodeOutcome, Display, FrameRecord, Menu, Outcome, ReceivingEnd,
-    SendingEnd, SerialMenu, SoundScores, Vp8,
+    CallSound, Codec, Committed, DecodeJob, DecodeOutcome, Display, DisplayRecord, FrameRecord, Menu, Outcome,
+    ReceivingEnd, SendingEnd, SerialMenu, SoundScores, Vp8,
 };
-use lockstep_measure::{CallLog, CallObserver, DRAIN, DisplayRecord, FinishedCall, SeriesRecorder, VideoDelayFloor};
+use lockstep_measure::{CallLog, CallObserver, DRAIN, FinishedCall, SeriesRecorder, VideoDelayFloor};
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_sound::CodingError;
 use lockstep_transport::wire::{DATA_HEADER, FRAGMENT_PAYLOAD};

@@ -6,7 +6,7 @@ mod finished;
 use std::time::Duration;
 
 use lockstep_call::{ConventionalEncoder, FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd, Tuning};
-use lockstep_control::{Algorithm, RateBounds, Setting};
+use lockstep_control::{Algorithm, ControllerSetup, RateBounds};
 use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions};
@@ -49,7 +49,7 @@ impl Plan {
         let transport = SenderConfig::new(7, ANNOUNCED);
         let frame_interval = VideoFormat::default().frame_interval();
         let bounds = RateBounds::default();
-        let setting = Setting::new(ByteCount::new(transport.payload as u64), frame_interval);
+        let setting = ControllerSetup::new(ByteCount::new(transport.payload as u64), frame_interval);
         let algorithm: Algorithm = self.controller.parse().expect("the plan's controller is known");
         let (controller, parameters) =
             (algorithm.controller(&setting).expect("it needs to know nothing"), Parameters::default());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{FrameRecord, MenuMode, Outcome};
-use lockstep_control::{Algorithm, Setting};
+use lockstep_control::{Algorithm, ControllerSetup};
 use lockstep_link::{Conditions, Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_measure::{KeptFrames, MOST_PENDING_FRAMES};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
@@ -43,7 +43,7 @@ fn call_with(codec: ModelledCodec, algorithm: &str, feedback: FeedbackInterval, 
         activity: Activity::between(Timestamp::from_millis(start), Timestamp::ZERO + LENGTH),
         ..ModelledSetting::new()
     };
-    let control = Setting::new(setting.payload, setting.frame_interval());
+    let control = ControllerSetup::new(setting.payload, setting.frame_interval());
     let model = CodecModel::built_in().unwrap();
     let curves = Arc::new(ClipCurves::new(&model.clips[0], 1280, 720));
     let clip = ModelledClip::new(curves, setting.frame_interval(), 7);
@@ -259,7 +259,7 @@ fn most_held_records(seconds: u64, trace: &str) -> (usize, u64) {
     let activity = Activity::between(Timestamp::ZERO, Timestamp::ZERO + length);
     let setting = ModelledSetting { activity, ..ModelledSetting::new() };
     let algorithm: Algorithm = "fixed:300kbps".parse().unwrap();
-    let control = Setting::new(setting.payload, setting.frame_interval());
+    let control = ControllerSetup::new(setting.payload, setting.frame_interval());
     let curves = Arc::new(ClipCurves::new(&CodecModel::built_in().unwrap().clips[0], 640, 360));
     let clip = ModelledClip::new(curves, setting.frame_interval(), 7);
     let (controller, estimator) = (algorithm.controller(&control).unwrap(), algorithm.estimator(control.bounds));

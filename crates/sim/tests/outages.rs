@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::FrameRecord;
-use lockstep_control::{Algorithm, Setting, bitrate_ceiling};
+use lockstep_control::{Algorithm, ControllerSetup, bitrate_ceiling};
 use lockstep_link::{GilbertElliott, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Trace};
 use lockstep_measure::KeptFrames;
 use lockstep_media::FrameRate;
@@ -68,7 +68,7 @@ impl Plan {
             ..ModelledSetting::new()
         };
         let algorithm = Algorithm::default();
-        let control = Setting::new(setting.payload, frame_interval);
+        let control = ControllerSetup::new(setting.payload, frame_interval);
         let curves = ClipCurves::new(&CodecModel::built_in().unwrap().clips[self.clip], width.into(), height.into());
         let clip = ModelledClip::new(Arc::new(curves), frame_interval, self.seed);
         let kept = KeptFrames::default();

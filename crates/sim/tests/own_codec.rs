@@ -10,7 +10,7 @@ use lockstep_call::{
     EncodeRequest, EncodedPicture, External, ExternalEncoder, PictureDecoder, PictureEncoder, ReceivingEnd, SendingEnd,
     Tuning, announced,
 };
-use lockstep_control::{Algorithm, GracePeriod, InterArrival, Setting};
+use lockstep_control::{Algorithm, ControllerSetup, GracePeriod, InterArrival};
 use lockstep_link::{Link, LinkConfig, LossConfig, Trace};
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_sim::{EncodeTime, Simulation, SimulationOptions, SimulationResult};
@@ -94,7 +94,7 @@ fn call(
 ) -> Result<SimulationResult<External>, Box<dyn Error>> {
     let source = open_source("generated:64x48@30", &SourceOptions::default())?;
     let config = SenderConfig::new(1, announced(&source.format()));
-    let setting = Setting::new(ByteCount::new(config.payload as u64), source.format().frame_interval());
+    let setting = ControllerSetup::new(ByteCount::new(config.payload as u64), source.format().frame_interval());
     let algorithm: Algorithm = "salsify".parse()?;
     let encoder = Box::new(ExternalEncoder::new(CODEC, encoder));
     let sender = SendingEnd::new(config, algorithm.controller(&setting)?, encoder, &Tuning::default());

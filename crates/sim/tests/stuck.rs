@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, SendingEnd, SerialMenu, Tuning, announced};
-use lockstep_control::{Algorithm, Setting};
+use lockstep_control::{Algorithm, ControllerSetup};
 use lockstep_media::{FrameRate, VideoFormat};
 use lockstep_sim::{ClipCurves, CodecModel, Modelled, ModelledClip};
 use lockstep_transport::wire::{Acknowledgement, ReceivedFragment};
@@ -24,7 +24,8 @@ fn sources(pictures: u32, decodes: impl Fn(u32) -> bool, moves: impl Fn(u32) -> 
     let mut clip = ModelledClip::new(Arc::clone(&curves), interval, 1);
     let format = VideoFormat { width: 64, height: 48, frame_rate: FrameRate::new(30, 1).expect("it is one") };
     let algorithm: Algorithm = "fixed:500kbps".parse().expect("it is one");
-    let controller = algorithm.controller(&Setting::new(ByteCount::new(1_200), interval)).expect("it needs no path");
+    let controller =
+        algorithm.controller(&ControllerSetup::new(ByteCount::new(1_200), interval)).expect("it needs no path");
     let encoder = Box::new(FunctionalEncoder::<Modelled>::new(curves, MenuMode::Serial, &Tuning::default()));
     let mut end =
         SendingEnd::<Modelled>::new(SenderConfig::new(1, announced(&format)), controller, encoder, &Tuning::default());

@@ -137,7 +137,7 @@ impl<C: Codec> SendingEnd<C> {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use lockstep_control::{Algorithm, Setting};
+    use lockstep_control::{Algorithm, ControllerSetup};
     use lockstep_media::{FrameRate, GeneratedClip, VideoFormat};
     use lockstep_transport::{CodecId, LostFragment, SenderConfig, StateId};
     use lockstep_vp8::Parameters;
@@ -199,7 +199,8 @@ mod tests {
         let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &tuning);
         let budgets = Arc::<Mutex<_>>::default();
         let encoder = Box::new(Asked { encoder, budgets: Arc::clone(&budgets) });
-        let controller = Algorithm::Sprout.controller(&Setting::new(payload, interval)).expect("it needs no path");
+        let controller =
+            Algorithm::Sprout.controller(&ControllerSetup::new(payload, interval)).expect("it needs no path");
         let mut end = SendingEnd::new(SenderConfig::new(1, announced(&format())), controller, encoder, &tuning);
         let lost = LostFragment { frame: 0, fragment: 0, size: payload, sent_at: now };
         end.path.on_loss(now, &[lost; 42]);

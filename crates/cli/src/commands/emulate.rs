@@ -15,7 +15,7 @@ use lockstep_runner::output_file;
 use lockstep_runner::progress::ChangingLine;
 use lockstep_units::Timestamp;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "lab"))]
 use crate::commands::tunnel::{self, TunnelArguments};
 use crate::destination::{destination, resolve};
 use crate::packet_csv::PacketCsv;
@@ -66,19 +66,19 @@ pub struct EmulateArguments {
     /// --tun only, begins with a line on the namespaces, and goes to standard error while a program runs.
     #[arg(long, value_enum)]
     status: Option<StatusArgument>,
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "lab"))]
     #[command(flatten)]
     tunnel: TunnelArguments,
 }
 
 /// `lockstep emulate`.
 pub fn run(arguments: &EmulateArguments) -> Result<()> {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "lab"))]
     if arguments.tunnel.tun {
         let (tunnel, log) = (&arguments.tunnel, arguments.log.as_deref());
         return tunnel::run(tunnel, arguments.status, &arguments.link, arguments.seconds, log);
     }
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "lab"))]
     arguments.tunnel.refuse()?;
     let status = arguments.status.unwrap_or(StatusArgument::Line);
     if status == StatusArgument::Json {

@@ -12,7 +12,6 @@ use clap::Args;
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
 use lockstep_control::Controllers;
-use lockstep_emulator::Clock;
 use lockstep_live::{
     CallHandle, CallKind, CallOptions, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending, ThreadedMenu, Ticket,
 };
@@ -22,6 +21,7 @@ use lockstep_runner::output_file::{self, is_standard_output, standard_output_is_
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
 use lockstep_runner::status_line::{StatusLine, say};
+use lockstep_socket::Clock;
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};

@@ -15,7 +15,7 @@ pub mod serving;
 pub mod simulate;
 pub mod talk;
 pub mod trace;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "lab"))]
 pub mod tunnel;
 
 use anyhow::Result;

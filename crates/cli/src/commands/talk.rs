@@ -8,7 +8,6 @@ use clap::Args;
 
 use lockstep_configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
-use lockstep_emulator::Clock;
 use lockstep_live::{
     CallHandle, CallKind, CallOptions, Finished, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
 };
@@ -16,6 +15,7 @@ use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
+use lockstep_socket::Clock;
 use lockstep_vp8::Picture;
 
 use crate::call_files::{CallFiles, of_call};

@@ -8,7 +8,7 @@ use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment}
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::Gcc;
-use crate::{Controller, InFlight, PathView, RateBounds, Setting};
+use crate::{Controller, ControllerSetup, InFlight, PathView, RateBounds};
 
 pub(super) fn acknowledged(sent: u64, arrived: u64, size: u64) -> AcknowledgedFragment {
     AcknowledgedFragment {
@@ -63,9 +63,9 @@ fn at(now: Timestamp) -> PathView<'static> {
 
 impl Call {
     fn over(config: LinkConfig) -> Self {
-        let setting = Setting::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL);
+        let setup = ControllerSetup::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL);
         Self {
-            gcc: Gcc::new(&setting),
+            gcc: Gcc::new(&setup),
             link: Link::new(config, 1).expect("a proper link"),
             feedback_interval: None,
             most_sent: None,

@@ -31,7 +31,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use super::Observation;
 use super::purpose::check_controller;
 use crate::base_delay::BaseDelay;
-use crate::{Allowance, Controller, InFlight, Input, PathView, RateBounds, Setting, TokenBucket, Traits};
+use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, TokenBucket, Traits};
 
 /// What one interval of the state covers.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -262,7 +262,7 @@ impl Concerto {
     /// takes), or has not one input of the observation's shape, one output with as many numbers as the ladder has rates,
     /// and, among what it says of itself, `lockstep.ladder_bps` (whole numbers, rising, with commas between them) and
     /// `lockstep.interval_ms`; or if its `lockstep.decision` is none of `best` (as if it had none), `mean` and `between`.
-    pub fn new(setting: &Setting, controller: &str, model: Arc<Model>) -> Result<Self, ModelError> {
+    pub fn new(setup: &ControllerSetup, controller: &str, model: Arc<Model>) -> Result<Self, ModelError> {
         check_controller(&model, controller)?;
         let unfit = |text: String| ModelError::Unfit(text);
         let said = |key: &str| model.metadata(key).ok_or_else(|| unfit(format!("it does not say its {key}")));
@@ -304,12 +304,12 @@ impl Concerto {
             ladder: rates.into_iter().map(Bitrate::from_bps).collect(),
             interval,
             decision,
-            bounds: setting.bounds,
+            bounds: setup.bounds,
             observation: ConcertoObservation::new(intervals),
             state: vec![0.0; SIGNALS * intervals * REPORTS * GROUPS],
             due: None,
-            target: setting.bounds.initial,
-            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
+            target: setup.bounds.initial,
+            bucket: TokenBucket::new(setup.payload, setup.frame_interval),
             model,
         })
     }
@@ -389,7 +389,7 @@ mod tests {
     use lockstep_transport::{AcknowledgedFragment, Estimate};
 
     use super::*;
-    use crate::closed_loop::{Plan, run, setting};
+    use crate::closed_loop::{Plan, run, setup};
     use crate::learned::shipped::Shipped;
 
     fn fragment(sent_ms: u64, arrived_ms: u64, size: u64) -> AcknowledgedFragment {
@@ -539,7 +539,7 @@ mod tests {
     }
 
     fn concerto() -> Concerto {
-        Concerto::new(&setting(), "concerto", Shipped::Concerto.model().unwrap()).unwrap()
+        Concerto::new(&setup(), "concerto", Shipped::Concerto.model().unwrap()).unwrap()
     }
 
     #[test]

@@ -37,7 +37,10 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use super::purpose::check_controller;
 use crate::fragments::{DATAGRAM_CARRIAGE, PICTURE};
 use crate::sprout::frame_within;
-use crate::{Allowance, Controller, InFlight, Input, KnownPath, Latency, PathView, Setting, Sprout, Traits};
+use crate::{
+    Allowance, Controller, ControllerSetup, InFlight, Input, KnownPath, Latency, LockstepConfig, PathView, Sprout,
+    Traits,
+};
 use forecast::{Basis, FORECAST, Forecast};
 use history::History;
 use lesson::Lessons;
@@ -52,24 +55,6 @@ pub const MODEL_STATE: usize = 48;
 
 /// What a link carries with a fragment, bytes.
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
-
-lockstep_units::config! {
-    /// When Sprout decides in place of the model, and what the rule leaves open.
-    pub struct LockstepConfig = "lockstep" {
-        /// A frame may be later by this many frame intervals behind a picture that was skipped.
-        skipped: f64 = 0.5, "frame intervals", 0.0..=4.0, "2026-11-control-ablation";
-        /// Inputs beyond those of training by this share of their range are unlike those; two fifths of it end that.
-        unlike: f64 = 0.25, "", 0.0..=100.0, "2026-11-control-ablation";
-        /// Feedback is late if it waits this long; half of it ends that.
-        late: f64 = 0.05, "s", 0.0..=10.0, "2026-11-control-ablation";
-        /// A path that takes this long there and back is longer than the lessons' paths.
-        far: f64 = 0.35, "s", 0.0..=60.0, "2026-11-retraining";
-        /// Pictures over which these are averaged.
-        averaged: f64 = 30.0, "pictures", 1.0..=1000.0, "2026-11-control-ablation";
-        /// Least rate for a codec that follows one, as a share of the mean rate.
-        least_target: f64 = 0.1, "", 0.0..=1.0, "2026-11-control-ablation";
-    }
-}
 
 /// A path is no longer far at this share of `far`.
 const FAR_NO_MORE: f64 = 0.32 / 0.35;
@@ -243,13 +228,13 @@ pub struct Lockstep {
 impl Lockstep {
     /// A controller that learns nothing and decides as Sprout does, for the lessons of such calls.
     #[must_use]
-    pub fn without_model(setting: &Setting) -> Self {
-        let frame_interval = setting.frame_interval.as_secs_f64();
+    pub fn without_model(setup: &ControllerSetup) -> Self {
+        let frame_interval = setup.frame_interval.as_secs_f64();
         Self {
-            config: setting.tuning.lockstep,
-            sprout: Sprout::new(setting),
+            config: setup.tuning.lockstep,
+            sprout: Sprout::new(setup),
             net: None,
-            rule: Rule::of(setting.latency),
+            rule: Rule::of(setup.latency),
             history: History::new(frame_interval),
             present: None,
             picture_at: None,
@@ -262,8 +247,8 @@ impl Lockstep {
             by_sprout: [0; Fallback::ALL.len()],
             frame_interval,
             left_out: false,
-            payload: setting.payload.as_f64().max(1.0),
-            least_target: setting.bounds.least,
+            payload: setup.payload.as_f64().max(1.0),
+            least_target: setup.bounds.least,
             lessons: None,
         }
     }
@@ -273,19 +258,19 @@ impl Lockstep {
     /// # Errors
     /// If the model says that it is another controller's, what goes into it, or comes out of it, is something else, or one of
     /// its rules makes no sense, whichever latency is asked for.
-    pub fn with_model(setting: &Setting, model: Arc<Model>) -> Result<Self, ModelError> {
+    pub fn with_model(setup: &ControllerSetup, model: Arc<Model>) -> Result<Self, ModelError> {
         let net = Net::new(model)?;
-        let mut rule = Rule::of(setting.latency);
+        let mut rule = Rule::of(setup.latency);
         for latency in Latency::ALL {
             let key = Rule::key(latency);
             let said = Rule::read(latency, net.model.metadata(&key).unwrap_or_default());
             let said = said.map_err(|problem| ModelError::Unfit(format!("its {key}: {problem}")))?;
-            if latency == setting.latency {
+            if latency == setup.latency {
                 rule = said;
             }
         }
-        let rule = setting.tuning.rule.apply(rule);
-        Ok(Self { net: Some(net), ..Self::without_model(setting) }.with_rule(rule))
+        let rule = setup.tuning.rule.apply(rule);
+        Ok(Self { net: Some(net), ..Self::without_model(setup) }.with_rule(rule))
     }
 
     /// The same with another rule than the model's.

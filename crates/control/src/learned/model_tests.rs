@@ -8,10 +8,10 @@ use lockstep_nn::{Model, ModelError};
 use lockstep_units::{ByteCount, Timestamp};
 use prost::Message;
 
-use crate::closed_loop::setting;
+use crate::closed_loop::setup;
 use crate::learned::Concerto;
 use crate::learned::shipped::Shipped;
-use crate::{Algorithm, EstimatorKind, Latency, RateBounds, Setting};
+use crate::{Algorithm, ControllerSetup, EstimatorKind, Latency, RateBounds};
 
 fn read(model: &onnx::Model) -> Result<Model, ModelError> {
     Model::from_bytes(&model.encode_to_vec())
@@ -25,7 +25,7 @@ fn a_controller_refuses_a_model_for_something_else() {
         let entry = |&(key, value): &(&str, &str)| Entry { key: key.into(), value: value.into() };
         proto.metadata_props = said.iter().map(entry).collect();
         let model = Arc::new(read(&proto).unwrap());
-        Concerto::new(&setting(), "concerto", model).expect_err("a refusal").to_string()
+        Concerto::new(&setup(), "concerto", model).expect_err("a refusal").to_string()
     };
     let ladder = ("lockstep.ladder_bps", "100000,200000,400000");
     let interval = ("lockstep.interval_ms", "200");
@@ -59,7 +59,7 @@ fn a_model_that_says_it_is_for_something_else_is_refused_by_all_and_one_that_say
     ];
     let long = format!("\n{}", "x".repeat(1_000));
     for (shipped, algorithm) in cases {
-        let told = |model| algorithm.controller(&Setting { model: Some(model), ..setting() });
+        let told = |model| algorithm.controller(&ControllerSetup { model: Some(model), ..setup() });
         let says = |entry: &Entry| entry.key == "lockstep.controller";
         assert!(told(saying(shipped, |_| {})).is_ok(), "{algorithm}");
         assert!(told(saying(shipped, |said| said.retain(|entry| !says(entry)))).is_ok(), "{algorithm}");
@@ -99,7 +99,7 @@ fn a_rule_that_makes_no_sense_is_refused_whichever_latency_is_asked_for() {
                 said.push(Entry { key: key.clone(), value: text.into() });
             });
             Algorithm::Lockstep
-                .controller(&Setting { model: Some(model), ..setting() })
+                .controller(&ControllerSetup { model: Some(model), ..setup() })
                 .err()
                 .map(|error| error.to_string())
         };
@@ -190,7 +190,7 @@ fn outputs_beyond_forecast_and_memory_are_refused() {
         let initializer = vec![weights("w", &[inputs as i64, outputs as i64], &vec![0.0; inputs * outputs])];
         let gemm = node("Gemm", &["x", "w"], "y", Vec::new());
         let model = Arc::new(read(&lockstep_nn::build::model(&[1, inputs as i64], vec![gemm], initializer)).unwrap());
-        Lockstep::with_model(&setting(), model).map(|_| ())
+        Lockstep::with_model(&setup(), model).map(|_| ())
     };
     assert!(with_outputs(outputs).is_ok());
     let error = with_outputs(outputs + 2).unwrap_err().to_string();

@@ -5,21 +5,8 @@ use std::time::Duration;
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use super::{Budget, Gross, Limit, LimitedBy};
-use crate::{InFlight, PathView, TokenBucket, Tuning};
-
-lockstep_units::config! {
-    /// The limit by bit rate.
-    pub struct CeilingConfig = "ceiling" {
-        /// Beyond this VP8 gains nothing that is seen: its quantizer index is below 8 or so.
-        bits_per_pixel: f64 = 0.5, "bits", 0.001..=24.0, "2026-11-control-ablation";
-        /// The least ceiling: small pictures need more bits a pixel.
-        least: Bitrate = 500_000, "bit/s", 1_000..=1_000_000_000, "2026-11-control-ablation";
-        /// Share of a frame interval's bytes that a frame may have in any case: after larger frames the next ones are not
-        /// coarse while the path is fast.
-        least_share: f64 = 0.5, "", 0.0..=4.0, "2026-11-control-ablation";
-    }
-}
+use super::{Budget, Limit, LimitedBy};
+use crate::{CeilingConfig, Gross, InFlight, PathView, TokenBucket, Tuning};
 
 /// The bit rate beyond which pictures of this size and rate gain nothing: half a bit a pixel, at least 500 kb/s.
 #[must_use]

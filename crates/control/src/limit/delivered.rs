@@ -3,19 +3,11 @@
 use lockstep_units::{Bitrate, ByteCount};
 
 use super::{Budget, Limit, LimitedBy};
-use crate::PathView;
 use crate::path::GROWTH;
+use crate::{DeliveredConfig, PathView};
 
 /// Bytes that a frame may have whatever was observed: ten packets, TCP's initial window (RFC 6928).
 const LEAST_FRAME: ByteCount = ByteCount::new(15_000);
-
-lockstep_units::config! {
-    /// The limit by what the path delivered.
-    pub struct DeliveredConfig = "delivered" {
-        /// Bytes that may be in flight before the first feedback: a slow link's first second is its worst.
-        first_flight: ByteCount = 8_000, "bytes", 0..=10_000_000, "2026-11-control-ablation";
-    }
-}
 
 /// A frame has at most what the path delivered in the best half second of the last five, or what the spacing of fragments
 /// inside a burst shows that it would have.

@@ -7,7 +7,7 @@ use libm::exp;
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use super::PathConfig;
+use crate::PathConfig;
 use crate::fragments::DATAGRAM_CARRIAGE;
 
 /// Shorter bursts are taken to last this long, seconds: a guard against a division by zero.

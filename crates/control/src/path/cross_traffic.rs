@@ -19,24 +19,12 @@ use libm::exp;
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, Timestamp, duration_from_seconds};
 
-use super::PathConfig;
 use super::bursts::Bursts;
+use crate::PathConfig;
 use lockstep_units::SlidingMinimum;
 
+use crate::CrossTrafficConfig;
 use crate::fragments::DATAGRAM_CARRIAGE;
-
-lockstep_units::config! {
-    /// Cross traffic that keeps the queue filled.
-    pub struct CrossTrafficConfig = "cross_traffic" {
-        /// Cross traffic keeps the queue filled if every packet of a window (`path.window`) waited this long for it.
-        wait: f64 = 0.02, "s", 0.001..=10.0, "2026-11-control-ablation";
-        /// Less than this share of the path's rate is next to nothing.
-        next_to_nothing: f64 = 0.15, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// The rate of a burst describes packets for this many round trips at least: the effect of an acknowledgement shows a
-        /// round trip later.
-        round_trips: f64 = 1.5, "", 0.0..=10.0, "2026-11-control-ablation";
-    }
-}
 
 /// A wait that is shorter by this has fallen, seconds: less is the granularity of clocks and timers.
 const FALLEN: f64 = 0.005;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, SlidingMinimum, Timestamp};
 
+use super::GROWTH;
 use super::bursts::Burst;
-use super::{GROWTH, PathConfig};
+use crate::PathConfig;
 
 /// Bursts shorter than this are taken to have lasted this long, since clocks and timers are no finer.
 const SHORTEST_BURST: Duration = Duration::from_millis(1);

@@ -7,32 +7,12 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::deliveries::Deliveries;
 use super::silence::Silence;
-use crate::InFlight;
+use crate::{InFlight, ProbingConfig};
 
 /// Bytes that never do harm: one packet of Ethernet.
 const LEAST_HARMLESS: u64 = 1_500;
 /// Bytes of a hello on the link.
 const HELLO: ByteCount = ByteCount::new(20 + CARRIAGE);
-
-lockstep_units::config! {
-    /// Probes: small frames that no budget holds, and hellos into silence.
-    pub struct ProbingConfig = "probing" {
-        /// Least pause between two probes.
-        pause: Duration = 0.1, "s", 0.0..=10.0, "2026-11-control-ablation";
-        /// Share of a window's deliveries that may go into silence before probes become rare: if those bytes are only
-        /// queued, they are through 100 ms after the path works again.
-        silent_share: f64 = 0.2, "", 0.0..=4.0, "2026-11-control-ablation";
-        /// Share of the delivery rate that probes may use while a silence lasts.
-        rate_share: f64 = 0.02, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// Least pause between two hellos into silence.
-        hello_pause: Duration = 0.02, "s", 0.001..=0.02, "2026-11-control-ablation";
-        /// Share of the delivery rate that hellos may use.
-        hello_share: f64 = 0.0625, "", 0.0001..=1.0, "2026-11-control-ablation";
-        /// A pause between hellos lasts one part in this many of the silence: a path that loses packets in bursts works
-        /// again after a number of packets, not after a time.
-        hello_fade: u32 = 40, "", 1..=10_000, "2026-11-control-ablation";
-    }
-}
 
 /// Decides on probes and hellos.
 #[derive(Debug)]

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lockstep_transport::AcknowledgedFragment;
 
-use super::PathConfig;
-use crate::path_delay::{PathDelay, PathDelayConfig, Wait};
+use crate::PathConfig;
+use crate::PathDelayConfig;
+use crate::path_delay::{PathDelay, Wait};
 
 /// Queueing delays.
 #[derive(Debug)]

@@ -6,27 +6,12 @@ use std::time::Duration;
 use lockstep_transport::{AcknowledgedFragment, Feedback, SOUND};
 use lockstep_units::{ByteCount, SlidingMinimum, Timestamp, moving_average};
 
-use super::PathConfig;
+use crate::PathConfig;
+use crate::SilenceConfig;
 use crate::base_delay::BaseDelay;
 
 /// Weight of a new sample in the smoothed round trip (RFC 6298).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
-lockstep_units::config! {
-    /// Silence of a path: packets were sent, and no feedback came.
-    pub struct SilenceConfig = "silence" {
-        /// Feedback may take this much longer than the smoothed round trip: pauses of cellular links are rarely longer. Bytes
-        /// in flight that take no longer than this beyond the base round trip do not delay a probe, and a frame that has been
-        /// whole for no longer than this is not late to be decoded.
-        margin: Duration = 0.15, "s", 0.0..=5.0, "2026-11-control-ablation";
-        /// Where feedback was delayed on its way back, it may be late by as much again, up to this: acknowledgements behind
-        /// the other end's pictures are no silence. After this and three round trips without a decoded frame the receiver is
-        /// stuck.
-        latest_feedback: Duration = 0.5, "s", 0.0..=10.0, "2026-11-control-ablation";
-        /// Round trip that is assumed before the first sample. On a path that may be narrow the first picture is enough for this
-        /// time.
-        first_round_trip: Duration = 0.5, "s", 0.001..=10.0, "2026-11-control-ablation";
-    }
-}
 
 /// Times of transmissions and of feedback.
 #[derive(Debug)]

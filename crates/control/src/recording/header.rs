@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::ByteCount;
 
-use crate::{Algorithm, Latency, RateBounds, Setting, Tuning};
+use crate::{Algorithm, ControllerSetup, Latency, RateBounds, Tuning};
 
 /// The least and the longest time between two pictures: sources have 1,000 a second at most.
 const FRAME_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3_600));
@@ -22,13 +22,13 @@ pub struct Header {
     pub program: String,
     /// Which controller.
     pub algorithm: Algorithm,
-    /// [`Setting::payload`].
+    /// [`ControllerSetup::payload`].
     pub payload: ByteCount,
-    /// [`Setting::frame_interval`].
+    /// [`ControllerSetup::frame_interval`].
     pub frame_interval: Duration,
-    /// [`Setting::bounds`].
+    /// [`ControllerSetup::bounds`].
     pub bounds: RateBounds,
-    /// [`Setting::latency`].
+    /// [`ControllerSetup::latency`].
     pub latency: Latency,
     /// SHA-256 of the file of the model that the controller runs, in hexadecimal; none if it runs none.
     pub model: Option<String>,
@@ -55,13 +55,13 @@ pub enum HeaderError {
 }
 
 impl Header {
-    /// Of the controller that `algorithm` makes of `setting`; one that runs a model runs that whose file has the hash
+    /// Of the controller that `algorithm` makes of `setup`; one that runs a model runs that whose file has the hash
     /// `model`.
     ///
     /// # Errors
     /// If it is one of which no recording can be replayed.
-    pub fn new(algorithm: Algorithm, setting: &Setting, model: Option<String>) -> Result<Self, HeaderError> {
-        let Setting { payload, frame_interval, bounds, latency, tuning, .. } = *setting;
+    pub fn new(algorithm: Algorithm, setup: &ControllerSetup, model: Option<String>) -> Result<Self, HeaderError> {
+        let ControllerSetup { payload, frame_interval, bounds, latency, tuning, .. } = *setup;
         if tuning != Tuning::default() {
             return Err(HeaderError::Tuned);
         }
@@ -73,9 +73,9 @@ impl Header {
 
     /// What the controller was told of its call, with the model that comes with it.
     #[must_use]
-    pub fn setting(&self) -> Setting {
+    pub fn setup(&self) -> ControllerSetup {
         let Self { bounds, latency, .. } = *self;
-        Setting { bounds, latency, ..Setting::new(self.payload, self.frame_interval) }
+        ControllerSetup { bounds, latency, ..ControllerSetup::new(self.payload, self.frame_interval) }
     }
 
     /// Finds out whether any call has these values: controllers divide by some of them.

@@ -3,12 +3,12 @@ use lockstep_units::Bitrate;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Algorithm, Setting, Tuning};
+use crate::{Algorithm, ControllerSetup, Tuning};
 
 fn header(algorithm: Algorithm) -> Header {
-    let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
+    let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
     let model = algorithm.shipped().map(|_| "0123456789abcdef".to_owned());
-    Header::new(algorithm, &setting, model).unwrap()
+    Header::new(algorithm, &setup, model).unwrap()
 }
 
 fn written(header: &Header, events: &[Event]) -> String {
@@ -185,8 +185,8 @@ proptest! {
     ) {
         for algorithm in Algorithm::all().filter(|algorithm| !algorithm.knows_path()) {
             let header = header(algorithm.clone());
-            let made = || algorithm.controller(&header.setting()).expect("it needs no path");
-            let mut paths = [(); 3].map(|()| PathObserver::new(header.setting().payload, &Tuning::default()));
+            let made = || algorithm.controller(&header.setup()).expect("it needs no path");
+            let mut paths = [(); 3].map(|()| PathObserver::new(header.setup().payload, &Tuning::default()));
             let (mut plain, mut again, kept) = (made(), made(), KeptEvents::default());
             let mut recorded = Recorded::new(made(), &header, Box::new(kept.clone()));
             for event in &events {
@@ -210,7 +210,7 @@ proptest! {
 #[test]
 fn what_is_asked_twice_with_nothing_told_between_is_recorded_once() {
     let (header, kept) = (header(Algorithm::Gcc), KeptEvents::default());
-    let controller = header.algorithm.controller(&header.setting()).unwrap();
+    let controller = header.algorithm.controller(&header.setup()).unwrap();
     let mut recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
     let ask =
         |recorded: &Recorded| (recorded.traits(), recorded.pacing_interval(&PathView::default(), InFlight::default()));

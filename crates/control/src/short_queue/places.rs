@@ -1,6 +1,6 @@
 //! What became of packets, told apart by how many waited, and what that says of how many fit.
 
-use super::ShortQueueConfig;
+use crate::ShortQueueConfig;
 
 /// How many packets waited is told apart one by one below so many, beyond that by so many parts of an octave, for so many octaves.
 const EXACT: usize = 64;

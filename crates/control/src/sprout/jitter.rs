@@ -22,18 +22,10 @@
 
 use libm::fabs;
 
+use crate::JitterConfig;
+
 /// Nothing counts as jitter before this share of the waits that the averages are made of.
 const LEAST_SHARE: f64 = 0.6;
-
-lockstep_units::config! {
-    /// Jitter: waits that no queue makes.
-    pub struct JitterConfig = "jitter" {
-        /// Weight of each wait in the averages: some two seconds of frames.
-        weight: f64 = 0.02, "", 0.001..=1.0, "2026-11-control-ablation";
-        /// Successive waits differ this many times as much as each does from the mean if all of it is jitter; as much if none is.
-        independent: f64 = 1.2, "", 1.001..=2.0, "2026-11-control-ablation";
-    }
-}
 
 /// Times are in seconds.
 #[derive(Debug, Default)]

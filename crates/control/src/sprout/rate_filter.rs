@@ -7,6 +7,8 @@
 
 use libm::{exp, fabs, log, sqrt};
 
+use crate::RateFilterConfig;
+
 /// Rates that are told apart, each this much (natural logarithm) above the one before.
 const STEP: f64 = 0.1;
 /// The smallest of them, bytes a second.
@@ -30,18 +32,6 @@ const MOST_SURPRISE: f64 = 30.0;
 const LONGEST_SCATTER: f64 = 0.3;
 /// Halvings in the search for a quantile.
 const HALVINGS: usize = 10;
-
-lockstep_units::config! {
-    /// The filter over the rate.
-    pub struct RateFilterConfig = "rate_filter" {
-        /// Dispersion of deliveries at first: variance over mean.
-        first_dispersion: f64 = 0.6, "", 0.05..=8.0, "2026-11-control-ablation";
-        /// Comparisons that it counts for. A slow link gives one a second, so that the first belief decides for a minute there.
-        first_weight: f64 = 50.0, "", 1.0..=10_000.0, "2026-11-control-ablation";
-        /// Variance of the packets in a tick of a perfectly even link that carries more than this in a tick.
-        granularity: f64 = 0.25, "packets", 0.01..=10.0, "2026-11-control-ablation";
-    }
-}
 
 #[derive(Debug, Clone)]
 pub(super) struct RateFilter {

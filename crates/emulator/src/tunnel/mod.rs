@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use lockstep_link::{Delivered, Link};
+use lockstep_socket::{Clock, SystemError};
 use lockstep_units::{ByteCount, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::Serialize;
 use tun_rs::SyncDevice;
 
-use crate::clock::Clock;
 use crate::emulated_path::{
     Carriage, Carried, Direction, EmulatedPath, EmulatorStatus, Ends, Go, Meter, PacketLog, Start,
 };
-use crate::error::{EmulatorError, SystemError};
+use crate::error::EmulatorError;
 
 pub use namespaces::{Namespace, Tunnel, TunnelError, is_in_own_user_namespace, run_again_in_user_namespace};
 

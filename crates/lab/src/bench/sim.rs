@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
-use lockstep_control::{Algorithm, Setting};
+use lockstep_control::{Algorithm, ControllerSetup};
 use lockstep_link::{Link, LinkConfig, REVERSE_CAPACITY, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_runner::output_file::{self, write_json};
@@ -123,7 +123,7 @@ fn link<P: Clone>(capacity: Bitrate) -> Result<SharedLink<P>> {
 
 fn modelled(algorithm: Algorithm, feedback: FeedbackInterval) -> Result<Run> {
     let setting = ModelledSetting { feedback, ..ModelledSetting::new() };
-    let control = Setting::new(setting.payload, setting.frame_interval());
+    let control = ControllerSetup::new(setting.payload, setting.frame_interval());
     let model = CodecModel::built_in()?;
     let clip = model.clips.first().context("the built-in model has no clip")?;
     let curves = Arc::new(ClipCurves::new(clip, 1280, 720));
@@ -143,7 +143,7 @@ fn real() -> Result<Run> {
     let format = VideoFormat { width: REAL_SIZE.0, height: REAL_SIZE.1, ..VideoFormat::default() };
     let transport = SenderConfig::new(1, announced(&format));
     let algorithm: Algorithm = "salsify".parse()?;
-    let setting = Setting::new(ByteCount::new(transport.payload as u64), format.frame_interval());
+    let setting = ControllerSetup::new(ByteCount::new(transport.payload as u64), format.frame_interval());
     let encoder = FunctionalEncoder::<Vp8>::new(Parameters::default(), MenuMode::default(), &Tuning::default());
     let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, Box::new(encoder), &Tuning::default());
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(setting.bounds));

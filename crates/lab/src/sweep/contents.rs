@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use md5::{Digest, Md5};
 use walkdir::{DirEntry, WalkDir};
 
-use lockstep_alphartc::Process;
 use lockstep_configuration::open_regular_file;
+use lockstep_hosted::Process;
 
 /// The files beside an estimator that it may import or open: programs, models and constants. What it writes there, such as
 /// logs, is not among them, nor are traces.

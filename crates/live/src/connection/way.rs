@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Buf;
-use lockstep_emulator::Incoming;
+use lockstep_socket::Incoming;
 use lockstep_units::Timestamp;
 
 use super::{Connection, Link, Role};

@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, Tuning};
-use lockstep_control::{Algorithm, EstimatorKind, FlowGroup, RateBounds, Setting};
+use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, FlowGroup, RateBounds};
 use lockstep_transport::{ReceiverConfig, SenderConfig, VideoFormat};
 use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Parameters;
@@ -29,10 +29,10 @@ fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
     let format = VideoFormat { width: 64, height: 64, frame_rate_numerator: 30, frame_rate_denominator: 1 };
     let estimator = algorithm.estimator_kind().number();
     let config = SenderConfig { estimator, ..SenderConfig::new(connection, format) };
-    let setting = Setting::new(ByteCount::new(config.payload as u64), INTERVAL);
-    let controller = algorithm.controller(&setting).expect("it needs no path");
+    let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), INTERVAL);
+    let controller = algorithm.controller(&setup).expect("it needs no path");
     let controller = match group {
-        Some((group, priority)) => group.join(controller, &setting, priority, setting.bounds.most),
+        Some((group, priority)) => group.join(controller, &setup, priority, setup.bounds.most),
         None => controller,
     };
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use lockstep_emulator::{Clock, Reader, Sockets};
+use lockstep_socket::{Clock, Reader, Sockets};
 
 use crate::LiveError;
 

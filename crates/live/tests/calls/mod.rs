@@ -8,14 +8,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu, Tuning};
-use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
-use lockstep_emulator::{Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
+use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
+use lockstep_emulator::{Carried, Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
     CallEvent, CallHandle, CallKind, CallOptions, Finished, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending,
     Shown, Stop, Ticket, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
+use lockstep_socket::Clock;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Picture};
@@ -61,9 +62,9 @@ pub fn sending_end(estimator: u16, menu: MenuMode) -> SendingEnd {
     let format =
         lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
     let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
-    let setting = Setting::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
+    let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
     let algorithm: Algorithm = "salsify".parse().expect("there is one");
-    let controller = algorithm.controller(&setting).expect("it needs no path");
+    let controller = algorithm.controller(&setup).expect("it needs no path");
     SendingEnd::new(
         config,
         controller,

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockstep_control::learned::Observation;
-use lockstep_control::{Allowance, Controller, Estimator, InFlight, Input, PathView, Setting, TokenBucket, Traits};
+use lockstep_control::{
+    Allowance, Controller, ControllerSetup, Estimator, InFlight, Input, PathView, TokenBucket, Traits,
+};
 use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -80,7 +82,7 @@ pub(crate) struct AgentController {
 }
 
 impl AgentController {
-    pub(crate) fn new(agent: Agent, setting: &Setting) -> Self {
+    pub(crate) fn new(agent: Agent, setting: &ControllerSetup) -> Self {
         let bucket = TokenBucket::new(setting.payload, setting.frame_interval);
         Self { agent, estimate: setting.bounds.initial, bucket }
     }

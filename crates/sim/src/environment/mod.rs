@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use lockstep_control::learned::ObservationKind;
-use lockstep_control::{Controller, Estimator, RateBounds, ReceiverEstimate, Setting};
+use lockstep_control::{Controller, ControllerSetup, Estimator, RateBounds, ReceiverEstimate};
 use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, REVERSE_CAPACITY, Trace};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -263,8 +263,10 @@ fn episode(
     let drawn = Drawn::from(setting, generator);
     let feedback = any_of(&setting.feedback, generator).unwrap_or(setting.call.feedback);
     let call = ModelledSetting { feedback, ..setting.call.clone() };
-    let control =
-        Setting { bounds: setting.bounds, ..Setting::new(setting.call.payload, setting.call.frame_interval()) };
+    let control = ControllerSetup {
+        bounds: setting.bounds,
+        ..ControllerSetup::new(setting.call.payload, setting.call.frame_interval())
+    };
     let (receiver, sender) = match setting.place {
         AgentPlace::Receiver => (Some(rate.clone()), None),
         AgentPlace::Sender => (None, Some(rate.clone())),

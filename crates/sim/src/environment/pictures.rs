@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 
 use lockstep_control::learned::{Lesson, Lockstep, Rule};
 use lockstep_control::{
-    Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Input, Latency, PathView, Setting, Traits,
+    Allowance, Controller, ControllerSetup, EstimatorKind, GracePeriod, InFlight, Input, Latency, PathView, Traits,
     bitrate_ceiling,
 };
 use lockstep_link::{Jitter, JitterDistribution, Trace};
@@ -186,7 +186,7 @@ impl LessonSetting {
             ceiling: Some(bitrate_ceiling(width, height, usual.frame_interval())),
             ..usual
         };
-        let mut control = Setting { latency, ..Setting::new(call.payload, call.frame_interval()) };
+        let mut control = ControllerSetup { latency, ..ControllerSetup::new(call.payload, call.frame_interval()) };
         // A model must learn from its own calls over long paths, too.
         control.tuning.lockstep.far = f64::INFINITY;
         let controller = match model {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_lessons_controller_sees_skipped_pictures_as_in_calls() {
-        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
+        let setting = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
         let model = Shipped::Lockstep.model().expect("it comes with the crate");
         let made = || Lockstep::with_model(&setting, Arc::clone(&model)).expect("it is one for this controller");
         let (mut plain, mut shared) = (made(), Shared(Arc::new(Mutex::new(made()))));

@@ -3,18 +3,18 @@ use std::time::Duration;
 use lockstep_link::Trace;
 
 use super::*;
-use crate::closed_loop::{Plan, known_path, run, setting};
+use crate::closed_loop::{Plan, known_path, run, setup};
 use crate::learned::shipped::Shipped;
 
 fn shipped() -> Lockstep {
-    Lockstep::with_model(&setting(), Shipped::Lockstep.model().unwrap()).unwrap()
+    Lockstep::with_model(&setup(), Shipped::Lockstep.model().unwrap()).unwrap()
 }
 
 #[test]
 fn without_a_model_it_is_sprout_to_the_byte() {
     let plan = Plan::constant(1_000);
-    let ours = run(&plan, &mut Lockstep::without_model(&setting()), None);
-    let sprout = run(&plan, &mut Sprout::new(&setting()), None);
+    let ours = run(&plan, &mut Lockstep::without_model(&setup()), None);
+    let sprout = run(&plan, &mut Sprout::new(&setup()), None);
     assert_eq!(format!("{ours:?}"), format!("{sprout:?}"));
 }
 
@@ -24,7 +24,7 @@ fn lessons_say_what_the_path_took() {
     // The loop's link carries nothing around datagrams, with which lessons reckon (56 bytes around most of 1,264): a path a
     // little faster is the same.
     let known = Trace::constant(lockstep_units::Bitrate::from_kbps(1_060));
-    let mut controller = Lockstep::without_model(&setting()).with_lessons(known_path(&known));
+    let mut controller = Lockstep::without_model(&setup()).with_lessons(known_path(&known));
     run(&plan, &mut controller, None);
     let lessons = controller.take_lessons();
     assert!((590..=600).contains(&lessons.len()), "a lesson a picture: {}", lessons.len());
@@ -40,7 +40,7 @@ fn lessons_say_what_the_path_took() {
 fn an_outage_is_in_the_lessons_before_it_is_seen() {
     let trace = Trace::from_opportunities((0..2_000).chain(4_000..6_000).collect(), 6_000).unwrap();
     let plan = Plan::new(trace);
-    let mut controller = Lockstep::without_model(&setting()).with_lessons(known_path(&plan.trace));
+    let mut controller = Lockstep::without_model(&setup()).with_lessons(known_path(&plan.trace));
     run(&plan, &mut controller, None);
     let lessons = controller.take_lessons();
     let (before, at) = (&lessons[40], &lessons[59]);
@@ -87,7 +87,7 @@ fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
 
 #[test]
 fn a_model_for_something_else_is_refused() {
-    let error = Lockstep::with_model(&setting(), Shipped::Concerto.model().unwrap()).err().unwrap();
+    let error = Lockstep::with_model(&setup(), Shipped::Concerto.model().unwrap()).err().unwrap();
     assert!(error.to_string().contains("it is one for `concerto`, not for `lockstep`"), "{error}");
 }
 
@@ -133,7 +133,7 @@ fn a_frame_that_would_be_small_is_left_out() {
 
 #[test]
 fn of_a_path_of_which_nothing_was_heard_the_target_is_not_that_of_the_slowest() {
-    let (mut ours, mut sprout) = (shipped(), Sprout::new(&setting()));
+    let (mut ours, mut sprout) = (shipped(), Sprout::new(&setup()));
     let targets = [&mut ours as &mut dyn Controller, &mut sprout].map(|controller| {
         controller.handle(&PathView::default(), Input::Time);
         controller.allowance(&PathView::default(), InFlight::default()).target
@@ -157,7 +157,7 @@ fn a_frame_that_is_likely_to_be_through_soon_is_no_larger_than_what_is_through_a
     let budget = |least: [f64; HORIZONS.len()], latest: f64| {
         let rule = Rule { smallest: 0.0, latest, ..Rule::of(crate::Latency::Balanced) };
         let in_flight = InFlight { bytes: ByteCount::new(500), ..InFlight::default() };
-        Lockstep::without_model(&setting()).with_rule(rule).link_budget(&rather_likely(least), in_flight)
+        Lockstep::without_model(&setup()).with_rule(rule).link_budget(&rather_likely(least), in_flight)
     };
     let slow = [100.0, 200.0, 500.0, 2_500.0];
     assert!((budget(slow, 0.5) - 2_000.0).abs() < 50.0, "{}", budget(slow, 0.5));
@@ -171,7 +171,7 @@ fn the_net_is_told_of_budgets_as_in_its_lessons_whatever_the_rule_takes_away() {
     let given = [0.06, 0.5].map(|latest| {
         let rule = Rule { latest, ..Rule::of(crate::Latency::Balanced) };
         let present = Some(rather_likely([100.0, 200.0, 500.0, 2_500.0]));
-        let mut controller = Lockstep { present, ..Lockstep::without_model(&setting()) }.with_rule(rule);
+        let mut controller = Lockstep { present, ..Lockstep::without_model(&setup()) }.with_rule(rule);
         controller.begin_picture(Timestamp::ZERO);
         controller.given
     });

@@ -1,9 +1,8 @@
-//! At which of this machine's addresses others asked, so that they are answered from there: whoever asked at one address
-//! takes no answer from another, nor does a router on the way. The system by itself answers from the address that it would
-//! itself call from.
+//! The local address that each remote one asked, so that the answer leaves from there. A remote end and the routers on the
+//! way accept no answer from another address. By itself the system answers from the address of its usual route.
 //!
-//! Where that is the one that was asked nothing is said to it, now or later: when the routes change in the course of a
-//! call, what is sent leaves from where the new ones lead, as it must, although the old address may still be there.
+//! If the usual route leads from the asked address, the system chooses, now and later. When the routes change during a
+//! call, datagrams follow the new routes although the old address may still exist.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,13 +11,13 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// After so long without a word from somebody it is the system's to say again from where he is sent to. Ends say to a
-/// rendezvous that they are there three times in this time.
+/// After this silence of a remote address, the system chooses the source again. Ends announce themselves to a rendezvous
+/// three times in this time.
 const MEMORY: Duration = Duration::from_secs(15);
-/// Whoever was not heard since so many others is forgotten, or since twice as many.
+/// Remote addresses in one generation of the memory, which has two.
 const MOST: usize = 8_192;
 
-/// Where somebody asked.
+/// The local address that a remote one asked.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     at: IpAddr,
@@ -27,7 +26,7 @@ struct Place {
     heard: Timestamp,
 }
 
-/// Where each asked who was heard lately.
+/// The local address that each recent remote one asked.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     recent: HashMap<SocketAddr, Place>,
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asked_elsewhere_than_the_system_answers_from_is_answered_from_there_while_he_is_heard() {
+    fn answer_leaves_from_the_asked_address_while_questions_arrive() {
         let mut asked = Asked::default();
         asked.note(at(0), who(1), ip(12), |_| Some(ip(2)));
         asked.note(at(0), who(2), ip(2), |_| Some(ip(2)));
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_heard_is_not_forgotten_for_others_and_they_are_not_remembered_without_bound() {
+    fn active_address_is_kept_and_memory_is_bounded() {
         let mut asked = Asked::default();
         for other in 0..60_000 {
             asked.note(at(0), who(other), ip(2), |_| None);

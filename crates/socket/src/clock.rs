@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lockstep_units::Timestamp;
 
-/// A clock of session time: it counts from its start, and whatever becomes of the system's clock it goes on evenly. Only
-/// session time goes over the wire.
+/// A clock of session time, which counts evenly from its start whatever happens to the system's clock. Only session time
+/// goes over the wire.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     epoch: Timestamp,
@@ -46,7 +46,7 @@ impl Clock {
     }
 }
 
-/// The start of session time on the monotonic clock, for those who are told the time and do not read it.
+/// The start of session time on the monotonic clock, for state machines, which read no clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin(Instant);
 

@@ -82,7 +82,7 @@ mod tests {
         let mut decoder = Thread::<SystemError>::spawn("decoder", || panic!("no picture {}", 7)).expect("it starts");
         let error = decoder.finish(LIMIT).expect_err("it died").to_string();
         assert!(error.contains("decoder") && error.contains("no picture 7"), "{error}");
-        assert!(decoder.check().is_ok(), "it is said once");
+        assert!(decoder.check().is_ok(), "the error is reported once");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use lockstep_control::{
-    Controller, ControllerHost, Decision, Failure, FailureReason, HostedController, PathView, Sending, Setting,
+    Controller, ControllerHost, ControllerSetup, Decision, Failure, FailureReason, HostedController, PathView, Sending,
 };
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -48,7 +48,7 @@ enum Request {
     Hello {
         version: u32,
         #[serde(flatten)]
-        setting: SettingReport,
+        setup: SettingReport,
     },
     Feedback {
         path: PathReport,
@@ -149,17 +149,17 @@ impl<L: ControllerLines> ControllerHost for Speaking<L> {
     }
 }
 
-/// The controller behind `lines` for a call of `setting`; it leaves its errors in `failure`, and so does one that could not
+/// The controller behind `lines` for a call of `setup`; it leaves its errors in `failure`, and so does one that could not
 /// be started.
 #[must_use]
 pub fn line_controller<L: ControllerLines + 'static>(
     lines: Result<L, FailureReason>,
-    setting: &Setting,
+    setup: &ControllerSetup,
     failure: Failure,
 ) -> Box<dyn Controller> {
     let started = lines.and_then(|lines| {
         let mut host = Speaking(lines);
-        let hello = Request::Hello { version: VERSION, setting: setting.into() };
+        let hello = Request::Hello { version: VERSION, setup: setup.into() };
         host.ask(hello.at(Timestamp::ZERO), &hello).map(|_| host)
     });
     let host = match started {
@@ -169,5 +169,5 @@ pub fn line_controller<L: ControllerLines + 'static>(
             None
         }
     };
-    Box::new(HostedController::new(host, setting, failure))
+    Box::new(HostedController::new(host, setup, failure))
 }

@@ -112,7 +112,7 @@ impl Drop for Program {
 pub fn program_controller(name: &str, path: &Path, limit: Duration) -> Registration {
     let path = path.to_path_buf();
     let about = format!("the program {}", path.display());
-    Registration::new(name, about, move |setting| {
-        line_controller(Program::start(&path, limit), setting, setting.failure.clone())
+    Registration::new(name, about, move |setup| {
+        line_controller(Program::start(&path, limit), setup, setup.failure.clone())
     })
 }

@@ -116,7 +116,7 @@ impl Sockets {
     }
 
     /// Where others may reach these sockets, as far as this machine knows: the addresses that it would itself call far ones
-    /// from; all of its own if no route leads far, as on a cable between two machines; that for itself if it has no network.
+    /// from; all its addresses if no route leads far, as on a cable between two machines; that for itself if it has no network.
     ///
     /// # Errors
     /// If the system does not say.
@@ -156,7 +156,7 @@ impl Sockets {
         sockets.map(|socket| Reader::spawn(socket, clock, events.clone(), gate.cloned(), wrap.clone())).collect()
     }
 
-    /// Learns from what came where to answer from; told of each datagram before it is answered.
+    /// Learns the source address for answers from a datagram; called before it is answered.
     pub fn note(&mut self, incoming: &Incoming) {
         if let Some(to) = incoming.to {
             self.asked.note(incoming.at, incoming.from, to, |who| usual_source(who).ok());
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_of_any_address_hear_both_families_and_answer_to_where_it_came_from() {
+    fn sockets_of_any_address_serve_both_families() {
         let clock = Clock::start();
         let (events, heard) = mpsc::sync_channel(16);
         let mut any = Sockets::any().expect("a port is free");
@@ -275,12 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn the_own_addresses_are_those_that_can_be_bound_and_reached_from_elsewhere() {
+    fn own_addresses_can_be_bound_and_are_not_loopback() {
         let found = own_addresses();
         for ip in &found {
             assert!(UdpSocket::bind((*ip, 0)).is_ok() && !ip.is_loopback(), "{ip}");
         }
-        // An address that the machine calls far ones from is one of its own.
+        // The source address of far routes is among them.
         let far = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
         let usual = usual_source(far).ok().filter(|ip| !ip.is_loopback());
         assert!(usual.is_none_or(|usual| found.contains(&usual)), "{usual:?} of {found:?}");

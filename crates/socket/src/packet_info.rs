@@ -1,5 +1,5 @@
-//! UDP with the address of this machine's that a datagram came to or leaves from, which the standard library's sockets keep
-//! to themselves: `IP_PKTINFO` of ip(7) and `IPV6_PKTINFO` of RFC 3542. Elsewhere than on Linux, datagrams without it.
+//! UDP with the local address of each datagram, which the standard library does not offer. On Linux by `IP_PKTINFO` of
+//! ip(7) and `IPV6_PKTINFO` of RFC 3542; elsewhere the address is unknown.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -49,7 +49,7 @@ mod system {
     }
 
     impl Receiver {
-        /// For datagrams of so many bytes.
+        /// For datagrams of up to `largest` bytes.
         pub(crate) fn new(largest: usize) -> Self {
             Self { buffer: vec![0; largest], control: nix::cmsg_space!(in_pktinfo, in6_pktinfo) }
         }
@@ -120,7 +120,7 @@ mod system {
     }
 
     impl Receiver {
-        /// For datagrams of so many bytes.
+        /// For datagrams of up to `largest` bytes.
         pub(crate) fn new(largest: usize) -> Self {
             Self { buffer: vec![0; largest] }
         }

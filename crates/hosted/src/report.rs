@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use lockstep_control::{PathView, Sending, Setting};
+use lockstep_control::{ControllerSetup, PathView, Sending};
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -36,16 +36,16 @@ pub struct SettingReport {
     pub seed: u64,
 }
 
-impl From<&Setting> for SettingReport {
-    fn from(setting: &Setting) -> Self {
+impl From<&ControllerSetup> for SettingReport {
+    fn from(setup: &ControllerSetup) -> Self {
         Self {
-            payload_bytes: setting.payload.get(),
-            frame_interval_ms: milliseconds(setting.frame_interval),
-            initial_bps: setting.bounds.initial.as_bps(),
-            least_bps: setting.bounds.least.as_bps(),
-            most_bps: setting.bounds.most.as_bps(),
-            latency: setting.latency.to_string(),
-            seed: setting.seed,
+            payload_bytes: setup.payload.get(),
+            frame_interval_ms: milliseconds(setup.frame_interval),
+            initial_bps: setup.bounds.initial.as_bps(),
+            least_bps: setup.bounds.least.as_bps(),
+            most_bps: setup.bounds.most.as_bps(),
+            latency: setup.latency.to_string(),
+            seed: setup.seed,
         }
     }
 }

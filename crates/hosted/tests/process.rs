@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lockstep_alphartc::{EstimatorHost, PacketReport, Process, ProcessOptions};
+use lockstep_hosted::{EstimatorHost, PacketReport, Process, ProcessOptions};
 use lockstep_units::{Bitrate, Timestamp};
 
 fn options() -> ProcessOptions {

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockstep_alphartc::program_controller;
-use lockstep_control::{Algorithm, Allowance, Controller, InFlight, Input, PathObserver, Setting};
+use lockstep_control::{Algorithm, Allowance, Controller, ControllerSetup, InFlight, Input, PathObserver};
+use lockstep_hosted::program_controller;
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -24,7 +24,7 @@ fn script(answer: &str) -> String {
 /// A controller that the program `source` is, in a folder that stays as long as this.
 struct Hosted {
     folder: tempfile::TempDir,
-    setting: Setting,
+    setup: ControllerSetup,
     observer: PathObserver,
     controller: Box<dyn Controller>,
 }
@@ -35,10 +35,11 @@ impl Hosted {
         let path = folder.path().join("mine");
         fs::write(&path, source).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        let setting = Setting { seed: 7, ..Setting::new(ByteCount::new(1_200), Duration::from_millis(33)) };
-        let controller = made(&path, &setting, limit);
-        let observer = PathObserver::new(setting.payload, &setting.tuning);
-        Self { folder, setting, observer, controller }
+        let setup =
+            ControllerSetup { seed: 7, ..ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33)) };
+        let controller = made(&path, &setup, limit);
+        let observer = PathObserver::new(setup.payload, &setup.tuning);
+        Self { folder, setup, observer, controller }
     }
 
     fn pass(&mut self, milliseconds: u64, input: Input<'_>) {
@@ -54,7 +55,7 @@ impl Hosted {
     fn failure(mut self) -> String {
         for milliseconds in 1_250..11_250 {
             self.allowance(milliseconds);
-            if let Err(reason) = self.setting.failure.check() {
+            if let Err(reason) = self.setup.failure.check() {
                 return reason.to_string();
             }
         }
@@ -62,8 +63,8 @@ impl Hosted {
     }
 }
 
-fn made(path: &Path, setting: &Setting, limit: Duration) -> Box<dyn Controller> {
-    Algorithm::Registered(program_controller("program:mine", path, limit)).controller(setting).unwrap()
+fn made(path: &Path, setup: &ControllerSetup, limit: Duration) -> Box<dyn Controller> {
+    Algorithm::Registered(program_controller("program:mine", path, limit)).controller(setup).unwrap()
 }
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -104,7 +105,7 @@ fn requests() -> Vec<serde_json::Value> {
     hosted.pass(61, Input::PictureSkipped);
     let allowance = hosted.allowance(66);
     assert_eq!(allowance.target, Bitrate::from_kbps(500));
-    assert!(hosted.setting.failure.check().is_ok());
+    assert!(hosted.setup.failure.check().is_ok());
     drop(hosted);
     fs::read_to_string(kept).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -199,9 +200,9 @@ fn missing_file_and_script_without_permission_are_refused() {
     for (path, reason) in
         [(PathBuf::from("nowhere/mine"), "no such file"), (folder.path().into(), "no such file"), (plain, "chmod +x")]
     {
-        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
-        drop(made(&path, &setting, LIMIT));
-        let said = setting.failure.check().unwrap_err().to_string();
+        let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
+        drop(made(&path, &setup, LIMIT));
+        let said = setup.failure.check().unwrap_err().to_string();
         assert!(said.contains(reason) && said.contains(&path.display().to_string()), "{said}");
     }
 }

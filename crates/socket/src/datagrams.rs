@@ -26,14 +26,14 @@ const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 /// How long its thread may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// A datagram, and when it came, from where, and to which address of this machine's where that is not clear and is known.
+/// A datagram with its arrival time and its addresses.
 #[derive(Debug)]
 pub struct Incoming {
-    /// When it came.
+    /// Arrival time.
     pub at: Timestamp,
-    /// From where.
+    /// Remote address.
     pub from: SocketAddr,
-    /// To which address of this machine's.
+    /// Local address, where the system reports it.
     pub to: Option<IpAddr>,
     /// Its bytes.
     pub datagram: BytesMut,
@@ -58,12 +58,12 @@ pub struct Reader {
     thread: Thread,
 }
 
-/// Gives `event` to `events`, waiting for room; says whether to go on.
+/// Gives `event` to `events`, waiting for room; false once the reader should stop.
 fn give<Event>(events: &SyncSender<Event>, mut event: Event, stopped: &AtomicBool) -> bool {
     loop {
         match events.try_send(event) {
             Ok(()) => return true,
-            // Whoever reads the channel may have gone on to wait for this thread: that must not be waited for.
+            // The channel's reader may already wait for this thread to end.
             Err(TrySendError::Full(returned)) if !stopped.load(Ordering::Relaxed) => event = returned,
             Err(_) => return false,
         }
@@ -72,8 +72,8 @@ fn give<Event>(events: &SyncSender<Event>, mut event: Event, stopped: &AtomicBoo
 }
 
 impl Reader {
-    /// Reads what `gate` admits from `socket` into `events`; everything without one. Arrival times are taken before the channel, so that a busy reader of the channel
-    /// does not look like a slow link.
+    /// Reads datagrams that `gate` admits, or all without one, from `socket` into `events`. Arrival times are taken before
+    /// the channel: a busy reader of the channel does not look like a slow link.
     pub(crate) fn spawn<Event: Send + 'static>(
         socket: &UdpSocket,
         clock: Clock,
@@ -117,8 +117,7 @@ impl Reader {
     }
 }
 
-/// Whether a failed read means that there is nothing to read: that the wait was over, or that the network told of a
-/// datagram that it lost.
+/// Whether a failed read means that there is nothing to read: a timeout, or a report of a lost datagram.
 fn is_nothing(kind: ErrorKind) -> bool {
     use ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkDown};
     use ErrorKind::{NetworkUnreachable, TimedOut, WouldBlock};

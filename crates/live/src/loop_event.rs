@@ -1,0 +1,35 @@
+//! Events of a call's threads and sockets, for its loop.
+
+use lockstep_call::{DecodeOutcome, Menu, PictureCodec, Vp8};
+use lockstep_socket::Incoming;
+use lockstep_transport::SoundPacket;
+use lockstep_units::Timestamp;
+
+use crate::capture::Captured;
+use crate::measuring::Quality;
+
+/// An event for the loop of a call.
+pub(crate) enum LoopEvent<C: PictureCodec = Vp8> {
+    Network(Incoming),
+    Sending(SendingEvent<C>),
+    Decoded(DecodeOutcome<C>),
+    Sound(SoundEvent),
+    /// The application made a request.
+    Woken,
+}
+
+/// An event of the threads that send.
+pub(crate) enum SendingEvent<C: PictureCodec = Vp8> {
+    Captured(Captured),
+    Encoded(Menu<C>),
+    Measured { capture: u64, quality: Option<Quality> },
+}
+
+/// An event of the threads of sound.
+#[derive(Debug)]
+pub(crate) enum SoundEvent {
+    /// 20 ms of one's own.
+    Spoken(SoundPacket),
+    /// At that moment, what was captured then is heard; or nothing is.
+    Heard(Timestamp, Option<Timestamp>),
+}

@@ -1,0 +1,19 @@
+//! The clock, UDP sockets and threads of everything that runs in real time: live calls and the emulator.
+//!
+//! [`Sockets`] of both address families send; a [`Reader`] receives on a separate [`Thread`], behind an [`Admission`],
+//! and stamps each datagram by the [`Clock`].
+#![forbid(unsafe_code)]
+
+mod asked;
+mod clock;
+mod datagrams;
+mod error;
+mod packet_info;
+mod sockets;
+mod threads;
+
+pub use clock::{Clock, Origin};
+pub use datagrams::{Admission, Incoming, Reader};
+pub use error::SystemError;
+pub use sockets::Sockets;
+pub use threads::Thread;
