@@ -1,4 +1,4 @@
-"""One run: a program over a link, measured by the ruler; its numbers, and files with all that they come from."""
+"""One run: a program over a link, measured by the ruler; the results, and files with their sources."""
 
 import importlib
 import json
@@ -21,15 +21,15 @@ from lockstep.testbed.ruler import Measured, Sight
 from lockstep.testbed.y4m import ClipReader
 
 DRAIN_SECONDS = 2.0
-"""How long reading goes on after the last frame that counts."""
+"""Time for which reading continues after the last frame that counts."""
 MOMENTS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Of which moments of a run there are thumbnails, as shares of its time."""
+"""Moments of a run with thumbnails, as shares of its duration."""
 BIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is measured once."""
+    """Settings of one measurement."""
 
     program: str
     specification: link.LinkSpecification | None
@@ -37,14 +37,14 @@ class Run:
     clip: Clip
     seconds: float
     session: session_log.Log | None = None
-    """Where the session's log goes, if one is asked for."""
+    """Destination of the session log, if any."""
 
 
 def make(name: str) -> Program:
     """The program of this name, for one run.
 
     Raises:
-        TestbedError: If there is none, or what it takes is not here.
+        TestbedError: If it is unknown, or its requirements are missing.
 
     """
     named = parse(name)
@@ -54,9 +54,9 @@ def make(name: str) -> Program:
 
 
 def run(told: Run, folder: Path) -> dict[str, Any]:
-    """Runs once; leaves `frames.parquet`, `packets.parquet`, `series.parquet` and `details.json` in ``folder``.
+    """Runs once; writes `frames.parquet`, `packets.parquet`, `series.parquet` and `details.json` to ``folder``.
 
-    Gives the numbers of the run. A run in which the machine was the bottleneck has `counted` false and says why.
+    Returns the results. If the machine was the bottleneck, `counted` is false and `reasons` has the reasons.
 
     Raises:
         TestbedError: If the program or the link cannot run.
@@ -64,7 +64,7 @@ def run(told: Run, folder: Path) -> dict[str, Any]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = make(told.program)
-    # A browser that was ended by force may write on for a moment.
+    # A killed browser may still write for a moment.
     with tempfile.TemporaryDirectory(prefix="lockstep-testbed-", ignore_cleanup_errors=True) as work:
         between = link.open_link(told.kind, told.specification, Path(work))
         try:
@@ -95,7 +95,7 @@ def _wait(program: Program, between: link.Link, watch: machine.Watch, seconds: f
         watch.sample()
 
 
-def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
+def _evaluate(  # noqa: PLR0913, PLR0917 - all results of a run
     told: Run,
     program: Program,
     outcome: Outcome,
@@ -106,8 +106,8 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
 ) -> dict[str, Any]:
     clip = told.clip
     if not outcome.shown:
-        raise TestbedError(f"{told.program}: no barcode could be read in what was shown ({outcome.unread} pictures)")
-    # Both ends count alike where the clip begins again: the camera's first sight says where it was.
+        raise TestbedError(f"{told.program}: cannot read any barcode in {outcome.unread} displayed pictures")
+    # Both ends count in the same round of the clip: the camera's first sight defines the round.
     reference = outcome.previews[0] if outcome.previews else outcome.shown[0].sight
     previews = _unrolled(outcome.previews, clip, reference)
     sights = _unrolled([picture.sight for picture in outcome.shown], clip, reference)
@@ -191,7 +191,7 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
 
 
 def statistics(frames: polars.DataFrame, seconds: float) -> dict[str, Any]:
-    """The numbers of a run from its frames: delays by the paper's text and of shown frames only, and quality."""
+    """The results of a run from its frames: delays as in the paper and of displayed frames only, and quality."""
     waited = (1000 * frames["waited"]).to_list()
     shown = frames.filter(polars.col("shown_at").is_not_null())
     only = (1000 * (shown["shown_at"] - shown["captured_at"])).to_list()
@@ -237,7 +237,7 @@ def _frames(measured: list[Measured], ssim: Mapping[int, float], start: float) -
 
 
 def _traffic(linked: link.LinkOutcome, start: float, end: float) -> tuple[polars.DataFrame, dict[str, Any]]:
-    """What went over the link, in bins and in all; only where it keeps a log."""
+    """Rates over the link, in bins and in total; only with a packet log."""
     count = max(1, round((end - start) / BIN_SECONDS))
     bins = [index * BIN_SECONDS for index in range(count)]
     if linked.packets is None:
@@ -255,13 +255,13 @@ def _traffic(linked: link.LinkOutcome, start: float, end: float) -> tuple[polars
 
 
 def _on_screen(outcome: Outcome, sights: list[Sight], moment: float) -> int | None:
-    """The key of the picture that was on the screen then."""
+    """The key of the picture on the screen at this moment."""
     before = [picture.key for picture, sight in zip(outcome.shown, sights, strict=True) if sight.at <= moment]
     return before[-1] if before else None
 
 
 def _captured_by(schedule: ruler.Schedule, first: int, moment: float) -> int:
-    """The number of the newest frame that was captured then."""
+    """The number of the newest frame captured by this moment."""
     number = first + max(0, math.floor((moment - schedule.at(first)) * schedule.rate))
     while number > first and schedule.at(number) > moment:
         number -= 1
