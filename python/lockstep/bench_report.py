@@ -147,14 +147,14 @@ def render_html(bench: CodecBench) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(template), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    beside = (
+    compared = (
         f"libvpx {bench.libvpx.removeprefix('v')}" if bench.libvpx else "no other codec, since libvpx was not found"
     )
     clock = "of core time" if bench.clock == "core" else "of wall-clock time"
     return environment.get_template("bench.html.jinja").render(
         title="The codec over a set of clips",
         description=(
-            f"{len(bench.clips)} clips of at most {bench.pictures} pictures, compared with {beside}. One thread; "
+            f"{len(bench.clips)} clips of at most {bench.pictures} pictures, compared with {compared}. One thread; "
             f"seconds are {clock}, the median of {bench.rounds} interleaved rounds."
         ),
         headlines=headlines(bench),

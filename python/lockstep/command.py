@@ -19,8 +19,8 @@ def lockstep_command() -> str:
     if named := os.environ.get("LOCKSTEP_COMMAND"):
         return named
     own = Path(__file__).parents[2] / "target" / "release" / "lockstep"
-    beside = shutil.which("lockstep", path=sysconfig.get_path("scripts"))
-    found = str(own) if own.exists() else beside or shutil.which("lockstep")
+    installed = shutil.which("lockstep", path=sysconfig.get_path("scripts"))
+    found = str(own) if own.exists() else installed or shutil.which("lockstep")
     if found is None:
         raise ValueError("cannot find the lockstep command; install it, or run make build in a checkout")
     return found

@@ -37,7 +37,7 @@ def run_module(  # noqa: PLR0913
         status: int = importlib.import_module(f"{package}.{words[0]}").main(list(words[1:]))
         return status
 
-    return run_told(command, run, extra=extra)
+    return run_reporting_errors(command, run, extra=extra)
 
 
 def run_entry(module: str, entry: str, extra: str, *, command: str = "lockstep") -> int:
@@ -50,10 +50,10 @@ def run_entry(module: str, entry: str, extra: str, *, command: str = "lockstep")
         status: int = getattr(importlib.import_module(module), entry)()
         return status
 
-    return run_told(command, run, extra=extra)
+    return run_reporting_errors(command, run, extra=extra)
 
 
-def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
+def run_reporting_errors(command: str, run: Callable[[], int], *, extra: str) -> int:
     """Returns the exit status of ``run``; reports an error in one line on standard error."""
     try:
         return run()

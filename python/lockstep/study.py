@@ -80,7 +80,7 @@ class Study:
         self.quiet = quiet
         self._interrupted = threading.Event()
         self._processes: set[subprocess.Popen[bytes]] = set()
-        self._said: list[str] = []
+        self._reported: list[str] = []
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.journal"
         if fresh:
@@ -148,10 +148,10 @@ class Study:
         sys.stderr.write(f"\r\x1b[2K{text}" if sys.stderr.isatty() else f"{text}\n")
         sys.stderr.flush()
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Prints a result of a part; :meth:`write` saves the text next to the part's rows."""
         print(text)
-        self._said.append(text)
+        self._reported.append(text)
 
     def write(self, part: str, table: polars.DataFrame, plots: Mapping[str, Plot] | None = None) -> None:
         """Writes a part's rows as Parquet, its printed results as text, and its plots as HTML and PNG."""
@@ -159,10 +159,10 @@ class Study:
         table.write_parquet(temporary)
         temporary.replace(self.folder / f"{part}.parquet")
         names = [f"{part}.parquet"]
-        if self._said:
+        if self._reported:
             names.append(f"{part}.txt")
-            (self.folder / names[-1]).write_text("\n".join(self._said) + "\n")
-            self._said.clear()
+            (self.folder / names[-1]).write_text("\n".join(self._reported) + "\n")
+            self._reported.clear()
         for name, plot in (plots or {}).items():
             for kind in (".html", ".png"):
                 path = self.folder / f"{name}{kind}"
@@ -265,7 +265,7 @@ def own(row: Mapping[str, Any], measure: str, digits: int) -> str:
     return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
 
 
-def say(
+def print_table(
     summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, int], printed: Mapping[str, str]
 ) -> None:
     """Prints the table that :func:`words` makes."""

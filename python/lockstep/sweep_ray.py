@@ -63,12 +63,12 @@ def on_ray(address: str, program: str, jobs: list[Job], words: Sequence[str] = (
         yield lines
 
 
-def run(lines: Iterable[list[str]], say: Callable[[str], None]) -> int:
-    """Passes each line to `say` as it arrives; returns the number of lines."""
+def run(lines: Iterable[list[str]], emit: Callable[[str], None]) -> int:
+    """Passes each line to `emit` as it arrives; returns the number of lines."""
     count = 0
     for part in lines:
         for line in part:
-            say(line)
+            emit(line)
             count += 1
     return count
 

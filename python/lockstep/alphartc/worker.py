@@ -238,13 +238,13 @@ def shortened(value: Any) -> str:
 def in_one_line(error: BaseException, folder: Path, what: str) -> str:
     """The exception in one line, with its place in the estimator's own files."""
     text = " ".join(str(error).split())
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if len(said) > 500:
-        said = f"{said[:497]}..."
+    exception = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if len(exception) > 500:
+        exception = f"{exception[:497]}..."
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).is_relative_to(folder):
-            return f"{what} raised {said} ({Path(frame.filename).relative_to(folder)}, line {frame.lineno})"
-    return f"{what} raised {said}"
+            return f"{what} raised {exception} ({Path(frame.filename).relative_to(folder)}, line {frame.lineno})"
+    return f"{what} raised {exception}"
 
 
 class Worker:

@@ -273,7 +273,7 @@ class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
         self._calls = _Calls(1, **{"threads": 1, **setting})
         self.observation_space = self._calls.observation.space
         self.action_space = self._calls.action.space
-        self._going_on = False
+        self._is_running = False
         self._closed = False
 
     def reset(
@@ -283,7 +283,7 @@ class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
         _refuse_closed(self._closed)
         super().reset(seed=seed, options=options)
         observed, features = self._calls.reset(seed)
-        self._going_on = True
+        self._is_running = True
         return observed[0], _named(features)
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -296,11 +296,11 @@ class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
 
         """
         _refuse_closed(self._closed)
-        if not self._going_on:
+        if not self._is_running:
             raise ResetNeeded("the episode has ended or none has begun; reset the environment")
         actions = np.asarray(action)[None]
         observed, rewards, done, features = self._calls.step(actions, np.zeros(1, np.bool_))
-        self._going_on = not done[0]
+        self._is_running = not done[0]
         return observed[0], float(rewards[0]), False, bool(done[0]), _named(features)
 
     def close(self) -> None:

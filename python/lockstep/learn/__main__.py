@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lockstep.learn import ALGORITHMS
 from lockstep.learn.arguments import parser, read_setting
-from lockstep.module_command import run_module, run_told
+from lockstep.module_command import run_module, run_reporting_errors
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Help and argument errors must not import PyTorch, which takes seconds and may be missing.
         options = parser(words[0]).parse_args(words[1:])
         if any((options.seeds, options.search, options.workers, options.on)):
-            return run_told("lockstep train", lambda: _search(words[0], words[1:]), extra="learn")
+            return run_reporting_errors("lockstep train", lambda: _search(words[0], words[1:]), extra="learn")
     return run_module("lockstep train", "lockstep.learn", ALGORITHMS, "algorithm", words)
 
 

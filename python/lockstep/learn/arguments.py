@@ -402,8 +402,8 @@ HOW = (
 
 def setting_of(algorithm: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments that affect the result, in the form that the run's folder keeps."""
-    said = {name: value for name, value in vars(arguments).items() if name not in HOW}
-    setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **said}, default=str))
+    kept = {name: value for name, value in vars(arguments).items() if name not in HOW}
+    setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **kept}, default=str))
     return setting
 
 

@@ -167,7 +167,7 @@ class Bob:
         """All decisions: the net also learns from estimates that the selector rejects."""
         return np.ones(len(seen), np.bool_)
 
-    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
+    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
         """Distance beyond nine tenths of the selector's range: no sampled action there would be used."""
         return ((middle - seen[:, -1]).abs() - 0.9 * reach(self.threshold)).clamp(min=0.0)
 

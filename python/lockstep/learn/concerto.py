@@ -195,9 +195,9 @@ def expert_of(options: argparse.Namespace) -> Expert:
 
 
 def collect(  # noqa: PLR0913, PLR0917
-    options: argparse.Namespace, traces: list[str], net: ConcertoNet, expert_share: float, seed: int, says: Expert
+    options: argparse.Namespace, traces: list[str], net: ConcertoNet, expert_share: float, seed: int, choose: Expert
 ) -> tuple[Samples, dict[str, float]]:
-    """Calls in which the expert ``says`` acts with probability ``expert_share``, and the net otherwise."""
+    """Calls in which the expert ``choose`` acts with probability ``expert_share``, and the net otherwise."""
     steps = round(options.call_seconds * 1e3 / options.interval_ms)
     draw = np.random.default_rng([seed, 0xD1CE])
     ladder = LADDERS[options.ladder]().rates_bps
@@ -211,7 +211,7 @@ def collect(  # noqa: PLR0913, PLR0917
         expert = np.empty((steps, CALLS), np.int64)
         for step in range(steps):
             states[step] = state
-            expert[step] = says(info["features"], present)
+            expert[step] = choose(info["features"], present)
             with torch.no_grad():
                 choice = expected_place(net(torch.from_numpy(state).to(device))).round().long().cpu().numpy()
             present = action = np.where(draw.random(CALLS) < expert_share, expert[step], choice)

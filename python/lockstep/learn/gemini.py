@@ -64,7 +64,7 @@ class Gemini:
         """The net's rates on a safe path, GCC's otherwise."""
         return np.where(self.counts(seen), linear(action), self.heuristic(seen))
 
-    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
         """Zero: every output may be used."""
         return torch.zeros_like(middle)
 

@@ -66,7 +66,7 @@ class Hrcc:
         """All decisions."""
         return np.ones(len(seen), np.bool_)
 
-    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
         """Zero: every output may be used."""
         return torch.zeros_like(middle)
 

@@ -66,13 +66,13 @@ def judge(
     traces: Sequence[str],
     *,
     seconds: float = 60.0,
-    beside: Sequence[str] = ("gcc",),
+    references: Sequence[str] = ("gcc",),
 ) -> dict[str, Any]:
-    """Mean and worst scores over ``traces`` of ``controller`` and of those in ``beside``; empty without traces."""
+    """Mean and worst scores over ``traces`` of ``controller`` and of those in ``references``; empty without traces."""
     table: dict[str, Any] = {"calls": len(traces), "seconds": seconds}
     if not traces:
         return table
-    for name, own in ((controller, model), *((other, None) for other in beside)):
+    for name, own in ((controller, model), *((other, None) for other in references)):
         for codec in CODECS:
             rows = [measure(name, codec, trace, seconds=seconds, model=own) for trace in traces]
             values = {key: np.array([row[key] for row in rows]) for key in MEASURES}

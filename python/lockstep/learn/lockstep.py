@@ -70,16 +70,16 @@ class Net(nn.Module):
         self.mean.copy_(mean)
         self.scale.copy_(1.0 / deviation.clamp_min(0.05))
 
-    def said(self, remembered: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    def forecast(self, remembered: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """The quantiles."""
-        said: torch.Tensor = self.head(torch.relu(self.body(torch.cat([remembered, seen], -1))))
-        return said
+        forecast: torch.Tensor = self.head(torch.relu(self.body(torch.cat([remembered, seen], -1))))
+        return forecast
 
     def follow(self, seen: torch.Tensor, remembered: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Quantiles for each picture of calls [pictures, calls, observed], and the memory after the last one."""
         seen = (seen - self.mean) * self.scale
         states, last = self.memory(seen, remembered)
-        return self.said(states, seen), last
+        return self.forecast(states, seen), last
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         """One picture, as in the controller: a row of observation and memory -> a row of quantiles and memory."""
@@ -92,7 +92,7 @@ class Net(nn.Module):
         keep = torch.sigmoid(of_seen[:, STATE : 2 * STATE] + of_before[:, STATE : 2 * STATE])
         new = torch.tanh(of_seen[:, 2 * STATE :] + reset * of_before[:, 2 * STATE :])
         after = new + keep * (before - new)
-        return torch.cat([self.said(after, seen), after], -1)
+        return torch.cat([self.forecast(after, seen), after], -1)
 
 
 # --- The samples ----------------------------------------------------------------------------------------------------
@@ -183,11 +183,11 @@ class Exported:
 # --- Learning -------------------------------------------------------------------------------------------------------
 
 
-def pinball(said: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def pinball(forecast: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Pinball loss of each quantile and deadline; NaN where the correct output is unknown."""
-    said = said.unflatten(-1, (len(HORIZONS), len(LEVELS)))
-    short = right.unsqueeze(-1) - said
-    levels = torch.tensor(LEVELS, device=said.device)
+    forecast = forecast.unflatten(-1, (len(HORIZONS), len(LEVELS)))
+    short = right.unsqueeze(-1) - forecast
+    levels = torch.tensor(LEVELS, device=forecast.device)
     return torch.maximum(levels * short, (levels - 1) * short)
 
 
@@ -212,10 +212,10 @@ def learn(
             part = seen[calls, begin : begin + options.chunk].transpose(0, 1).to(device)
             truth = right[calls, begin : begin + options.chunk].transpose(0, 1).to(device)
             whole = ~torch.isnan(truth[..., :1])
-            said, remembered = net.follow(torch.nan_to_num(part), remembered)
+            forecast, remembered = net.follow(torch.nan_to_num(part), remembered)
             remembered = remembered.detach()
             loss = (
-                pinball(said, torch.nan_to_num(truth)).mean((-1, -2)) * whole[..., 0]
+                pinball(forecast, torch.nan_to_num(truth)).mean((-1, -2)) * whole[..., 0]
             ).sum() / whole.sum().clamp_min(1)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -229,18 +229,18 @@ def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
     """Quality of forecasts: their loss, the loss of fixed quantiles, and the error of their coverage."""
     truth = torch.from_numpy(right).transpose(0, 1)
     with torch.no_grad():
-        said, _ = net.follow(torch.nan_to_num(torch.from_numpy(seen)).transpose(0, 1).to(device_of(net)), None)
-        said = said.cpu()
+        forecast, _ = net.follow(torch.nan_to_num(torch.from_numpy(seen)).transpose(0, 1).to(device_of(net)), None)
+        forecast = forecast.cpu()
         levels = torch.tensor(LEVELS)
         flat = truth.reshape(-1, len(HORIZONS))
         flat = flat[~torch.isnan(flat[:, 0])]
         same = torch.from_numpy(np.quantile(flat.numpy(), LEVELS, axis=0).astype(np.float32)).T.reshape(-1)
         known = ~torch.isnan(truth[..., 0])
         found = {
-            "loss": float(pinball(said, truth)[known].mean()),
-            "loss of fixed quantiles": float(pinball(same.expand(said.shape), truth)[known].mean()),
+            "loss": float(pinball(forecast, truth)[known].mean()),
+            "loss of fixed quantiles": float(pinball(same.expand(forecast.shape), truth)[known].mean()),
         }
-        below = (truth.unsqueeze(-1) < said.unflatten(-1, (len(HORIZONS), len(LEVELS))))[known].float().mean(0)
+        below = (truth.unsqueeze(-1) < forecast.unflatten(-1, (len(HORIZONS), len(LEVELS))))[known].float().mean(0)
         for index, horizon in enumerate(HORIZONS):
             found[f"worst error of coverage, {1000 * horizon:.0f} ms"] = float((below[index] - levels).abs().max())
     return found
@@ -256,13 +256,13 @@ def metadata_of(
     seen = np.concatenate([part[0].reshape(-1, OBSERVED) for part in known])
     seen = seen[~np.isnan(seen[:, 0])]
     least, most = seen.min(0), seen.max(0)
-    said = {
+    entries = {
         "lockstep.seen_least": ",".join(f"{value:.3f}" for value in least),
         "lockstep.seen_most": ",".join(f"{value:.3f}" for value in most),
     }
     for latency, rule in rules.items():
-        said[f"lockstep.rule.{latency}"] = f"{rule},target_level={target}"
-    return said
+        entries[f"lockstep.rule.{latency}"] = f"{rule},target_level={target}"
+    return entries
 
 
 def tune(  # noqa: PLR0913, PLR0917
@@ -277,7 +277,7 @@ def tune(  # noqa: PLR0913, PLR0917
     searches: dict[str, Search] = state.setdefault("searches", {name: Search(name) for name in DELAY_WEIGHTS})
     state.setdefault("generation", 0)
     calls = settings_of(traces, options.seed, options.tuned, options.tuned_clip)
-    said = metadata_of(known, {})
+    entries = metadata_of(known, {})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lockstep.onnx"
         exported = Exported(net)
@@ -296,7 +296,7 @@ def tune(  # noqa: PLR0913, PLR0917
             classical = outcomes(some, CLASSICAL, latency, None, seconds=options.tuned_seconds)
             tries, values = search.draw(generator, options.population), []
             for one in tries:
-                path.write_bytes(exported.of({**said, f"lockstep.rule.{latency}": rule_text(one)}))
+                path.write_bytes(exported.of({**entries, f"lockstep.rule.{latency}": rule_text(one)}))
                 ours = outcomes(some, "lockstep", latency, path, seconds=options.tuned_seconds)
                 values.append(worth(some, ours, classical))
             search.learn(tries, values)
@@ -311,13 +311,13 @@ def tune(  # noqa: PLR0913, PLR0917
             # The target of codecs with a target rate is tuned last, and is the same for all latencies.
             generator = np.random.default_rng([options.seed, 0x7A6])
             some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls // 2]]
-            told: dict[str, Any] = {"seconds": options.tuned_seconds, "codec": "conventional"}
-            classical = outcomes(some, CLASSICAL, "balanced", None, **told)
+            setting: dict[str, Any] = {"seconds": options.tuned_seconds, "codec": "conventional"}
+            classical = outcomes(some, CLASSICAL, "balanced", None, **setting)
             values = []
             for level in TARGET_LEVELS:
                 rule = f"{rule_text(searches['balanced'].mean)},target_level={level}"
-                path.write_bytes(exported.of({**said, "lockstep.rule.balanced": rule}))
-                ours = outcomes(some, "lockstep", "balanced", path, **told)
+                path.write_bytes(exported.of({**entries, "lockstep.rule.balanced": rule}))
+                ours = outcomes(some, "lockstep", "balanced", path, **setting)
                 values.append(worth(some, ours, classical))
                 run.show(1.0, f"target of quantile {level}: {values[-1]:.4f}")
             state["target"] = TARGET_LEVELS[int(np.argmax(values))]

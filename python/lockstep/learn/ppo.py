@@ -30,16 +30,16 @@ INTERVAL_MS = 200
 """Time between two decisions, as in AlphaRTC and BoB's paper."""
 CODECS = ("functional", "conventional")
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
-TOLD = 11
-"""Number of privileged inputs of the critic (:func:`told`, :func:`foreseen`)."""
-STRAYING = 1e3
+PRIVILEGED = 11
+"""Number of privileged inputs of the critic (:func:`privileged`, :func:`future_capacities`)."""
+EXCESS_WEIGHT = 1e3
 """Weight of the squared distance of the net's output from the range in use."""
 FORESIGHT = (0.8, 0.95)
 """Decay per decision of the averages of future capacities; the time constants are one and four seconds."""
 
 
-def told(features: NDArray[np.float64], codec: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values that only the simulator knows, for the critic: shape ``(calls, TOLD - len(FORESIGHT))``.
+def privileged(features: NDArray[np.float64], codec: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values that only the simulator knows, for the critic: shape ``(calls, PRIVILEGED - len(FORESIGHT))``.
 
     Rates on the logarithmic scale: capacity in this and the next step, sent, target. Then: drain time of the bottleneck
     queue (s), one-way delay and its minimum (s), loss, and the kind of codec.
@@ -55,7 +55,7 @@ def told(features: NDArray[np.float64], codec: NDArray[np.float64]) -> NDArray[n
     return np.stack([*parts, column("loss"), codec], axis=-1)
 
 
-def foreseen(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+def future_capacities(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     """Averages of future capacities until the end of the call or of the known steps, as a baseline of advantages.
 
     ``now`` are capacities, shape ``(steps + 1, calls)``; ``ends`` marks ends of calls, ``(steps, calls)``. Decisions do
@@ -71,7 +71,7 @@ def foreseen(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     return known
 
 
-class ToldCritic(nn.Module):
+class PrivilegedCritic(nn.Module):
     """Critic with privileged inputs: observation and simulator values -> value. It is not part of the model."""
 
     def __init__(self, width: int) -> None:
@@ -129,7 +129,7 @@ class Learner(Protocol):
         """Flags of the decisions in which the net's output has an effect."""
         ...
 
-    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
+    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
         """Distance of the net's output from the range in use, where no sampled action would lead back."""
         ...
 
@@ -250,7 +250,7 @@ def collect(
     length = _turns(learner, options)
     device = device_of(learner.actor)
     seen = torch.zeros(length + 1, calls.count, *learner.shape, device=device)
-    known = torch.zeros(length + 1, calls.count, TOLD, device=device)
+    known = torch.zeros(length + 1, calls.count, PRIVILEGED, device=device)
     actions, likelihoods, rewards, counts = (torch.zeros(length, calls.count, device=device) for _ in range(4))
     ends = torch.zeros(length, calls.count, device=device)
     learner.actor.eval()
@@ -258,7 +258,7 @@ def collect(
     differing = 0.0
     for step in range(length):
         seen[step] = tensor(calls.seen)
-        known[step, :, : -len(FORESIGHT)] = tensor(told(calls.features, calls.codec))
+        known[step, :, : -len(FORESIGHT)] = tensor(privileged(calls.features, calls.codec))
         with torch.no_grad():
             distribution = torch.distributions.Normal(learner.actor(seen[step]).squeeze(-1), spread)
             actions[step] = distribution.sample()
@@ -274,8 +274,8 @@ def collect(
         # With several steps per turn, an ended call has restarted within the turn or restarts in the next one.
         calls.begun = ended if learner.every == 1 else np.zeros_like(ended)
     seen[length] = tensor(calls.seen)
-    known[length, :, : -len(FORESIGHT)] = tensor(told(calls.features, calls.codec))
-    known[:, :, -len(FORESIGHT) :] = foreseen(known[:, :, 0], ends)
+    known[length, :, : -len(FORESIGHT)] = tensor(privileged(calls.features, calls.codec))
+    known[:, :, -len(FORESIGHT) :] = future_capacities(known[:, :, 0], ends)
     judged = torch.cat([seen.flatten(2), known], -1) if options.critic == "told" else seen
     with torch.no_grad():
         values = learner.critic(judged.flatten(0, 1)).view(length + 1, calls.count)
@@ -322,7 +322,7 @@ def improve(  # noqa: PLR0913
                 moved = float((ratio - 1.0 - logarithm).detach().mean())
                 clipped = ratio.clamp(1 - options.clip, 1 + options.clip)
                 gain = (torch.min(ratio * normal, clipped * normal) * counts).sum() / counts.sum().clamp(min=1.0)
-                loss = 0.5 * error - gain + STRAYING * learner.strays(seen, middle).square().mean()
+                loss = 0.5 * error - gain + EXCESS_WEIGHT * learner.excess(seen, middle).square().mean()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(nets, 0.5)
@@ -369,7 +369,7 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         message = f"--minibatches {options.minibatches}: --windows {options.windows} gives too few; expected at least 2"
         raise ValueError(f"{message} decisions in each minibatch, found {smallest}")
     if options.critic == "told":
-        learner.critic = ToldCritic(int(np.prod(learner.shape)) + TOLD)
+        learner.critic = PrivilegedCritic(int(np.prod(learner.shape)) + PRIVILEGED)
     nets = nn.ModuleDict({"actor": learner.actor, "critic": learner.critic}).to(run.device)
     # The critic has larger errors at first, and is not part of the model.
     groups = [
@@ -438,7 +438,7 @@ def finish(run: Run, learner: Learner, options: argparse.Namespace, *, model: nn
     metadata = {"lockstep.interval_ms": str(INTERVAL_MS), "lockstep.seed": str(options.seed), **given.pop("metadata")}
     seen = examples(learner, options, test)[:, : given["shape"][0]]
     path = run.export_judged(
-        model, test, card=card, metadata=metadata, examples=seen, beside=("bob-heuristic", "gcc"), **given
+        model, test, card=card, metadata=metadata, examples=seen, references=("bob-heuristic", "gcc"), **given
     )
     run.draw(learner.name, CURVES)
     run.close()

@@ -95,16 +95,16 @@ class ActorCritic(nn.Module):
 
 def clone(run: Run, options: argparse.Namespace, net: ActorCritic, training: list[str]) -> None:
     """Trains the actor on the rule's decisions, in the rule's calls and increasingly in the actor's own calls."""
-    says = careful(LADDERS[options.ladder]().rates_bps)
+    choose = careful(LADDERS[options.ladder]().rates_bps)
     optimiser = torch.optim.Adam(net.actor.parameters(), 1e-3)
-    told = argparse.Namespace(**{**vars(options), "loss": "cross-entropy", "overshoot": 0.0, "smoothness": 0.0})
+    cloning = argparse.Namespace(**{**vars(options), "loss": "cross-entropy", "overshoot": 0.0, "smoothness": 0.0})
     known: list[Samples] = []
     for loop in range(options.clone_loops):
-        known.append(collect(told, training, net.actor, 0.5**loop, 1_000 * options.seed + loop, says)[0])
+        known.append(collect(cloning, training, net.actor, 0.5**loop, 1_000 * options.seed + loop, choose)[0])
         for group in optimiser.param_groups:
             group["lr"] = 1e-3 * 0.5**loop
         for _ in range(options.clone_epochs):
-            loss = train_epoch(told, net.actor, optimiser, known, lambda _share, _mean: None)
+            loss = train_epoch(cloning, net.actor, optimiser, known, lambda _share, _mean: None)
             run.show(0.0, f"clone of the rule, loop {loop + 1}: loss {loss:.3f}")
 
 

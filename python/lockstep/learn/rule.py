@@ -95,18 +95,18 @@ def outcome(  # noqa: PLR0913
     call: Setting, controller: str, latency: str, model: Path | None, *, seconds: float, codec: Codec = "functional"
 ) -> tuple[float, float]:
     """QoE_d with the delay weight of ``latency``, and the 95th percentile of the delay (ms)."""
-    told = latency if controller in {"lockstep", "sprout"} else None  # other controllers have no latency option
-    made = simulate(**call, controller=controller, latency=told, model=model, seconds=seconds, codec=codec)
+    tolerated = latency if controller in {"lockstep", "sprout"} else None  # other controllers have no latency option
+    made = simulate(**call, controller=controller, latency=tolerated, model=model, seconds=seconds, codec=codec)
     delay = made.scores["video_delay_ms"]
     extra = (DELAY_WEIGHTS[latency] - 1.0) * DELAY * delay["mean"] / 1e3
     return made.scores["qoe_d"] - extra, delay["p95"]
 
 
 def outcomes(
-    calls: Sequence[Setting], controller: str, latency: str, model: Path | None, **told: Any
+    calls: Sequence[Setting], controller: str, latency: str, model: Path | None, **setting: Any
 ) -> NDArray[np.float64]:
     """Outcomes of several calls [calls, 2]."""
-    return np.array([outcome(call, controller, latency, model, **told) for call in calls])
+    return np.array([outcome(call, controller, latency, model, **setting) for call in calls])
 
 
 def worth(calls: Sequence[Setting], ours: NDArray[np.float64], classical: NDArray[np.float64]) -> float:

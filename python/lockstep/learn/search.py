@@ -29,7 +29,7 @@ from lockstep.learn.arguments import (
 from lockstep.learn.judging import CODECS, MEASURES
 from lockstep.learn.search_ray import Task, data_of, train_on
 from lockstep.ray_cluster import ClusterError
-from lockstep.study import FINISHED, Cell, Keep, Study, say, summary
+from lockstep.study import FINISHED, Cell, Keep, Study, print_table, summary
 
 SHOWN = {"qoe_d": 3, "qoe_p": 3, "p95_ms": 0, "throughput_kbps": 0, "link_used": 3}
 """Printed measures with their numbers of digits; the Parquet file has all `MEASURES`."""
@@ -78,15 +78,15 @@ def grid(algorithm: str, words: Sequence[str]) -> list[Training]:
     rest = own.parse_known_args(words)[1]
     made = []
     for chosen in product(*axes.values()):
-        told = [*rest, *(f"--{name}={value}" for name, value in zip(axes, chosen, strict=True))]
-        read = parser(algorithm).parse_args(["--output", str(options.output), *told])
+        arguments = [*rest, *(f"--{name}={value}" for name, value in zip(axes, chosen, strict=True))]
+        read = parser(algorithm).parse_args(["--output", str(options.output), *arguments])
         values = {name: getattr(read, name.replace("-", "_")) for name in axes}
         cell = {
             name: value if isinstance(value, int | float) else text
             for (name, value), text in zip(values.items(), chosen, strict=True)
         }
         folder = "-".join(f"{name}={_for_a_path(text)}" for name, text in zip(axes, chosen, strict=True))
-        made.append(Training({"algorithm": algorithm, **cell}, folder, told, read))
+        made.append(Training({"algorithm": algorithm, **cell}, folder, arguments, read))
     if len({one.name for one in made}) < len(made):
         raise ValueError("--search: two values give the same folder name; run one search for each")
     return made
@@ -137,7 +137,7 @@ def run(algorithm: str, words: Sequence[str]) -> int:
 
     table = study.take(cells, there) if options.on else study.run(cells, here, options.workers or 1)
     study.write(algorithm, table)
-    tell(table, folder)
+    print_results(table, folder)
     return 0
 
 
@@ -180,14 +180,14 @@ def measured(folder: Path, one: Training) -> dict[str, Any]:
     return row
 
 
-def tell(table: polars.DataFrame, folder: Path) -> None:
+def print_results(table: polars.DataFrame, folder: Path) -> None:
     """Prints the settings, best first, as means over seeds with intervals; then the best training."""
     if BEST_BY not in table.columns:
         print("no model was judged (--judged 0), so there is no best training")
         return
     searched = table.columns[: table.columns.index("model")]
     settings = [name for name in searched if name not in {"algorithm", "seed"}] or ["algorithm"]
-    say(summary(table, settings, list(SHOWN)).sort(BEST_BY, descending=True), settings, SHOWN, {})
+    print_table(summary(table, settings, list(SHOWN)).sort(BEST_BY, descending=True), settings, SHOWN, {})
     best = table.sort(BEST_BY, descending=True, maintain_order=True).row(0, named=True)
     words = ", ".join(f"{name} {best[name]}" for name in searched[1:])
     print(f"best of {len(table)}: {words}, QoE_d {best[BEST_BY]:.3f}: {folder / best['model']}")

@@ -123,8 +123,8 @@ def train_there(task: Task, origin: Origin, gpus: int) -> dict[str, bytes]:
         with log.open("ab") as output:
             done = subprocess.run(command, stdout=output, stderr=output, cwd=there, check=False)  # noqa: S603
         if done.returncode != 0 or not (folder / f"{task.algorithm}.onnx").exists():
-            said = log.read_text(errors="replace").strip().splitlines() or [f"status {done.returncode}"]
-            raise ClusterError(f"the training {task.folder.name} failed on {host}: {said[-1]}")
+            lines = log.read_text(errors="replace").strip().splitlines() or [f"status {done.returncode}"]
+            raise ClusterError(f"the training {task.folder.name} failed on {host}: {lines[-1]}")
         if shared:
             return {}
         files = [path for path in folder.rglob("*") if path.is_file() and path.suffix not in LEFT]

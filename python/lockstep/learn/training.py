@@ -112,8 +112,8 @@ class Run:
 
     def options(self, given: argparse.Namespace) -> argparse.Namespace:
         """The arguments with the setting of the run in the folder."""
-        said = {name: value for name, value in self.setting.items() if name != "algorithm"}
-        return argparse.Namespace(**{**vars(given), **said})
+        kept = {name: value for name, value in self.setting.items() if name != "algorithm"}
+        return argparse.Namespace(**{**vars(given), **kept})
 
     def traces(self, *, alone: bool = True) -> Parts:
         """Disjoint sets of traces for training and judging.
@@ -309,12 +309,12 @@ class Run:
         test: list[str],
         *,
         card: Mapping[str, Any],
-        beside: tuple[str, ...] = ("gcc",),
+        references: tuple[str, ...] = ("gcc",),
         **given: Any,
     ) -> Path:
         """As :meth:`export`, with scores of the model and of other controllers in calls over ``test`` in the card."""
         path = self.export(model, card=card, **given)
-        scores = judge(self.algorithm, path, self.judged(test), beside=beside)
+        scores = judge(self.algorithm, path, self.judged(test), references=references)
         return self.export(model, card={**card, "scores": scores}, **given)
 
     def trained_on(self) -> str:

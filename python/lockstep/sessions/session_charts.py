@@ -89,13 +89,13 @@ def network(figures: Figures) -> altair.HConcatChart:
         scale = altair.Scale(type="log", nice=False, domainMin=0.01)
         title = "Packets lost"
         charts.append(_distribution(loss, names, title, "%; left edge: 0.01 or less", scale, limit=100 * POOR_LOSS))
-    return _beside(charts)
+    return _adjacent(charts)
 
 
-def _beside(charts: list[Plot]) -> altair.HConcatChart:
+def _adjacent(charts: list[Plot]) -> altair.HConcatChart:
     """Adjacent plots, each with its legend inside, where distributions leave space."""
-    beside = altair.hconcat(*charts, spacing=44)
-    whole: altair.HConcatChart = beside.resolve_legend(color="independent", strokeDash="independent")
+    adjacent = altair.hconcat(*charts, spacing=44)
+    whole: altair.HConcatChart = adjacent.resolve_legend(color="independent", strokeDash="independent")
     return whole
 
 
@@ -119,7 +119,7 @@ def rates(codecs: list[Codec]) -> altair.HConcatChart:
         _distribution(both, names, "Bit rates of codec and transport", "Mb/s", slow),
         _distribution(apart, names, "Codec above or below the transport", "% of the transport's rate", linear, limit=0),
     ]
-    return _beside(charts)
+    return _adjacent(charts)
 
 
 def following(codecs: list[Codec]) -> altair.HConcatChart:
@@ -139,7 +139,7 @@ def following(codecs: list[Codec]) -> altair.HConcatChart:
     if back:
         scale = altair.Scale(type="log", nice=False)
         charts.append(_distribution(back, names, "Recovery: the rate has recovered", "s after the drop", scale))
-    return _beside(charts)
+    return _adjacent(charts)
 
 
 def _distribution(  # noqa: PLR0913

@@ -181,7 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     study = Study("ablation", options.output, fresh=options.fresh)
     found = compared(study.run(cells, lambda cell: measure(cell, traces), options.workers))
-    study.say(words(found))
+    study.report(words(found))
     study.write("ablation", found, {"ablation": chart(found)})
     return 0
 

@@ -29,7 +29,7 @@ from lockstep.distribution import install_command_for
 from lockstep.learn.arguments import SECONDS
 from lockstep.simulation import simulate
 from lockstep.studies.bob_profiles import PROFILES, PUBLISHED, generated
-from lockstep.studies.printed import PaperFigure, beside, best_row, row_mean
+from lockstep.studies.printed import PaperFigure, best_row, comparison, row_mean
 from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
 
 ESTIMATORS = ("bob", "bob-heuristic", "gemini", "hrcc")
@@ -137,8 +137,8 @@ def measured_vmaf(scores: Mapping[str, Any]) -> float:
 
 def vmaf_line(study: Study) -> tuple[float, float]:
     """Slope and offset of the line from SSIM (dB) to VMAF, fitted to a few coded calls."""
-    beside = {"program": program_hash(), "vmaf": vmaf_program()}
-    cells = [{"part": "video", "rate": rate, "seed": seed, **beside} for rate in VIDEO_RATES for seed in (1, 2)]
+    common = {"program": program_hash(), "vmaf": vmaf_program()}
+    cells = [{"part": "video", "rate": rate, "seed": seed, **common} for rate in VIDEO_RATES for seed in (1, 2)]
 
     def measure(cell: Cell) -> Mapping[str, float]:
         scores = simulate(
@@ -241,7 +241,7 @@ def cells_of(
     They have the ``estimator`` and the hash of its ``model``, which is empty for the shipped one.
     """
     real = options.budget == BUDGETS[1]
-    beside = {
+    common = {
         "budget": options.budget,
         "seconds": options.seconds,
         "program": program_hash(),
@@ -258,7 +258,7 @@ def cells_of(
             "trace": hashes[profile],
             "codec": codec,
             "seed": seed,
-            **beside,
+            **common,
         }
         for setting in settings
         for codec in options.codecs
@@ -280,23 +280,23 @@ def estimators(study: Study, options: argparse.Namespace, line: tuple[float, flo
     ]
     cells = cells_of(options, line, "estimators", settings)
     table = study.run(cells, lambda cell: run_call(cell, options, line, models[cell["estimator"]]), options.workers)
-    study.say(f"{said_of('estimators', options)}\n")
+    study.report(f"{heading_of('estimators', options)}\n")
     measures, shown, drawn = measured(table)
     for codec in options.codecs:
         of_codec = table.filter(polars.col("codec") == codec)
-        study.say(f"{codec} codec, means over all profiles:")
-        study.say(words(summary(of_codec, ("estimator",), measures), ("estimator",), shown, {}))
+        study.report(f"{codec} codec, means over all profiles:")
+        study.report(words(summary(of_codec, ("estimator",), measures), ("estimator",), shown, {}))
         by = ("estimator", "profile")
-        study.say(words(summary(of_codec, by, measures), by, shown, {}))
+        study.report(words(summary(of_codec, by, measures), by, shown, {}))
         score = "total" if "total_bob" in measures else "network score"
         ahead = ahead_of_heuristic(of_codec, "total_bob" if "total_bob" in measures else "network_bob")
         won = sum(gain > 0 for gain in ahead.values())
         gains = "; ".join(f"{profile} {gain:+.1f}" for profile, gain in ahead.items())
-        study.say(f"BoB's {score} is above its heuristic's on {won} of {len(ahead)} profiles: {gains}\n")
+        study.report(f"BoB's {score} is above its heuristic's on {won} of {len(ahead)} profiles: {gains}\n")
     means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("profile", "estimator"), measures)
     # The paper's figures are for its own profiles.
     if options.profiles is not None:
-        study.say(beside(FIGURES, "estimators", means, "BoB"))
+        study.report(comparison(FIGURES, "estimators", means, "BoB"))
     kind = "Generated" if options.profiles is None else "BoB's"
     title = f"{kind} profiles, budget {options.budget}"
     study.write("estimators", table, {"estimators": chart(means, ("profile", "estimator"), drawn, title)})
@@ -310,7 +310,7 @@ def measured(table: polars.DataFrame) -> tuple[list[str], dict[str, int], dict[s
     return [name for name in MEASURES if name not in without], shown, drawn
 
 
-def said_of(part: str, options: argparse.Namespace) -> str:
+def heading_of(part: str, options: argparse.Namespace) -> str:
     """A line on the calls of a part and its budget."""
     kind = f"generated profiles ({PUBLISHED})" if options.profiles is None else "profiles"
     calls = f"{options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} {kind}"
@@ -342,9 +342,9 @@ def thresholds(study: Study, options: argparse.Namespace, line: tuple[float, flo
     )
     measures, shown, drawn = measured(table)
     means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("threshold",), measures)
-    study.say(f"{said_of('thresholds', options)}; threshold of the selector (%), {options.codecs[0]} codec\n")
-    study.say(words(means, ("threshold",), shown, {}))
-    study.say(beside(FIGURES, "thresholds", means, "BoB"))
+    study.report(f"{heading_of('thresholds', options)}; threshold of the selector (%), {options.codecs[0]} codec\n")
+    study.report(words(means, ("threshold",), shown, {}))
+    study.report(comparison(FIGURES, "thresholds", means, "BoB"))
     title = f"Threshold of the selector, budget {options.budget}"
     study.write("thresholds", table, {"thresholds": chart(means, ("threshold",), drawn, title)})
 

@@ -32,7 +32,7 @@ from lockstep.distribution import install_command
 from lockstep.learn.arguments import SECONDS
 from lockstep.learn.judging import CODECS, MEASURES, measure
 from lockstep.studies.observation import observation
-from lockstep.studies.printed import PaperFigure, beside
+from lockstep.studies.printed import PaperFigure, comparison
 from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
 
 FAMILIES = {"3G": "umts", "4G": "lte", "Wi-Fi": "wifi"}
@@ -47,7 +47,7 @@ DRAWN = {"qoe_d": "QoE_d", "throughput_kbps": "throughput, kb/s", "p95_ms": "vid
 RIVALS = ("gcc", "salsify", "rlv", "hindsight")
 
 
-def _stalls_beside_gcc(means: polars.DataFrame) -> str | None:
+def _stalls_relative_to_gcc(means: polars.DataFrame) -> str | None:
     """Concerto's stalls relative to GCC's with the conventional codec, as a mean over networks."""
     stalls = {
         name: means.filter(polars.col("controller") == name, polars.col("codec") == "conventional")[
@@ -101,7 +101,7 @@ FIGURES = (
         "according to DaTaobao Tech, https://www.besthub.dev/articles/machine-learning-based-bandwidth-prediction-and-"
         "adaptive-streaming-for-taobao-live-concerto-onrl-and-loki-7e4c30b2ca62; the abstract only claims multi-fold "
         "reduction",
-        _stalls_beside_gcc,
+        _stalls_relative_to_gcc,
         "Theirs were live streams over real paths of all kinds. These are modelled calls over generated links, where "
         "GCC rarely stalls.",
     ),
@@ -123,12 +123,12 @@ def run_of(options: argparse.Namespace, arguments: tuple[str, ...], seed: int) -
     """The folder of a training of Concerto, whose name identifies the training, and the arguments."""
     words = [*TRAINING[options.budget], *arguments]
     # Of repeated options the last one counts, so that equal trainings share a folder.
-    said = dict(zip(words[::2], words[1::2], strict=True))
-    name = "-".join(f"{key.removeprefix('--')}={value}" for key, value in sorted(said.items()))
-    told = [word for pair in said.items() for word in pair]
+    merged = dict(zip(words[::2], words[1::2], strict=True))
+    name = "-".join(f"{key.removeprefix('--')}={value}" for key, value in sorted(merged.items()))
+    training = [word for pair in merged.items() for word in pair]
     # Always the CPU: many small trainings run in parallel, and results are the same on every machine.
-    told += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--judged", "0"]
-    return f"{name}-seed={seed}-program={program_hash()[:12]}", told
+    training += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--judged", "0"]
+    return f"{name}-seed={seed}-program={program_hash()[:12]}", training
 
 
 def trained(
@@ -184,7 +184,7 @@ def controllers(study: Study, options: argparse.Namespace) -> None:
     )
     by = ("controller", "network", "codec")
     means = summary(table, by, list(MEASURES))
-    _say(study, options, "controllers", means, by)
+    _report(study, options, "controllers", means, by)
     title = f"Conventional codec, budget {options.budget}"
     plot = chart(means.filter(polars.col("codec") == "conventional"), by[:2], DRAWN, title)
     study.write("controllers", table, {"controllers": plot})
@@ -206,17 +206,19 @@ def variants(study: Study, options: argparse.Namespace, part: str) -> None:
     )
     by = ("variant", "network") if part == "mismatch" else ("variant",)
     means = summary(table, by, list(MEASURES))
-    _say(study, options, part, means, by)
+    _report(study, options, part, means, by)
     study.write(part, table, {part: chart(means, by, DRAWN, f"{part.capitalize()}, budget {options.budget}")})
 
 
-def _say(study: Study, options: argparse.Namespace, part: str, means: polars.DataFrame, by: Sequence[str]) -> None:
+def _report(study: Study, options: argparse.Namespace, part: str, means: polars.DataFrame, by: Sequence[str]) -> None:
     """Prints the table of a training part, its budget, and the paper's figures."""
     kind = "calls with the codec" if options.real else "modelled calls"
-    study.say(f"{part}, budget {options.budget}: {options.seeds} seeds, {options.traces} traces a network, {kind} of "
-              f"{_seconds(options):.0f} s; trainings with {' '.join(TRAINING[options.budget])}\n")  # fmt: skip
-    study.say(words(means, by, SHOWN, {}))
-    study.say(beside(FIGURES, part, means, "the paper"))
+    study.report(
+        f"{part}, budget {options.budget}: {options.seeds} seeds, {options.traces} traces per network, {kind} of "
+        f"{_seconds(options):.0f} s; trainings with {' '.join(TRAINING[options.budget])}\n"
+    )
+    study.report(words(means, by, SHOWN, {}))
+    study.report(comparison(FIGURES, part, means, "the paper"))
 
 
 def _setting(options: argparse.Namespace, model: Path | None) -> dict[str, Any]:

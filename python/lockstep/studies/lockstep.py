@@ -152,8 +152,8 @@ def words(title: str, rows: polars.DataFrame) -> str:
             f"{row['p95_ms']:>9.0f}{row['worst_p95_ms']:>9.0f}{row['ssim_db']:>9.2f}"
             f"{100.0 * row['link_utilisation']:>8.0f}{'   on the front' if row['on_front'] else ''}"
         )
-    said = verdict(rows)
-    return "\n".join([*lines, *([said] if said else []), ""])
+    sentence = verdict(rows)
+    return "\n".join([*lines, *([sentence] if sentence else []), ""])
 
 
 def sweep(
@@ -215,13 +215,13 @@ def main(arguments: list[str] | None = None) -> int:
         folder = sweep(options, family, judged[family], condition, codecs)
         found = table(calls_of(folder))
         for (codec,), rows in found.group_by("codec", maintain_order=True):
-            study.say(words(f"{family}, {condition}, {codec}", rows))
+            study.report(words(f"{family}, {condition}, {codec}", rows))
         parts.append(found.with_columns(family=polars.lit(family), condition=polars.lit(condition)))
         if condition == CLEAN:
             clean += [folder / "own.parquet", folder / "others.parquet"]
     rows = polars.concat(parts, how="diagonal_relaxed")
     over = means(rows)
-    study.say(words(f"{ALL_FAMILIES}, {CLEAN}, {MODELLED}", over))
+    study.report(words(f"{ALL_FAMILIES}, {CLEAN}, {MODELLED}", over))
     measure = MEASURES["ssim"]
     plot = chart(joined(clean, measure), measure)
     study.write("lockstep", polars.concat([rows, over], how="diagonal_relaxed"), {CLEAN: plot})

@@ -17,7 +17,7 @@ from lockstep.command import lockstep_command
 from lockstep.content_hash import content_hash
 from lockstep.sources_plot import chart as recovery_chart
 from lockstep.sources_plot import curves, shares
-from lockstep.studies.printed import PaperFigure, beside, row_mean
+from lockstep.studies.printed import PaperFigure, comparison, row_mean
 from lockstep.study import Cell, Study, chart, summary, words
 
 LADDERS = ("current GCC", "current GCC, without bursts of 40 ms", "GCC of 2018")
@@ -118,28 +118,31 @@ def observation(study: Study, options: argparse.Namespace) -> None:
     seconds = options.seconds or SECONDS[options.budget]
     size = f"budget {options.budget}: {options.seeds} seeds"
     for part, packets in QUEUES.items():
-        study.say(f"{part}, {size}; sources with GCC, calls of {seconds:.0f} s over varying links, queues of "
-                  f"{packets} packets\n")  # fmt: skip
+        study.report(
+            f"{part}, {size}; sources with GCC, {seconds:.0f} s calls over varying links, queues of {packets} packets\n"
+        )
         real = options.real and packets == USUAL_QUEUE
-        told = {"links": "varying", "queue_packets": packets, "seconds": seconds, "real": real}
-        _varying(study, options, part, _calls(study, options, told))
-    study.say(f"{RECOVERY}, {size}; after the return of the capacity; calls of four minutes over links with a "
-              "fifth or two fifths of it for 20 s\n")  # fmt: skip
-    told = {"links": "returning", "queue_packets": USUAL_QUEUE, "seconds": RECOVERY_SECONDS, "real": False}
-    _returning(study, options, _calls(study, options, told))
+        setting = {"links": "varying", "queue_packets": packets, "seconds": seconds, "real": real}
+        _varying(study, options, part, _calls(study, options, setting))
+    study.report(
+        f"{RECOVERY}, {size}; after the return of the capacity; calls of four minutes over links with a "
+        "fifth or two fifths of it for 20 s\n"
+    )
+    setting = {"links": "returning", "queue_packets": USUAL_QUEUE, "seconds": RECOVERY_SECONDS, "real": False}
+    _returning(study, options, _calls(study, options, setting))
 
 
-def _calls(study: Study, options: argparse.Namespace, told: Mapping[str, Any]) -> polars.DataFrame:
+def _calls(study: Study, options: argparse.Namespace, setting: Mapping[str, Any]) -> polars.DataFrame:
     """The calls over one kind of links, one row each; those of a seed form a cell."""
     command = Path(lockstep_command())
-    beside = {"budget": options.budget, "command": content_hash(command)}
+    common = {"budget": options.budget, "command": content_hash(command)}
     cells = [
         {
             "part": "observation",
-            **told,
-            "given": links(seed) if told["links"] == "varying" else [],
+            **setting,
+            "given": links(seed) if setting["links"] == "varying" else [],
             "seed": seed,
-            **beside,
+            **common,
         }
         for seed in range(1, options.seeds + 1)
     ]
@@ -161,17 +164,17 @@ def run_sources(study: Study, command: Path, cell: Cell) -> list[dict[str, Any]]
         ValueError: If the command fails; with its last line of output.
 
     """
-    told = ["sources", "--links", cell["links"], "--seeds", str(cell["seed"]), "--seconds", str(cell["seconds"])]
-    told += ["--queue-packets", str(cell["queue_packets"])]
-    told += ["--traces", *cell["given"]] if cell["given"] else []
-    told += ["--coded"] if cell["real"] else []
+    arguments = ["sources", "--links", cell["links"], "--seeds", str(cell["seed"]), "--seconds", str(cell["seconds"])]
+    arguments += ["--queue-packets", str(cell["queue_packets"])]
+    arguments += ["--traces", *cell["given"]] if cell["given"] else []
+    arguments += ["--coded"] if cell["real"] else []
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        status = study.run_process([str(command), *told, "--json", "-"], output, errors)
+        status = study.run_process([str(command), *arguments, "--json", "-"], output, errors)
         output.seek(0)
         errors.seek(0)
         if status != 0:
-            said = errors.read().decode(errors="replace").strip().splitlines()
-            raise ValueError(f"lockstep sources failed with status {status}: {said[-1] if said else 'no message'}")
+            lines = errors.read().decode(errors="replace").strip().splitlines()
+            raise ValueError(f"lockstep sources failed with status {status}: {lines[-1] if lines else 'no message'}")
         numbers = json.load(output)
     if cell["links"] == "varying":
         return [_varying_call(row) for row in numbers["calls"]]
@@ -225,8 +228,8 @@ def against_full(table: polars.DataFrame) -> polars.DataFrame:
 def _varying(study: Study, options: argparse.Namespace, part: str, table: polars.DataFrame) -> None:
     table = against_full(table)
     means = summary(table, ("control", "source"), list(SHOWN))
-    study.say(words(means, ("control", "source"), SHOWN, {}))
-    study.say(beside(FIGURES, part, means, "the paper"))
+    study.report(words(means, ("control", "source"), SHOWN, {}))
+    study.report(comparison(FIGURES, part, means, "the paper"))
     drawn = means.filter(polars.col("control").is_in(LADDERS))
     title = f"Sources with GCC, queues of {QUEUES[part]} packets, budget {options.budget}"
     study.write(part, table, {part: chart(drawn, ("source", "control"), DRAWN, title)})
@@ -234,7 +237,7 @@ def _varying(study: Study, options: argparse.Namespace, part: str, table: polars
 
 def _returning(study: Study, options: argparse.Namespace, table: polars.DataFrame) -> None:
     means = summary(table, ("control", "source"), list(RECOVERY_SHOWN))
-    study.say(words(means, ("control", "source"), RECOVERY_SHOWN, {}))
-    study.say(beside(FIGURES, RECOVERY, means, "the paper"))
+    study.report(words(means, ("control", "source"), RECOVERY_SHOWN, {}))
+    study.report(comparison(FIGURES, RECOVERY, means, "the paper"))
     title = f"Recovery of the bit rate with GCC, budget {options.budget}"
     study.write(RECOVERY, table, {RECOVERY: recovery_chart(curves(table), title)})

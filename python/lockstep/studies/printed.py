@@ -52,7 +52,7 @@ def best_row(measures: Sequence[str], by: str, unit: str) -> Ours:
     return find
 
 
-def beside(figures: Sequence[PaperFigure], part: str, means: polars.DataFrame, paper: str) -> str:
+def comparison(figures: Sequence[PaperFigure], part: str, means: polars.DataFrame, paper: str) -> str:
     """The figures of ``paper`` for ``part``, each with the measured one; a notice if there is none."""
     lines = []
     for figure in figures:

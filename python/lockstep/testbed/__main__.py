@@ -12,7 +12,7 @@ from typing import Any
 
 import polars
 
-from lockstep.study import BUDGETS, Cell, Study, say, summary
+from lockstep.study import BUDGETS, Cell, Study, print_table, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
 from lockstep.testbed.clips import barcoded
 from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
@@ -122,11 +122,11 @@ def _run(words: Sequence[str]) -> int:
         metavar="PROGRAM",
         help="program instead of the experiment's; may be repeated; `all` for all",
     )
-    told = parser.parse_args(words)
-    told.words = ["run", *words]
-    experiment = EXPERIMENTS[told.name]
-    programs = tuple(told.program or experiment.programs)
-    return _measure(told, told.name, experiment, ALL if programs == ("all",) else programs)
+    options = parser.parse_args(words)
+    options.words = ["run", *words]
+    experiment = EXPERIMENTS[options.name]
+    programs = tuple(options.program or experiment.programs)
+    return _measure(options, options.name, experiment, ALL if programs == ("all",) else programs)
 
 
 def _compare(words: Sequence[str]) -> int:
@@ -139,20 +139,22 @@ def _compare(words: Sequence[str]) -> int:
     parser.add_argument("--delay-ms", type=float, default=None, help="delay of the custom link each way (20)")
     parser.add_argument("--queue-packets", type=int, default=None, help="queue length of the custom link (256)")
     parser.add_argument("--loss", default=None, help="loss rate of the custom link (0)")
-    told = parser.parse_args(words)
-    told.words = ["compare", *words]
-    own = {name: value for name in ("delay_ms", "queue_packets", "loss") if (value := getattr(told, name)) is not None}
-    chosen = told.experiment or "verizon"
+    options = parser.parse_args(words)
+    options.words = ["compare", *words]
+    own = {
+        name: value for name in ("delay_ms", "queue_packets", "loss") if (value := getattr(options, name)) is not None
+    }
+    chosen = options.experiment or "verizon"
     experiment, name = EXPERIMENTS[chosen], f"compare-{chosen}"
-    if told.trace is None and own:
+    if options.trace is None and own:
         raise TestbedError(f"--{next(iter(own)).replace('_', '-')} requires a custom link: add --trace")
-    if told.trace is not None:
-        if told.experiment is not None:
+    if options.trace is not None:
+        if options.experiment is not None:
             raise TestbedError("--experiment and --trace exclude each other: remove one")
-        trace = str(Path(told.trace).resolve()) if Path(told.trace).exists() else told.trace
-        case = Case(Path(told.trace).name, trace, **own)
+        trace = str(Path(options.trace).resolve()) if Path(options.trace).exists() else options.trace
+        case = Case(Path(options.trace).name, trace, **own)
         experiment, name = Experiment(0, "Custom link", (case,)), "compare"
-    return _measure(told, name, experiment, tuple(told.programs))
+    return _measure(options, name, experiment, tuple(options.programs))
 
 
 def _list(words: Sequence[str]) -> int:
@@ -180,33 +182,33 @@ def _list(words: Sequence[str]) -> int:
 def _report(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"{COMMAND} report", description=f"{COMMANDS['report'].capitalize()}.")
     parser.add_argument("folder", type=Path, help="folder of an experiment, such as out/testbed/verizon")
-    told = parser.parse_args(words)
-    page = report.write(told.folder)
+    options = parser.parse_args(words)
+    page = report.write(options.folder)
     print(f"report: {page.resolve().as_uri()}")
     return 0
 
 
-def _measure(told: argparse.Namespace, name: str, experiment: Experiment, programs: tuple[str, ...]) -> int:
-    _check(told, programs)
+def _measure(options: argparse.Namespace, name: str, experiment: Experiment, programs: tuple[str, ...]) -> int:
+    _check(options, programs)
     for tried in experiment.cases:
         link.check(resolve(tried)[0])
-    kind = _kind(told)
-    if told.first and (reason := machine.come_first()):
+    kind = _kind(options)
+    if options.first and (reason := machine.come_first()):
         raise TestbedError(f"--first: {reason}")
-    budget = SIZES[told.budget]
-    seconds = told.seconds or budget.seconds
-    size = tuple(map(int, told.size.lower().split("x"))) if told.size else budget.size
-    folder = told.output or Path("out/testbed") / name
-    clip = barcoded(told.clip, (size[0], size[1]), told.rate, seconds, folder.parent / "clips")
-    study = Study(name, folder, fresh=told.fresh, kind="testbed", is_over=lambda measures: measures["counted"])
-    shared = {"seconds": seconds, "size": f"{clip.width}x{clip.height}", "link": kind, "clip": told.clip}
+    budget = SIZES[options.budget]
+    seconds = options.seconds or budget.seconds
+    size = tuple(map(int, options.size.lower().split("x"))) if options.size else budget.size
+    folder = options.output or Path("out/testbed") / name
+    clip = barcoded(options.clip, (size[0], size[1]), options.rate, seconds, folder.parent / "clips")
+    study = Study(name, folder, fresh=options.fresh, kind="testbed", is_over=lambda measures: measures["counted"])
+    shared = {"seconds": seconds, "size": f"{clip.width}x{clip.height}", "link": kind, "clip": options.clip}
     floors = [
         {"case": SELF_TEST.name, "program": program, "repeat": 1, **shared, "seconds": min(seconds, SELF_TEST_SECONDS)}
         for program in programs
     ]
     cells: list[Cell] = [
         {"case": case.name, "program": program, "repeat": repeat, **shared}
-        for repeat in range(1, told.repeats + 1)
+        for repeat in range(1, options.repeats + 1)
         for case in experiment.cases
         for program in programs
     ]
@@ -214,11 +216,11 @@ def _measure(told: argparse.Namespace, name: str, experiment: Experiment, progra
     sources = {case.name: resolve(case)[1] for case in experiment.cases}
     for case, source in sources.items():
         print(f"{case}: {source}", file=sys.stderr)
-    logs = None if told.session_log is None else Logs(told.session_log, name)
+    logs = None if options.session_log is None else Logs(options.session_log, name)
     table = study.run([*floors, *cells], lambda cell: _cell(cell, cases[cell["case"]], clip, folder, logs))
     report.describe(folder, name, experiment, sources)
     study.write("runs", table)
-    _say(table, experiment)
+    _print_results(table, experiment)
     # If no run succeeded, there is nothing to report.
     if not (table["failed"] != "").all():
         print(f"report: {report.write(folder).resolve().as_uri()}")
@@ -231,9 +233,9 @@ def _measure(told: argparse.Namespace, name: str, experiment: Experiment, progra
     return 0
 
 
-def _kind(told: argparse.Namespace) -> str:
+def _kind(options: argparse.Namespace) -> str:
     """The kind of link to use; without root, the testbed restarts in a user namespace."""
-    kind: str = told.link
+    kind: str = options.link
     lacking = link.missing("tun" if kind == "auto" else kind)
     if lacking is None:
         return "tun" if kind == "auto" else kind
@@ -243,7 +245,7 @@ def _kind(told: argparse.Namespace) -> str:
             print(f"{COMMAND}: not root: the testbed runs in a separate user namespace", file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()
-            own_namespace.run_again(told.words)
+            own_namespace.run_again(options.words)
         lacking = f"{lacking}; {refused}"
     if kind != "auto":
         raise TestbedError(lacking)
@@ -251,14 +253,14 @@ def _kind(told: argparse.Namespace) -> str:
     return "relay"
 
 
-def _check(told: argparse.Namespace, programs: Sequence[str]) -> None:
-    if told.repeats < 1:
+def _check(options: argparse.Namespace, programs: Sequence[str]) -> None:
+    if options.repeats < 1:
         raise TestbedError("--repeats must be at least 1")
-    if told.seconds is not None and not 2.0 <= told.seconds <= 3600.0:
+    if options.seconds is not None and not 2.0 <= options.seconds <= 3600.0:
         raise TestbedError("--seconds must be from 2 to 3600")
-    if told.size is not None and not all(part.isdigit() for part in told.size.lower().split("x", 1)):
-        raise TestbedError(f"--size {told.size}: expected WIDTHxHEIGHT, such as 640x360")
-    if not told.rate > 0.0 or told.rate > 240.0:
+    if options.size is not None and not all(part.isdigit() for part in options.size.lower().split("x", 1)):
+        raise TestbedError(f"--size {options.size}: expected WIDTHxHEIGHT, such as 640x360")
+    if not options.rate > 0.0 or options.rate > 240.0:
         raise TestbedError("--rate must be above 0 and at most 240")
     for program in programs:
         named = parse(program)
@@ -291,12 +293,12 @@ def _cell(cell: Cell, case: Case, clip: Clip, folder: Path, logs: Logs | None) -
     what = f"{label(cell['program'])} over {case.name}, run {cell['repeat']}"
     specification = None if case is SELF_TEST else resolve(case)[0]
     log = logs.of(cell, case) if logs is not None and case is not SELF_TEST else None
-    told = measuring.Run(cell["program"], specification, cell["link"], clip, cell["seconds"], log)
+    plan = measuring.Run(cell["program"], specification, cell["link"], clip, cell["seconds"], log)
     place = folder / "runs" / report.run_name(cell)
     for attempt in range(1, ATTEMPTS + 1):
         print(f"{what} ...", file=sys.stderr)
         try:
-            measures = measuring.run(told, place)
+            measures = measuring.run(plan, place)
         except TestbedError as error:
             # A run that ended together with the testbed has not failed.
             pause(0.0)
@@ -311,12 +313,12 @@ def _cell(cell: Cell, case: Case, clip: Clip, folder: Path, logs: Logs | None) -
     return {**measures, "attempts": attempt}
 
 
-def _say(table: polars.DataFrame, experiment: Experiment) -> None:
+def _print_results(table: polars.DataFrame, experiment: Experiment) -> None:
     """Prints means over the counted runs, and the paper's figures."""
     kept = table.filter(polars.col("counted") & (polars.col("case") != SELF_TEST.name))
     if not kept.is_empty():
         by = ["case", "program"]
-        say(summary(kept, by, list(MEASURES), over="repeat"), by, MEASURES, {})
+        print_table(summary(kept, by, list(MEASURES), over="repeat"), by, MEASURES, {})
     left_out = table.filter(~polars.col("counted"))
     for row in left_out.iter_rows(named=True):
         why = row["failed"] or row["reasons"]

@@ -81,13 +81,13 @@ async def call(role: str, work: Path, clip: Path) -> None:
     if role == "sender":
         connection.addTrack(ClipTrack(clip, work / "sender.times"))
         await connection.setLocalDescription(await connection.createOffer())
-        _say(connection)
-        await _hear(connection, lines)
+        _send_description(connection)
+        await _receive_description(connection, lines)
     else:
         connection.on("track", lambda track: shows.append(asyncio.create_task(show(track, work))))
-        await _hear(connection, lines)
+        await _receive_description(connection, lines)
         await connection.setLocalDescription(await connection.createAnswer())
-        _say(connection)
+        _send_description(connection)
     while await lines.readline():
         pass
     await connection.close()
@@ -96,13 +96,15 @@ async def call(role: str, work: Path, clip: Path) -> None:
             await asyncio.wait_for(task, 2.0)
 
 
-def _say(connection: Any) -> None:
+def _send_description(connection: Any) -> None:
     print(json.dumps({"type": connection.localDescription.type, "sdp": connection.localDescription.sdp}), flush=True)
 
 
-async def _hear(connection: Any, lines: asyncio.StreamReader) -> None:
-    heard = json.loads(await lines.readline())
-    await connection.setRemoteDescription(aiortc.RTCSessionDescription(sdp=heard["sdp"], type=heard["type"]))
+async def _receive_description(connection: Any, lines: asyncio.StreamReader) -> None:
+    description = json.loads(await lines.readline())
+    await connection.setRemoteDescription(
+        aiortc.RTCSessionDescription(sdp=description["sdp"], type=description["type"])
+    )
 
 
 if __name__ == "__main__":

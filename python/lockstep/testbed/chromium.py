@@ -126,7 +126,7 @@ class Chromium:
         clip = setting.clip
         self._playwright = sync_playwright().start()
         processes = {}
-        with _told():
+        with _browser_errors():
             for name, side in (("sender", setting.sender), ("receiver", setting.receiver)):
                 processes[name] = self._open(name, side)
             reading = {
@@ -164,7 +164,7 @@ class Chromium:
         while not self._rows["receiver"]:
             if now() > deadline:
                 raise TestbedError(f"chromium showed no picture within {START_SECONDS:.0f} s of joining")
-            with _told():
+            with _browser_errors():
                 self._pages["receiver"].wait_for_timeout(100)
                 self._take()
             pause(0.0)
@@ -213,7 +213,7 @@ class Chromium:
 
     def poll(self) -> None:
         """Collects new readings and statistics of both ends; detects a browser that has ended."""
-        with _told():
+        with _browser_errors():
             self._take()
             sender, receiver = (self._pages[name].evaluate("stats()") for name in ("sender", "receiver"))
         self._stats.append({"at": now(), **outbound(sender), **inbound(receiver)})
@@ -224,7 +224,7 @@ class Chromium:
 
     def stop(self) -> Outcome:
         """Collects the remaining readings, closes the browsers, and converts times to the machine's clock."""
-        with _told():
+        with _browser_errors():
             self._take()
             last = {name: page.evaluate("stats()") for name, page in self._pages.items()}
             version = self._contexts[0].browser.version if self._contexts[0].browser else ""
@@ -317,7 +317,7 @@ class Chromium:
         """Closes the browsers."""
         for context in self._contexts:
             # A crashed browser cannot be closed, but the other one can.
-            with contextlib.suppress(TestbedError), _told():
+            with contextlib.suppress(TestbedError), _browser_errors():
                 context.close()
         self._contexts.clear()
         if self._playwright is not None:
@@ -353,7 +353,7 @@ def check(options: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _browser_errors() -> Iterator[None]:
     """Converts errors of the browser, including a crash, to errors of one line."""
     from playwright.sync_api import Error  # noqa: PLC0415 - from an extra
 

@@ -85,8 +85,8 @@ def _repeat(clip: Path, output: Path, wanted: int) -> None:
 def _make(command: list[str], source: str) -> None:
     """Runs a command that makes a clip from ``source``."""
     with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, **apart()) as making,  # noqa: S603
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, **apart()) as making,  # noqa: S603
     ):
         try:
             while making.poll() is None:
@@ -94,9 +94,9 @@ def _make(command: list[str], source: str) -> None:
         except KeyboardInterrupt:
             making.kill()
             raise
-        said.seek(0)
+        errors.seek(0)
         if making.returncode != 0:
-            lines = said.read().decode(errors="replace").strip().splitlines()
+            lines = errors.read().decode(errors="replace").strip().splitlines()
             why = lines[0].removeprefix("lockstep: ").removeprefix("error: ") if lines else "no message"
             raise TestbedError(f"cannot make a barcoded clip from {source}: {why}")
 

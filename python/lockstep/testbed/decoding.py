@@ -78,8 +78,8 @@ def decoded(frames: Sequence[EncodedFrame], codec: str, clip: Clip, work: Path) 
                 decoder.stdout.readline()
             picture = _whole(decoder.stdout, size)
             if picture is None:
-                said = decoder.stderr.read().decode(errors="replace").strip() if decoder.stderr else ""
-                raise TestbedError(f"{command[0]} decoded fewer pictures than frames were received: {said}")
+                errors = decoder.stderr.read().decode(errors="replace").strip() if decoder.stderr else ""
+                raise TestbedError(f"{command[0]} decoded fewer pictures than frames were received: {errors}")
             yield frame, picture
 
 

@@ -79,12 +79,12 @@ class Firefox(TwoEnds):
     def _words(self, role: str, setting: Setting) -> Sequence[str]:
         clip = setting.clip
         reading = {"width": clip.width, "height": clip.height, "regions": barcodes.regions(clip.width, clip.height)}
-        told: dict[str, Any] = {"reading": reading}
+        options: dict[str, Any] = {"reading": reading}
         if role == "sender":
-            told |= {"codec": self._codec, "maxBitrate": self._cap}
+            options |= {"codec": self._codec, "maxBitrate": self._cap}
         else:
-            told |= {"digestEvery": CHECK_EVERY_MS}
-        words = (role, str(setting.work), str(self._playable if role == "sender" else clip.path), json.dumps(told))
+            options |= {"digestEvery": CHECK_EVERY_MS}
+        words = (role, str(setting.work), str(self._playable if role == "sender" else clip.path), json.dumps(options))
         return [sys.executable, "-m", "lockstep.testbed.firefox_end", *words]
 
     def _browser_version(self) -> str:
@@ -211,9 +211,9 @@ def _run(command: list[str]) -> bytes:
     except KeyboardInterrupt:
         made.kill()
         raise
-    out, said = made.communicate()
+    out, errors = made.communicate()
     if made.returncode != 0:
-        raise TestbedError(f"ffmpeg: {said.decode(errors='replace').strip().splitlines()[-1:]}")
+        raise TestbedError(f"ffmpeg: {errors.decode(errors='replace').strip().splitlines()[-1:]}")
     return out
 
 

@@ -110,7 +110,7 @@ class Browser:
         self._number = 0
         connection = socket.create_connection(("127.0.0.1", self._port(profile / "MarionetteActivePort")))
         self._stream = connection.makefile("rwb")
-        self._hear()
+        self._receive()
         self.version = str(self.ask("WebDriver:NewSession", capabilities={})["capabilities"]["browserVersion"])
         self.ask("WebDriver:Navigate", url=url)
 
@@ -124,7 +124,7 @@ class Browser:
             threading.Event().wait(0.02)
         return int(file.read_text())
 
-    def _hear(self) -> Any:
+    def _receive(self) -> Any:
         length = b""
         while (one := self._stream.read(1)) != b":":
             if not one:
@@ -139,7 +139,7 @@ class Browser:
         try:
             self._stream.write(b"%d:%s" % (len(message), message))
             self._stream.flush()
-            _, _, refused, answer = self._hear()
+            _, _, refused, answer = self._receive()
         except OSError as error:
             raise SystemExit("firefox has ended") from error
         if refused:
@@ -150,10 +150,10 @@ class Browser:
         """Calls a function of the page and waits for its result."""
         script = "const [name, words, done] = arguments; asked(name, words).then(done);"
         words = [function, json.dumps(arguments)]
-        said = json.loads(self.ask("WebDriver:ExecuteAsyncScript", script=script, args=words)["value"])
-        if "error" in said:
-            raise SystemExit(f"firefox: {said['error']}")
-        return said.get("value")
+        result = json.loads(self.ask("WebDriver:ExecuteAsyncScript", script=script, args=words)["value"])
+        if "error" in result:
+            raise SystemExit(f"firefox: {result['error']}")
+        return result.get("value")
 
     def quit(self) -> None:
         """Ends the browser."""
@@ -203,9 +203,9 @@ class Leaving:
         _line(self._series, {"at": now(), "played": played, "stats": self._browser.call("stats")})
 
 
-def _wait_for_end(told: threading.Event) -> None:
+def _wait_for_end(ended: threading.Event) -> None:
     sys.stdin.read()
-    told.set()
+    ended.set()
 
 
 def _line(stream: IO[str], value: object) -> None:
@@ -226,12 +226,12 @@ def call(role: str, work: Path, clip: Path, options: dict[str, Any]) -> None:
             print(json.dumps({"type": "offer", "sdp": offered}), flush=True)
             browser.call("accept", json.loads(sys.stdin.readline())["sdp"])
         else:
-            heard = json.loads(sys.stdin.readline())["sdp"]
-            answered = browser.call("answer", heard, {**options, "tap": True})
+            description = json.loads(sys.stdin.readline())["sdp"]
+            answered = browser.call("answer", description, {**options, "tap": True})
             print(json.dumps({"type": "answer", "sdp": answered}), flush=True)
-        told = threading.Event()
-        threading.Thread(target=_wait_for_end, args=(told,), daemon=True).start()
-        while not told.wait(SAMPLE_SECONDS):
+        ended = threading.Event()
+        threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
+        while not ended.wait(SAMPLE_SECONDS):
             leaving.take()
             leaving.sample()
         leaving.take()

@@ -42,10 +42,10 @@ def _found() -> tuple[str, str, str]:
         if not Path(python).exists():
             continue
         tried = subprocess.run([python, "-I", _script(), "check"], check=False, capture_output=True, text=True)  # noqa: S603
-        said, *rest = tried.stdout.splitlines() or ["the check for GStreamer failed"]
-        if not said and rest:
+        problem, *rest = tried.stdout.splitlines() or ["the check for GStreamer failed"]
+        if not problem and rest:
             return "", python, rest[0]
-        lacking = lacking or said
+        lacking = lacking or problem
     return lacking or "no Python with GStreamer's bindings was found", "", ""
 
 
@@ -64,10 +64,10 @@ def make(options: Mapping[str, str]) -> TwoEnds:
     lacking, python, version = _found()
     if lacking:
         raise TestbedError(lacking)
-    told = json.dumps({**options, "bitrate": str(bits_per_second(options["bitrate"]))})
+    encoded = json.dumps({**options, "bitrate": str(bits_per_second(options["bitrate"]))})
 
     def command(role: str, setting: Setting) -> list[str]:
-        return [python, "-I", _script(), role, str(setting.work), str(setting.clip.path), told]
+        return [python, "-I", _script(), role, str(setting.work), str(setting.clip.path), encoded]
 
     return TwoEnds("gstreamer", command, lambda: version, _session)
 

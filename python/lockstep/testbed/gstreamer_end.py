@@ -135,17 +135,19 @@ class End:
         words = candidate.split()
         return words[2].upper() == "UDP" and ":" not in words[4]
 
-    def hear(self) -> None:
+    def receive_description(self) -> None:
         """Applies the peer's session description."""
         line = sys.stdin.readline()
         if not line:
             raise SystemExit("no session description of the peer")
-        heard = json.loads(line)
-        _, message = self._sdp.SDPMessage.new_from_text(heard["sdp"])
-        kind = {"offer": self._webrtc.WebRTCSDPType.OFFER, "answer": self._webrtc.WebRTCSDPType.ANSWER}[heard["type"]]
+        description = json.loads(line)
+        _, message = self._sdp.SDPMessage.new_from_text(description["sdp"])
+        kind = {"offer": self._webrtc.WebRTCSDPType.OFFER, "answer": self._webrtc.WebRTCSDPType.ANSWER}[
+            description["type"]
+        ]
         self.ask("set-remote-description", self._webrtc.WebRTCSessionDescription.new(kind, message))
         # webrtcbin ignores candidates in a description, so each is added separately.
-        for line in heard["sdp"].splitlines():
+        for line in description["sdp"].splitlines():
             if line.startswith("a=candidate:"):
                 self.rtc.emit("add-ice-candidate", 0, line.removeprefix("a="))
 
@@ -233,8 +235,8 @@ class Sender(End):
     def join(self) -> None:
         """Sends the offer, applies the answer, and plays the clip when the connection is ready."""
         self.pipeline.set_state(self.gst.State.PLAYING)
-        _say("offer", self.describe("create-offer"))
-        self.hear()
+        _send_description("offer", self.describe("create-offer"))
+        self.receive_description()
         threading.Thread(target=self._play, daemon=True).start()
 
     def _play(self) -> None:
@@ -300,8 +302,8 @@ class Receiver(End):
     def join(self) -> None:
         """Applies the offer and sends the answer."""
         self.pipeline.set_state(self.gst.State.PLAYING)
-        self.hear()
-        _say("answer", self.describe("create-answer"))
+        self.receive_description()
+        _send_description("answer", self.describe("create-answer"))
 
     def counts(self) -> dict[str, Any]:
         """No own counters."""
@@ -334,7 +336,7 @@ def _wait_for_end(ended: threading.Event) -> None:
     ended.set()
 
 
-def _say(kind: str, sdp: str) -> None:
+def _send_description(kind: str, sdp: str) -> None:
     print(json.dumps({"type": kind, "sdp": sdp}), flush=True)
 
 

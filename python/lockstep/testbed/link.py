@@ -201,12 +201,12 @@ class TunLink:
         # The emulator prints its result and ends; a timer kills it if it does not.
         reading = threading.Timer(END_SECONDS, self._process.kill)
         reading.start()
-        said = [json.loads(line) for line in self._process.stdout.read().splitlines() if line.startswith(b"{")]
+        reports = [json.loads(line) for line in self._process.stdout.read().splitlines() if line.startswith(b"{")]
         reading.cancel()
         end(self._process)
         if self._process.returncode < 0:
             _remove_namespaces(self._name)
-        result: dict[str, Any] = next((line for line in said if line.get("event") == "result"), {})
+        result: dict[str, Any] = next((line for line in reports if line.get("event") == "result"), {})
         self._outcome = LinkOutcome(
             packets=read_packets(self._log, offset),
             lateness_p99_ms=(result.get("lateness") or {}).get("p99_ms"),
@@ -255,17 +255,17 @@ def _first_line(process: subprocess.Popen[bytes], name: str) -> str:
     line = process.stdout.readline().decode(errors="replace").strip() if ready else ""
     if not line:
         process.kill()
-        said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+        errors = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
         end(process)
-        raise TestbedError(f"{name} did not start: {said or f'no output within {READY_SECONDS:.0f} s'}")
+        raise TestbedError(f"{name} did not start: {errors or f'no output within {READY_SECONDS:.0f} s'}")
     return line
 
 
 def _check_running(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         return
-    said = process.stderr.read().decode(errors="replace").strip().splitlines() if process.stderr else []
-    why = said[-1].removeprefix("lockstep: ") if said else "no message"
+    lines = process.stderr.read().decode(errors="replace").strip().splitlines() if process.stderr else []
+    why = lines[-1].removeprefix("lockstep: ") if lines else "no message"
     raise TestbedError(f"the link ended during the run with status {process.returncode}: {why}")
 
 
@@ -286,8 +286,8 @@ def check(specification: LinkSpecification) -> None:
     # Status 77 means valid options without the rights to make a link.
     tried = _try(specification.words())
     if tried.returncode not in (0, 77):
-        said = [line for line in tried.stderr.strip().splitlines() if line and not line.startswith("For more")]
-        why = said[0].removeprefix("lockstep: ").removeprefix("error: ") if said else f"status {tried.returncode}"
+        lines = [line for line in tried.stderr.strip().splitlines() if line and not line.startswith("For more")]
+        why = lines[0].removeprefix("lockstep: ").removeprefix("error: ") if lines else f"status {tried.returncode}"
         raise TestbedError(f"cannot make a link with {' '.join(specification.words())}: {why}")
 
 
@@ -324,7 +324,9 @@ def missing(kind: str) -> str | None:
     tried = _try([])
     if tried.returncode == 0:
         return None
-    said = tried.stderr.strip().splitlines()
+    lines = tried.stderr.strip().splitlines()
     return (
-        said[-1].removeprefix("lockstep: ") if said else f"lockstep emulate --tun failed with status {tried.returncode}"
+        lines[-1].removeprefix("lockstep: ")
+        if lines
+        else f"lockstep emulate --tun failed with status {tried.returncode}"
     )

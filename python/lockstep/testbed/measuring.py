@@ -53,7 +53,7 @@ def make(name: str) -> Program:
     return program
 
 
-def run(told: Run, folder: Path) -> dict[str, Any]:
+def run(plan: Run, folder: Path) -> dict[str, Any]:
     """Runs once; writes `frames.parquet`, `packets.parquet`, `series.parquet` and `details.json` to ``folder``.
 
     Returns the results. If the machine was the bottleneck, `counted` is false and `reasons` has the reasons.
@@ -63,22 +63,22 @@ def run(told: Run, folder: Path) -> dict[str, Any]:
 
     """
     folder.mkdir(parents=True, exist_ok=True)
-    program = make(told.program)
+    program = make(plan.program)
     # A killed browser may still write for a moment.
     with tempfile.TemporaryDirectory(prefix="lockstep-testbed-", ignore_cleanup_errors=True) as work:
-        between = link.open_link(told.kind, told.specification, Path(work))
+        between = link.open_link(plan.kind, plan.specification, Path(work))
         try:
             relayed = isinstance(between, link.RelayLink)
             ends = (between.sender, between.receiver)
             setting = Setting(
-                told.clip, *ends, Path(work), between.through, between.begin, relayed, told.session is not None
+                plan.clip, *ends, Path(work), between.through, between.begin, relayed, plan.session is not None
             )
             watch = machine.Watch({**program.start(setting), "driver": os.getpid()})
-            _wait(program, between, watch, told.seconds + DRAIN_SECONDS)
+            _wait(program, between, watch, plan.seconds + DRAIN_SECONDS)
             outcome = program.stop()
             ended = machine.now()
             linked = between.stop()
-            return _evaluate(told, program, outcome, linked, watch, ended, folder)
+            return _evaluate(plan, program, outcome, linked, watch, ended, folder)
         finally:
             try:
                 program.close()
@@ -96,7 +96,7 @@ def _wait(program: Program, between: link.Link, watch: machine.Watch, seconds: f
 
 
 def _evaluate(  # noqa: PLR0913, PLR0917 - all results of a run
-    told: Run,
+    plan: Run,
     program: Program,
     outcome: Outcome,
     linked: link.LinkOutcome,
@@ -104,22 +104,22 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all results of a run
     ended: float,
     folder: Path,
 ) -> dict[str, Any]:
-    clip = told.clip
+    clip = plan.clip
     if not outcome.shown:
-        raise TestbedError(f"{told.program}: cannot read any barcode in {outcome.unread} displayed pictures")
+        raise TestbedError(f"{plan.program}: cannot read any barcode in {outcome.unread} displayed pictures")
     # Both ends count in the same round of the clip: the camera's first sight defines the round.
     reference = outcome.previews[0] if outcome.previews else outcome.shown[0].sight
     previews = _unrolled(outcome.previews, clip, reference)
     sights = _unrolled([picture.sight for picture in outcome.shown], clip, reference)
     schedule, late = ruler.fit_schedule(previews, clip.rate)
     first = sights[0].number
-    last = first + round(told.seconds * clip.rate) - 1
+    last = first + round(plan.seconds * clip.rate) - 1
     measured = ruler.measure(schedule, sights, first, last, ended)
-    start, end = measured[0].captured_at, measured[0].captured_at + told.seconds
+    start, end = measured[0].captured_at, measured[0].captured_at + plan.seconds
     previewed = {sight.number for sight in previews if first <= sight.number <= last}
     missed = 1.0 - len(previewed) / (last - first + 1)
 
-    moments = [start + share * told.seconds for share in MOMENTS]
+    moments = [start + share * plan.seconds for share in MOMENTS]
     on_screen = [_on_screen(outcome, sights, moment) for moment in moments]
     ssim, thumbnails = quality.qualities(
         clip, outcome.shown, program.pictures(), {key for key in on_screen if key is not None}
@@ -152,7 +152,7 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all results of a run
         "link": linked.details,
         "moments": [
             {
-                "at": share * told.seconds,
+                "at": share * plan.seconds,
                 "shown": thumbnails.get(key) if key is not None else None,
                 "original": quality.thumbnail(clip, reader.samples(_captured_by(schedule, first, moment))),
             }
@@ -160,17 +160,17 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all results of a run
         ],
     }
     (folder / "details.json").write_text(json.dumps(details, default=str))
-    if told.session is not None:
+    if plan.session is not None:
         version = str(outcome.details.get("version", ""))
-        heard = session_log.Heard(
-            clip, told.specification, linked, frames, start, told.seconds, version, outcome.session
+        data = session_log.RunData(
+            clip, plan.specification, linked, frames, start, plan.seconds, version, outcome.session
         )
-        session_log.write(told.session, heard, counted=not reasons)
+        session_log.write(plan.session, data, counted=not reasons)
     return {
         "counted": not reasons,
         "reasons": "; ".join(reasons),
         "failed": "",
-        **statistics(frames, told.seconds),
+        **statistics(frames, plan.seconds),
         "freezes": count,
         "frozen_seconds": frozen,
         "unread": outcome.unread,

@@ -64,7 +64,7 @@ class Lockstep:
         try:
             ticket = json.loads(line)["ticket"]
         except (ValueError, KeyError, TypeError):
-            raise TestbedError(f"cannot read the ticket of lockstep receive: {self._said('receiver')}") from None
+            raise TestbedError(f"cannot read the ticket of lockstep receive: {self._last_error('receiver')}") from None
         threading.Thread(target=_drain, args=(receiver.stdout,), daemon=True).start()
         words = sender_words(self._options)
         if setting.session_log:
@@ -89,14 +89,14 @@ class Lockstep:
     def _run(self, name: str, enter: tuple[str, ...], *words: str) -> subprocess.Popen[bytes]:
         assert self._setting is not None  # noqa: S101
         command = [*enter, self._command, *words, "--status", "json", "--attached"]
-        with (self._setting.work / f"{name}.said").open("wb") as said:
+        with (self._setting.work / f"{name}.said").open("wb") as errors:
             process = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, **apart()
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, **apart()
             )
         self._processes.append(process)
         return process
 
-    def _said(self, name: str) -> str:
+    def _last_error(self, name: str) -> str:
         assert self._setting is not None  # noqa: S101
         lines = (self._setting.work / f"{name}.said").read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no message"
@@ -125,7 +125,9 @@ class Lockstep:
             raise TestbedError(self._failure)
         for process, name in zip(self._processes, ("receiver", "sender"), strict=False):
             if process.poll() is not None:
-                raise TestbedError(f"the {name} of lockstep ended with status {process.returncode}: {self._said(name)}")
+                raise TestbedError(
+                    f"the {name} of lockstep ended with status {process.returncode}: {self._last_error(name)}"
+                )
 
     def stop(self) -> Outcome:
         """Ends the sender, then the receiver, and reads the barcodes of the displayed pictures."""
@@ -153,7 +155,7 @@ class Lockstep:
             for _, at in logged(self._setting.work / "receiver.log", "display", "frame", "displayed_at")
         ]
         # Time between the decision to display a picture and the end of its reading from the pipe.
-        gaps = [read - said for read, said in zip(self._times, displays, strict=False)]
+        gaps = [read - decided for read, decided in zip(self._times, displays, strict=False)]
         return Outcome(
             previews=previews,
             shown=shown,
@@ -190,8 +192,8 @@ class Lockstep:
         )
 
     def _version(self) -> str:
-        said = subprocess.run([self._command, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
-        return said.stdout.strip()
+        printed = subprocess.run([self._command, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
+        return printed.stdout.strip()
 
     def pictures(self) -> Iterator[tuple[int, Samples]]:
         """The displayed pictures as they were read."""

@@ -40,9 +40,9 @@ def missing() -> str | None:
     tried = subprocess.run(_inside(PREPARE), check=False, capture_output=True, text=True)  # noqa: S603
     if tried.returncode == 0:
         return None
-    said = tried.stderr.strip().splitlines()
+    lines = tried.stderr.strip().splitlines()
     return (
-        f"user namespaces are refused ({said[-1] if said else f'status {tried.returncode}'}); use root, or sysctl "
+        f"user namespaces are refused ({lines[-1] if lines else f'status {tried.returncode}'}); use root, or sysctl "
         "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces"
     )
 

@@ -16,7 +16,7 @@ END_SECONDS = 10.0
 _STOPPED = threading.Event()
 
 
-def end(process: "subprocess.Popen[Any] | None", told_by: signal.Signals | None = None) -> None:
+def end(process: "subprocess.Popen[Any] | None", request: signal.Signals | None = None) -> None:
     """Ends a process by closing its standard input and by an optional signal; may be called repeatedly.
 
     This also closes its pipes, so read them before.
@@ -27,8 +27,8 @@ def end(process: "subprocess.Popen[Any] | None", told_by: signal.Signals | None 
         # Unwritten input has no reader any more.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
-    if process.poll() is None and told_by is not None:
-        process.send_signal(told_by)
+    if process.poll() is None and request is not None:
+        process.send_signal(request)
     try:
         process.wait(END_SECONDS)
     except subprocess.TimeoutExpired:

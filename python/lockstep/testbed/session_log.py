@@ -38,7 +38,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RunData:
     """Inputs of a run's log. Times are on the machine's clock."""
 
     clip: Clip
@@ -52,7 +52,7 @@ class Heard:
     own: OwnSession | None
 
 
-def write(log: Log, heard: Heard, *, counted: bool) -> None:
+def write(log: Log, data: RunData, *, counted: bool) -> None:
     """Writes the log of a run, seen from both ends.
 
     Raises:
@@ -60,13 +60,13 @@ def write(log: Log, heard: Heard, *, counted: bool) -> None:
         OSError: If it cannot be written.
 
     """
-    origin, table = rows(heard)
-    own, clip = heard.own or OwnSession(heard.start, polars.DataFrame()), heard.clip
+    origin, table = rows(data)
+    own, clip = data.own or OwnSession(data.start, polars.DataFrame()), data.clip
     known = {
         "session": session_number(KIND, *log.name),
         "kind": KIND,
         "seen_from": "both",
-        "program": heard.version or "unknown",
+        "program": data.version or "unknown",
         "started_at_ms": round(1000 * (origin + unix_offset())),
         "controller": own.controller,
         "codec": own.codec,
@@ -78,22 +78,22 @@ def write(log: Log, heard: Heard, *, counted: bool) -> None:
     write_session(log.folder, known, table)
 
 
-def rows(heard: Heard) -> tuple[float, polars.DataFrame]:
+def rows(data: RunData) -> tuple[float, polars.DataFrame]:
     """The start of the first second, and one row for each whole second.
 
     If the program has its own seconds, the first one is the earliest of them that begins within the measurement.
     """
-    own = heard.own
-    skipped = max(0, math.ceil(heard.start - own.at - 1e-9)) if own is not None else 0
-    origin = own.at + skipped if own is not None else heard.start
-    count = max(0, math.floor(heard.start + heard.seconds - origin + 1e-9))
+    own = data.own
+    skipped = max(0, math.ceil(data.start - own.at - 1e-9)) if own is not None else 0
+    origin = own.at + skipped if own is not None else data.start
+    count = max(0, math.floor(data.start + data.seconds - origin + 1e-9))
     columns: dict[str, Sequence[float | None]] = {}
     if own is not None:
         columns = {
             name: (values := own.seconds[name].to_list()[skipped : skipped + count]) + [None] * (count - len(values))
             for name in own.seconds.columns
         }
-    columns |= _shown(heard, origin, count) | _carried(heard, origin, count)
+    columns |= _shown(data, origin, count) | _carried(data, origin, count)
     table = polars.DataFrame(
         {
             name: [None if value is None or not math.isfinite(value) else round(value) for value in values]
@@ -112,16 +112,16 @@ def _binned(times: polars.Series, amounts: polars.Series, origin: float, count: 
     return [float(total) for total in np.histogram(times.filter(known).to_numpy(), edges, weights=weights)[0]]
 
 
-def _shown(heard: Heard, origin: float, count: int) -> dict[str, Sequence[float | None]]:
+def _shown(data: RunData, origin: float, count: int) -> dict[str, Sequence[float | None]]:
     """Columns on pictures, from the ruler."""
-    frames = heard.frames.with_columns(polars.col("captured_at", "shown_at") + heard.start)
+    frames = data.frames.with_columns(polars.col("captured_at", "shown_at") + data.start)
     ones = polars.Series([1.0] * len(frames), dtype=polars.Float64)
     shown = _binned(frames["shown_at"], ones, origin, count)
     waits = _binned(frames["shown_at"], 1e6 * (frames["shown_at"] - frames["captured_at"]), origin, count)
     times = sorted(frames["shown_at"].drop_nulls().to_list())
     # A freeze belongs to the second in which it ends, so each second has the difference of the totals.
     until = [
-        lockstep.freezes([at - heard.start for at in times if at < origin + second], 1.0 / heard.clip.rate)
+        lockstep.freezes([at - data.start for at in times if at < origin + second], 1.0 / data.clip.rate)
         for second in range(count + 1)
     ]
     return {
@@ -133,11 +133,11 @@ def _shown(heard: Heard, origin: float, count: int) -> dict[str, Sequence[float 
     }
 
 
-def _carried(heard: Heard, origin: float, count: int) -> dict[str, Sequence[float | None]]:
+def _carried(data: RunData, origin: float, count: int) -> dict[str, Sequence[float | None]]:
     """Columns on the link, from its packet log, if any. A dropped packet counts as lost when it entered the link."""
     found: dict[str, Sequence[float | None]] = {}
-    if heard.linked.packets is not None:
-        packets = heard.linked.packets.filter(polars.col("direction") == "forward")
+    if data.linked.packets is not None:
+        packets = data.linked.packets.filter(polars.col("direction") == "forward")
         bits = 8 * (packets["bytes"] - HEADERS)
         ones = polars.Series([1.0] * len(packets), dtype=polars.Float64)
         lost = packets["out_at"].is_null()
@@ -148,9 +148,9 @@ def _carried(heard: Heard, origin: float, count: int) -> dict[str, Sequence[floa
             "packets_received": _binned(packets["out_at"], ones, origin, count),
             "packets_lost": _binned(packets["in_at"].filter(lost), ones.filter(lost), origin, count),
         }
-    began = heard.linked.details.get("started_at")
-    if heard.specification is not None and began is not None:
-        found["capacity_bps"] = capacity(heard.specification.trace, origin + unix_offset() - float(began), count)
+    began = data.linked.details.get("started_at")
+    if data.specification is not None and began is not None:
+        found["capacity_bps"] = capacity(data.specification.trace, origin + unix_offset() - float(began), count)
     return found
 
 

@@ -71,8 +71,8 @@ def _build() -> Path:
     command = ["cargo", "build", "--release", "--locked", "--manifest-path", str(PACKAGE / "Cargo.toml")]
     command += ["--target-dir", str(ROOT / "target" / "peers")]
     with (
-        tempfile.TemporaryFile("w+") as said,
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, **apart()) as making,  # noqa: S603
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, **apart()) as making,  # noqa: S603
     ):
         try:
             while making.poll() is None:
@@ -80,9 +80,9 @@ def _build() -> Path:
         except KeyboardInterrupt:
             making.terminate()
             raise
-        said.seek(0)
+        errors.seek(0)
         if making.returncode != 0 or not BUILT.exists():
-            wrong = [line for line in said if line.startswith("error")]
+            wrong = [line for line in errors if line.startswith("error")]
             raise TestbedError(f"cannot build the str0m peer: {(wrong or ['no message from cargo'])[0].strip()}")
     return BUILT
 
@@ -97,11 +97,11 @@ def make(options: Mapping[str, str]) -> TwoEnds:
     if lacking := missing():
         raise TestbedError(lacking)
     program = _build()
-    told = json.dumps({"cap": bits_per_second(options["cap"])})
+    encoded = json.dumps({"cap": bits_per_second(options["cap"])})
 
     def command(role: str, setting: Setting) -> list[str]:
         side = setting.sender if role == "sender" else setting.receiver
-        return [str(program), role, str(setting.work), str(setting.clip.path), side.address, told]
+        return [str(program), role, str(setting.work), str(setting.clip.path), side.address, encoded]
 
     return TwoEnds("str0m", command, _version, _session)
 

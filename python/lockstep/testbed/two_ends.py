@@ -53,15 +53,15 @@ class TwoEnds:
         self._setting = setting
         sender = self._run("sender", setting.sender)
         receiver = self._run("receiver", setting.receiver)
-        offered = self._hear(sender, "sender")
+        offered = self._receive(sender, "sender")
         if setting.relayed:
             offered["sdp"] = out_of_reach(offered["sdp"])
-        self._tell(receiver, offered)
-        answered = self._hear(receiver, "receiver")
+        self._send(receiver, offered)
+        answered = self._receive(receiver, "receiver")
         if setting.relayed:
             answered["sdp"] = with_candidate(answered["sdp"], setting.through)
         setting.begin()
-        self._tell(sender, answered)
+        self._send(sender, answered)
         deadline = now() + START_SECONDS
         times = setting.work / "receiver.times"
         while not (times.exists() and times.stat().st_size):
@@ -73,34 +73,34 @@ class TwoEnds:
 
     def _run(self, role: str, side: Side) -> "subprocess.Popen[str]":
         assert self._setting is not None  # noqa: S101
-        with (self._setting.work / f"{role}.said").open("w") as said:
+        with (self._setting.work / f"{role}.said").open("w") as errors:
             process = subprocess.Popen(  # noqa: S603
                 [*side.enter, *self._command(role, self._setting)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 text=True,
                 **apart(),
             )
         self._processes[role] = process
         return process
 
-    def _hear(self, process: "subprocess.Popen[str]", role: str) -> dict[str, Any]:
+    def _receive(self, process: "subprocess.Popen[str]", role: str) -> dict[str, Any]:
         assert process.stdout is not None  # noqa: S101
         line = process.stdout.readline()
         if not line:
-            raise TestbedError(f"the {role} of {self._name} ended: {self._said(role)}")
-        heard: dict[str, Any] = json.loads(line)
-        return heard
+            raise TestbedError(f"the {role} of {self._name} ended: {self._last_error(role)}")
+        description: dict[str, Any] = json.loads(line)
+        return description
 
-    def _tell(self, process: "subprocess.Popen[str]", description: Mapping[str, Any]) -> None:
+    def _send(self, process: "subprocess.Popen[str]", description: Mapping[str, Any]) -> None:
         assert process.stdin is not None  # noqa: S101
         # An end that has ended is detected when its answer is read.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(dict(description)) + "\n")
             process.stdin.flush()
 
-    def _said(self, role: str) -> str:
+    def _last_error(self, role: str) -> str:
         assert self._setting is not None  # noqa: S101
         lines = (self._setting.work / f"{role}.said").read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no message"
@@ -110,7 +110,7 @@ class TwoEnds:
         for role, process in self._processes.items():
             if process.poll() is not None:
                 raise TestbedError(
-                    f"the {role} of {self._name} ended with status {process.returncode}: {self._said(role)}"
+                    f"the {role} of {self._name} ended with status {process.returncode}: {self._last_error(role)}"
                 )
 
     def stop(self) -> Outcome:
