@@ -181,7 +181,7 @@ def simulate(  # noqa: PLR0913
         vmaf: Measure VMAF of the displayed video; requires an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` may
             name.
         bound: Compute an upper bound on QoE_d for any controller in this call; for modelled calls.
-        session_log: Write a session log to this folder, as ``--session-log`` does (``docs/sessions.md``).
+        session_log: Write a session log to this folder, as ``--session-log`` does (``docs/how-to/sessions.md``).
         session_labels: Labels of the session: ``place``, ``access``, ``hour``, and any others.
 
     Raises:

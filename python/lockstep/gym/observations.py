@@ -161,8 +161,8 @@ class ConcertoObservation(CallObservation):
     """Concerto's state (MobiCom 2019): four arrays per second of history, 15 reports of 4 packet groups each.
 
     Loss (a share), queueing delay / 1 s (at most 2), sending rate and receive throughput (logarithmic from 10 kb/s to
-    8 Mb/s, at most 1.5), of the last three seconds, oldest first. ``docs/learning.md`` lists the differences from the
-    paper.
+    8 Mb/s, at most 1.5), of the last three seconds, oldest first. Differences from the paper:
+    ``lab: 2026-11-learning``.
     """
 
     def __init__(self) -> None:

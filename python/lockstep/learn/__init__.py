@@ -2,7 +2,7 @@
 
 ``lockstep train concerto --seed 1 --output DIR`` trains a model for ``--controller concerto --model``. ``lockstep
 export DIR`` writes the model again. Both require PyTorch, from the extra ``learn``. The Rust code of calls computes the
-observations (:mod:`lockstep.gym`). ``docs/learning.md`` describes trainings, data and results.
+observations (:mod:`lockstep.gym`). Trainings, data and results: ``lab: 2026-11-learning``.
 
 A new algorithm consists of:
 

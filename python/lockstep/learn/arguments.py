@@ -3,7 +3,7 @@
 This module imports neither PyTorch nor gymnasium, so ``--help`` and argument errors work without them.
 
 The defaults are the settings of the shipped model, as in its card (``models/*.json``). Exceptions are the user's
-choices: seed, data, and rules that are already found. ``docs/learning.md`` gives the reasons.
+choices: seed, data, and rules that are already found. Reasons: ``lab: 2026-11-learning``.
 """
 
 import argparse
@@ -214,7 +214,7 @@ def _ppo(made: argparse.ArgumentParser, *, updates: int, clip: float, epochs: in
 def _bob(made: argparse.ArgumentParser) -> None:
     _ppo(made, updates=150, clip=0.2, epochs=4)
     # The settings of the shipped model: `lockstep train bob --seed 1 --threads 1 --traces ../shared/traces/norway-3g`.
-    # docs/learning.md ("BoB, HRCC and Gemini: at the receiver") has their effects and the paper's settings.
+    # Their effects and the paper's settings: lab: 2026-11-learning ("BoB, HRCC and Gemini: at the receiver").
     made.set_defaults(
         windows=12_000,
         calls=120,
@@ -252,7 +252,7 @@ def _bob(made: argparse.ArgumentParser) -> None:
 
 
 def _gemini(made: argparse.ArgumentParser) -> None:
-    # `updates` is the setting of the shipped model (docs/learning.md, "BoB, HRCC and Gemini: at the receiver").
+    # `updates` is the setting of the shipped model (lab: 2026-11-learning, "BoB, HRCC and Gemini: at the receiver").
     _ppo(made, updates=160, clip=0.2, epochs=20)
 
 
@@ -292,7 +292,7 @@ def _rlv(made: argparse.ArgumentParser) -> None:
     _decisions_on_a_ladder(made)
     made.add_argument("--clone-loops", type=whole(0), default=3, help="loops of cloning a heuristic rule (%(default)s)")
     made.add_argument("--clone-epochs", type=whole(0), default=2, help="epochs in such a loop (%(default)s)")
-    # The settings of the shipped model (docs/learning.md, "What is shipped").
+    # The settings of the shipped model (lab: 2026-11-learning, "What is shipped").
     made.add_argument("--updates", type=whole(1), default=100, help="number of gradient steps (%(default)s)")
     made.add_argument(
         "--critic-first",
@@ -315,8 +315,8 @@ def _rlv(made: argparse.ArgumentParser) -> None:
 
 def _lockstep_own(made: argparse.ArgumentParser) -> None:
     levels = _lockstep.lesson_names()[2]
-    # Numbers of traces, rounds and calls, and the rate, are those of the shipped model (docs/learning.md, "Lockstep's
-    # own").
+    # Numbers of traces, rounds and calls, and the rate, are those of the shipped model (lab: 2026-11-learning,
+    # "Lockstep's own").
     made.add_argument(
         "--fitted",
         type=whole(0),

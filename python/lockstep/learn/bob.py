@@ -9,7 +9,7 @@ Training begins with a clone of a rule that climbs faster than the heuristic. An
 30 %, so the selector would use none of its actions. A clone of the heuristic stays as slow as the heuristic.
 
 The sections are the net, the selector, the initial policy and the run. :mod:`lockstep.learn.ppo` contains PPO and the
-calls. ``docs/learning.md`` lists the differences between paper, published code and this module.
+calls. Differences between paper, published code and this module: ``lab: 2026-11-learning``.
 """
 
 import argparse

@@ -23,8 +23,8 @@ SCALARS = {
 }
 """Start, standard deviation, minimum and maximum of each number in the search (``rule.rs`` defines the numbers).
 
-The search starts at the shipped rule, which was chosen by calls with pixels (``docs/learning.md``, "The rule"). Its
-deviations are wide enough to try a level of 0.5 and frames of any size (``smallest`` of 0).
+The search starts at the shipped rule, which was chosen by calls with pixels (``lab: 2026-11-learning``, "The rule").
+Its deviations are wide enough to try a level of 0.5 and frames of any size (``smallest`` of 0).
 """
 FIXED = "shared=1.75,shared_steady=0.3"
 """Numbers outside the search: calls without cross traffic do not need them, calls with cross traffic do."""
@@ -39,8 +39,7 @@ MOST_GAIN = 0.15
 LATE = 0.1
 """Penalty in QoE_d if the 95th percentiles of the delay of a kind of trace are e times the classical ones.
 
-With 0.3, and relative to the shorter of two, the search gave up as much as 0.008 of QoE_d for shorter delays than
-needed (``docs/learning.md``).
+``lab: 2026-11-learning``
 """
 DELAY = 1.92
 """Loss of QoE_d per second of mean video delay (``QOE_D_DELAY`` of ``crates/control``)."""

@@ -50,7 +50,7 @@ def generated_traces(seed: int, count: int) -> list[str]:
 
 
 def family_traces(family: str, seed: int, count: int) -> list[str]:
-    """Texts for ``count`` traces of a minute from a fitted family (docs/data.md). Another seed gives other traces."""
+    """Texts for ``count`` traces of a minute from a fitted family; another seed gives other traces."""
     draw = np.random.default_rng([seed, 0xFA317])
     return [f"fitted:family={family},seed={own},seconds=60" for own in draw.integers(1 << 16, size=count)]
 

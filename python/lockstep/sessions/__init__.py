@@ -2,7 +2,8 @@
 
 ``--session-log DIR`` of every command with calls, and ``lockstep.simulate(session_log=DIR)``, write them. A log has one
 row per second and one row per session, as Parquet files with the columns of `SCHEMA`. ``lockstep sessions report DIR``
-and ``lockstep sessions sql DIR`` read them; other programs write them with `write_session`. See ``docs/sessions.md``.
+and ``lockstep sessions sql DIR`` read them; other programs write them with `write_session`. See
+``docs/how-to/sessions.md``.
 """
 
 from lockstep.sessions.log import write_session

@@ -1,7 +1,7 @@
 """The testbed: unmodified programs for video calls and Lockstep over the same link, with the same clip and ruler.
 
 It is Salsify's evaluation in software. A program gets a barcoded clip and calls itself over an emulated link between
-two network namespaces. The ruler reads every picture that the program shows. `docs/testbed.md` describes the
+two network namespaces. The ruler reads every picture that the program shows. `docs/how-to/testbed.md` describes the
 measurements.
 """
 

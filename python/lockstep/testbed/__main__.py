@@ -105,7 +105,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
         type=Path,
         default=None,
         metavar="DIR",
-        help="write a session log of each run over a link to this folder (docs/sessions.md)",
+        help="write a session log of each run over a link to this folder (docs/how-to/sessions.md)",
     )
     parser.add_argument("--fresh", action="store_true", help="discard the results in the folder and start again")
     return parser

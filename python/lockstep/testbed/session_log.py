@@ -1,4 +1,4 @@
-"""The session log of a run, with the columns of every other call (`docs/sessions.md`).
+"""The session log of a run, with the columns of every other call (`docs/how-to/sessions.md`).
 
 The link's packet log gives the traffic, and the ruler the displayed pictures. Both are the same for every program.
 Round-trip times and the rates of codec and controller come from the program's own statistics.
