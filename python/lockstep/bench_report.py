@@ -179,7 +179,7 @@ def specification(chart: Any) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-bench-report", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("bench", type=Path, help="document of `lockstep bench codec --json`")
     parser.add_argument(

@@ -58,8 +58,7 @@ FIGURES = (
         SECTION,
         row_mean("against_full", 1, "%", **THEN),
         f"With the usual settings the effect has the same direction and is smaller: {MEASURED} With the current GCC, "
-        f"whose pacer "
-        "sends a frame in one burst, video gets no less than full throttle.",
+        "whose pacer sends a frame in one burst, video gets no less than full throttle.",
     ),
     PaperFigure(
         "observation",
@@ -67,7 +66,7 @@ FIGURES = (
         "304 ms",
         SECTION,
         row_mean("delay_ms", 0, "ms", **THEN),
-        "Ours is the one-way delay of packets over different links and queues. Theirs are unknown.",
+        "The measured delay is the one-way delay of packets over different links and queues. Theirs are unknown.",
     ),
     PaperFigure(
         "observation",
