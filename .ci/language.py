@@ -5,9 +5,9 @@
     .ci/language.py crates/vp8 docs     # these files and folders, finished or not
     .ci/language.py --count             # findings per folder
 
-A finding is one line: file, line, rule, text. `.ci/language.txt` holds the words, one regular expression per line, a
-tab and what to write instead. Sentences of comments and docstrings have at most 20 words, those of pages at most 25.
-Code spans, links, tables, figures and quotations count as one word or none.
+A finding is one line: file, line, rule, text. `.ci/language.txt` holds the words, one regular expression per line, a tab
+and what to write instead. Sentences of comments and docstrings have at most 20 words, those of pages at most 25. Code
+spans, links, tables, figures and quotations count as one word or none.
 """
 
 import argparse
