@@ -181,6 +181,8 @@ def findings(path: Path) -> Iterator[str]:
     name = path.relative_to(ROOT)
     parts = {".rs": rust, ".py": python, ".pyi": python, ".md": page}[path.suffix](source)
     for prose in parts:
+        if prose.kind == "string" and not re.search(r"\s", prose.text):
+            continue  # a key, a column or a value of an option, and no sentence
         bare = re.sub(r"`[^`\n]*`", "`x`", prose.text) if prose.kind != "string" else prose.text
         for pattern, better in WORDS:
             for match in pattern.finditer(bare):

@@ -1,9 +1,9 @@
-"""How the package is built: by maturin, which is told to put the ``lockstep`` command into the wheel as well.
+"""Build backend of the package: maturin, plus the ``lockstep`` command in the wheel.
 
-maturin packs an extension module or programs, not both, but it packs what lies in the wheel's data folder, and what is
-in its ``scripts`` installers put on the PATH. So the command is built first, by the same Cargo in the same folder with
-the same profile: what it shares with the extension is compiled once. It stays a program of its own: signals, the
-processes that it starts of itself and the key under which a sweep keeps its results do not go through Python.
+maturin packs either an extension module or programs. It also packs the wheel's data folder, and installers put the
+files of its ``scripts`` folder on the PATH. So this module builds the command first. Cargo uses the same folder and
+profile, and compiles the crates that command and extension share once. The command stays a separate program. So
+Python does not handle its signals, its child processes or the key under which a sweep keeps results.
 """
 
 import contextlib
@@ -36,17 +36,17 @@ __all__ = [
     "prepare_metadata_for_build_wheel",
 ]
 
-# maturin takes a backend around it for none at all.
+# Without this, maturin warns that the build backend is missing, because it does not recognise a wrapper.
 os.environ.setdefault("MATURIN_NO_MISSING_BUILD_BACKEND_WARNING", "1")
 
 DATA = Path("lockstep._lockstep.data")
-"""Where maturin looks for a wheel's data: beside pyproject.toml, called after the extension module."""
+"""Folder in which maturin looks for a wheel's data: next to pyproject.toml, named after the extension module."""
 
 
 def build_wheel(
     wheel_directory: str, config_settings: Mapping[str, Any] | None = None, metadata_directory: str | None = None
 ) -> str:
-    """Builds the wheel; gives its name."""
+    """Builds the wheel; returns its name."""
     with _command_as_data():
         return str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
 
@@ -54,14 +54,14 @@ def build_wheel(
 def build_editable(
     wheel_directory: str, config_settings: Mapping[str, Any] | None = None, metadata_directory: str | None = None
 ) -> str:
-    """Builds the wheel of an editable install; gives its name. The command in it is a copy, as everywhere else."""
+    """Builds the wheel of an editable install; returns its name. The wheel contains a copy of the command."""
     with _command_as_data():
         return str(maturin.build_editable(wheel_directory, config_settings, metadata_directory))
 
 
 @contextlib.contextmanager
 def _command_as_data() -> Iterator[None]:
-    """Has the command, without what only debuggers read, in the wheel's data for as long as the block runs."""
+    """Keeps the stripped command in the wheel's data folder while the block runs."""
     program = _command()
     scripts = DATA / "scripts"
     shutil.rmtree(DATA, ignore_errors=True)
@@ -78,20 +78,20 @@ def _command_as_data() -> Iterator[None]:
 
 
 def _command() -> Path:
-    """The command, built. Cargo shows on standard error how far it is."""
+    """Builds the command; returns its path. Cargo reports progress on standard error."""
     words = ["build", "--release", "--package", "lockstep-cli", "--message-format", "json-render-diagnostics"]
-    # What the Makefile builds, so that it is not built again.
+    # The same features as in the Makefile, so that Cargo does not rebuild.
     if features := os.environ.get("LOCKSTEP_FEATURES"):
         words += ["--features", features]
     cargo = os.environ.get("CARGO", "cargo")
     try:
         built = subprocess.run([cargo, *words], check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
     except OSError as error:
-        raise SystemExit(f"cannot run {cargo}: {error}; Lockstep is built with Rust, https://rustup.rs") from error
+        raise SystemExit(f"cannot run {cargo}: {error}; install Rust, https://rustup.rs") from error
     except subprocess.CalledProcessError as error:
-        raise SystemExit(f"the lockstep command could not be built; cargo ended with {error.returncode}") from error
+        raise SystemExit(f"cannot build the lockstep command: cargo ended with status {error.returncode}") from error
     for line in built.stdout.splitlines():
         message = json.loads(line)
         if message.get("executable") and message["target"]["name"] == "lockstep":
             return Path(message["executable"])
-    raise SystemExit("cargo built no lockstep command")
+    raise SystemExit("cannot find the lockstep command in the output of cargo")

@@ -1,6 +1,6 @@
-"""A call with itself: frames from the application go out and come back over loopback.
+"""Sends frames of the application to itself over loopback.
 
-Run it with ``python loopback_call.py``; it ends by itself.
+Run it with ``python loopback_call.py``; it ends on its own.
 """
 
 import time
@@ -20,11 +20,11 @@ def picture(number: int) -> np.ndarray:
 
 
 def main() -> int:
-    """Sends 60 frames; gives the number of frames that arrived."""
+    """Sends 60 frames; returns the number of frames that arrived."""
     received = 0
     with (
         lockstep.Call.listen("127.0.0.1:0") as receiver,
-        # The sender may be another program on another machine: the ticket is all that it needs.
+        # The sender may be another program on another machine: it needs only the ticket.
         lockstep.Call.join(receiver.ticket, send=(WIDTH, HEIGHT, RATE), receive=False) as sender,
     ):
         for number in range(60):

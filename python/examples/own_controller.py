@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A controller of one's own: ``own_controller.py compare`` compares it with GCC and Lockstep's own.
+"""A custom controller: ``own_controller.py compare`` compares it with GCC and with Lockstep's own.
 
-Without a word it is a program for the command, where ``python3`` has Lockstep:
+Without an argument it is a controller program for the command. ``python3`` must have Lockstep installed:
 ``lockstep simulate --controller program:python/examples/own_controller.py``.
 """
 
@@ -12,10 +12,10 @@ from lockstep.controllers import Feedback, PathView, Sending, Setting
 
 
 class Mine(lockstep.Controller):
-    """Sends 5 % faster after each feedback whose packets were queued for less than 30 ms, and 10 % slower otherwise."""
+    """Raises the rate by 5 % while packets queue for less than 30 ms, and lowers it by 10 % otherwise."""
 
     def start(self, setting: Setting) -> None:
-        """Begin at the usual rate."""
+        """Start at the initial rate."""
         self.setting = setting
         self.target = float(setting.initial_bps)
 
@@ -26,7 +26,7 @@ class Mine(lockstep.Controller):
             self.target = min(max(self.target * factor, self.setting.least_bps), self.setting.most_bps)
 
     def allowance(self, path: PathView, sending: Sending) -> float:
-        """Send at the target; budget and pace follow from it."""
+        """Send at the target; budget and pacing interval follow from it."""
         return self.target
 
 

@@ -1,6 +1,6 @@
-"""Tele-operation with asyncio: commands are latest messages, telemetry is reliable, and stale video stops the robot.
+"""Teleoperation with asyncio: commands are latest messages, telemetry is reliable, and stale video stops the robot.
 
-Run it with ``python teleoperation.py``; operator and robot are in one program here, and it ends by itself.
+Run it with ``python teleoperation.py``. Operator and robot share one program, and it ends on its own.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import lockstep
 
 
 async def film(robot: lockstep.Call) -> None:
-    """The robot films for two seconds, and then its camera breaks."""
+    """Film for two seconds; then the camera fails."""
     robot.send_message(b"battery 87 %")
     for tick in range(60):
         robot.send(np.full((240, 320, 3), tick, np.uint8))
@@ -19,7 +19,7 @@ async def film(robot: lockstep.Call) -> None:
 
 
 async def obey(robot: lockstep.Call) -> list[bytes]:
-    """The commands that the robot receives until it is stopped."""
+    """Return the commands that the robot received before it was stopped."""
     commands: list[bytes] = []
     async for event in robot.events():
         if isinstance(event, lockstep.Message):
@@ -31,13 +31,13 @@ async def obey(robot: lockstep.Call) -> list[bytes]:
 
 
 async def steer(operator: lockstep.Call) -> None:
-    """The operator steers by each frame; commands of one channel overtake each other."""
+    """Steer by each frame; a newer command of a channel replaces an older one."""
     async for frame in operator:
         operator.send_message(b"steer %.0f" % frame.planes[0].mean(), channel=1)
 
 
 async def watch(operator: lockstep.Call) -> None:
-    """The operator stops the robot when the video is stale."""
+    """Stop the robot when the video is stale."""
     async for event in operator.events():
         match event:
             case lockstep.Message(data):
@@ -48,7 +48,7 @@ async def watch(operator: lockstep.Call) -> None:
 
 
 async def main() -> list[bytes]:
-    """Gives the commands that the robot received."""
+    """Return the commands that the robot received."""
     operator = lockstep.Call.listen("127.0.0.1:0", stale_after=0.3)
     robot = lockstep.Call.join(operator.ticket, send=(320, 240, 30), receive=False, latency="low")
     async with operator, robot:

@@ -1,6 +1,7 @@
-"""Lockstep: real-time video in which codec and transport are one control loop. Calls live and in virtual time, reports.
+"""Lockstep: real-time video with codec and transport in one control loop.
 
-What runs calls is written in Rust, and is loaded when it is asked for: reports and plots do without.
+The package runs live calls and calls in virtual time, and reports on them. The Rust extension runs the calls. Python
+loads it on first use, so reports and plots work without it.
 """
 
 from importlib import import_module
@@ -115,12 +116,12 @@ _HOMES = {
     "Simulated": "lockstep.simulation",
     "simulate": "lockstep.simulation",
 }
-"""Where each name comes from that is loaded when it is asked for."""
+"""Module of each name that is loaded on first use."""
 _EXTRAS = {"lockstep.controllers": "lab", "lockstep.policy": "gym"}
-"""The extras that these modules require."""
+"""Extra that each of these modules requires."""
 
 
-if not TYPE_CHECKING:  # with it, every name would be one that the package may have
+if not TYPE_CHECKING:  # type checkers would accept any name otherwise
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

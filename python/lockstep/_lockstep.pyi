@@ -7,21 +7,21 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 MOST_ENVIRONMENTS: int
-"""The most environments of one vector."""
+"""Largest number of environments in one vector."""
 
 def version() -> str:
-    """Version of Lockstep that the extension was built from."""
+    """Version of Lockstep from which the extension was built."""
 
 def barcode_regions(width: int, height: int) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
-    """The rectangles (x, y, width, height) that a picture of this size has its barcodes in: top left, bottom right.
+    """The rectangles (x, y, width, height) of the two barcodes in a picture of this size: top left, bottom right.
 
-    In luma samples, all edges even. Raises ``ValueError`` for a size that carries no barcodes.
+    In luma samples; all edges are even. Raises ``ValueError`` for a size that has no room for barcodes.
     """
 
 def read_barcode(luma: Buffer, width: int, height: int, *, stride: int | None = None) -> tuple[int | None, str | None]:
-    """The number in the barcodes of a picture; or None, and what was wrong.
+    """The number in the barcodes of a picture and None, or None and the reason for the failure.
 
-    ``luma`` holds its rows, ``stride`` bytes apart (``width`` if not given).
+    ``luma`` holds its rows, ``stride`` bytes apart (default: ``width``).
     """
 
 def read_barcode_regions(
@@ -32,23 +32,23 @@ def read_barcode_regions(
     *,
     strides: tuple[int, int] | None = None,
 ) -> tuple[int | None, str | None]:
-    """The number in the barcodes of a picture of ``width`` x ``height``; or None, and what was wrong.
+    """The number in the barcodes of a picture of ``width`` x ``height`` and None, or None and the reason.
 
-    The buffers hold the luma of its two ``barcode_regions``, rows as far apart as ``strides`` says (as the regions
-    are wide if not given).
+    The buffers hold the luma of its two ``barcode_regions``; ``strides`` are the distances of their rows in bytes
+    (default: the widths of the regions).
     """
 
 def ssim(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
-    """The mean SSIM of two lumas (rows by columns), at most 1; a ValueError if their sizes differ."""
+    """Mean SSIM of two luma planes (rows by columns), at most 1; raises ``ValueError`` if their sizes differ."""
 
 def freezes(times: Sequence[float], frame_interval: float) -> tuple[int, float]:
-    """How often pictures that were shown at these times (s, in order) stood still, and how long together (s).
+    """Number of freezes and their total duration (s) for pictures displayed at these times (s, in order).
 
-    The source gives one every ``frame_interval`` seconds; what a freeze is, webrtc-stats says.
+    The source gives one picture every ``frame_interval`` seconds. Definition: W3C webrtc-stats, ``freezeCount``.
     """
 
 class VectorEnvironment:
-    """Many modelled calls, each controlled by an agent, stepped together without the interpreter's lock."""
+    """Many modelled calls, each controlled by an agent; all step together without the interpreter's lock."""
 
     def __init__(
         self,
@@ -75,26 +75,27 @@ class VectorEnvironment:
         observation: str | None,
     ) -> None: ...
     def observations(self) -> NDArray[np.float32]:
-        """What a model sees of each environment; the first axis is that of environments."""
+        """The observation of each environment; the first axis counts environments."""
     @staticmethod
     def features() -> list[tuple[str, str]]:
-        """Names and meanings of the features, in their order."""
+        """Names and meanings of the features, in column order."""
     def __len__(self) -> int: ...
     def reset(
         self, seed: int | list[int | None] | None = None, mask: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Begins new episodes, all or those of ``mask``, from one seed for all, or from one each, or none.
+        """Begins new episodes in all environments or in those of ``mask``.
 
-        Gives the features, a row an environment, and who is done.
+        ``seed`` is one seed for all, a list with a seed or None for each, or None. Returns the features, one row for
+        each environment, and flags of the environments whose episode has ended.
         """
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done."""
+        """Sets the rates, bit/s, and runs one step; returns features, one row each, and flags of ended ones."""
 
 def lesson_names() -> tuple[list[str], list[float], list[float], int]:
-    """What is seen, in order; for which times ahead (s) and quantiles bytes are forecast; how much is remembered."""
+    """Names of the inputs, forecast horizons (s), forecast quantiles, and the number of remembered values."""
 
 class LessonSetting:
-    """What modelled calls of Lockstep's own controller are drawn from."""
+    """Ranges from which modelled calls of Lockstep's own controller are drawn."""
 
     def __init__(
         self,
@@ -112,29 +113,30 @@ class LessonSetting:
     def record(
         self, count: int, *, seed: int, threads: int, model: bytes | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What the controller sees in ``count`` calls, and what would have been right to say.
+        """The inputs of the controller in ``count`` calls, and the correct outputs.
 
-        By call and picture; NaN where a call had fewer pictures. Without a model, Sprout controls the calls.
+        Axes: call and picture; NaN after the last picture of a call. Without a model, Sprout controls the calls.
         """
 
 class OnnxModel:
-    """A model in an ONNX file, run as learned controllers run theirs: the same numbers on every machine."""
+    """A model in an ONNX file, run by the same code as in learned controllers: equal results on every machine."""
 
     def __init__(self, content: bytes) -> None: ...
     def run(self, inputs: list[NDArray[np.float32]]) -> list[list[float]]:
-        """The outputs for one flat array for each input."""
+        """The outputs; ``inputs`` has one flat array for each input."""
 
 class EstimatorError(RuntimeError):
-    """The file of an AlphaRTC estimator is not there, cannot be loaded, raised something, took too long or ended.
+    """The file of an AlphaRTC estimator is missing, does not load, raises, ends, times out or returns no bandwidth.
 
-    Or it answered what is no bandwidth. The message says which, in one line, with the file and where it happened.
+    The message gives the reason in one line, with the file and the line in it.
     """
 
 class Table:
     """A table: columns of equal length.
 
-    Whatever reads Arrow's PyCapsule interface reads it as it is, ``polars.DataFrame(table)`` for one; ``table[name]``
-    is a column as a NumPy array. Tables with the same columns and values are equal, and tables can be pickled.
+    Every library with Arrow's PyCapsule interface reads it without conversion, for example
+    ``polars.DataFrame(table)``. ``table[name]`` is a column as a NumPy array. Tables with equal columns and values are
+    equal. Tables can be pickled.
     """
 
     @property
@@ -143,11 +145,11 @@ class Table:
     def __len__(self) -> int: ...
     def __eq__(self, other: object) -> bool: ...
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """A column: numbers as float64 with NaN where there is none, flags as bool, words as strings."""
+        """A column: numbers as float64 with NaN for missing ones, flags as bool, text as strings."""
     def to_polars(self) -> polars.DataFrame:
         """The table as a polars data frame."""
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The table by Arrow's PyCapsule interface."""
+        """The table in Arrow's PyCapsule interface."""
 
 def simulate(
     options: dict[str, Any],
@@ -157,20 +159,20 @@ def simulate(
     controller: object | None = None,
     session: bool = False,
 ) -> tuple[str, Table, Table, Table | None]:
-    """Runs the call that the options say, by the names of the table.
+    """Runs the call of these options; their names are those of :func:`simulate_options`.
 
-    ``controller`` has ``name``, ``make`` and ``answer`` (:class:`lockstep.controllers.Registered`). Gives its report as
-    JSON, frames and series, and with ``session`` the seconds of its session log.
+    ``controller`` has ``name``, ``make`` and ``answer`` (:class:`lockstep.controllers.Registered`). Returns the report
+    as JSON, the frames, the series and, with ``session``, the rows of the session log.
     """
 
 def unpickled_table(columns: list[tuple[str, NDArray[Any] | list[str], NDArray[np.bool_] | None, bool]]) -> Table:
-    """The table of columns that were pickled."""
+    """The table of pickled columns."""
 
 def simulate_options() -> list[str]:
-    """The names of the options of a call, as ``simulate`` takes them."""
+    """The names of the options that ``simulate`` takes."""
 
 class SteppedCall:
-    """A call that an agent at the receiver estimates for, step by step."""
+    """A call whose bandwidth an agent at the receiver estimates, step by step."""
 
     def __init__(
         self,
@@ -183,33 +185,33 @@ class SteppedCall:
         queue_packets: int,
     ) -> None: ...
     def step(self, bandwidth_bps: float) -> tuple[list[tuple[int, int, int, int, int, int]], bool]:
-        """Sets the estimate and lets an interval pass; gives the packets that arrived in it, and whether it is over."""
+        """Sets the estimate and runs one interval; returns the arrived packets, and whether the call is over."""
 
 class CallError(RuntimeError):
-    """A live call that cannot start, failed, or is over; the message gives the reason in one line."""
+    """A live call cannot start, has failed or is over; the message gives the reason in one line."""
 
 @final
 class Frame:
-    """A frame of the other end.
+    """A received frame.
 
-    Its samples are shared with the decoder: the arrays of :attr:`planes` are read-only, and keep the frame alive.
+    It shares its samples with the decoder: the arrays of :attr:`planes` are read-only and keep the frame alive.
     """
 
     @property
     def width(self) -> int:
-        """Luma samples in a row."""
+        """Width in luma samples."""
     @property
     def height(self) -> int:
-        """Luma rows."""
+        """Height in luma rows."""
     @property
     def planes(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-        """The planes Y, U and V, without copies. U and V have half the size in each direction, rounded up."""
+        """The planes Y, U and V, without copies. U and V have half the width and height, rounded up."""
     @property
     def captured_at(self) -> float:
-        """Time of capture in seconds, on the other end's clock. Differences are exact, the origin is arbitrary."""
+        """Time of capture in seconds, on the peer's clock. Differences are exact; the origin is arbitrary."""
     @property
     def age(self) -> float | None:
-        """Seconds from capture until the frame was taken; None before the clocks can be compared."""
+        """Seconds from capture until the application took the frame; None while the clocks are not comparable."""
     def to_rgb(self) -> NDArray[np.uint8]:
         """A copy as packed RGB of shape (height, width, 3): BT.601 in limited range, as in VP8."""
 
@@ -219,33 +221,33 @@ class LiveCall:
 
     @staticmethod
     def join(ticket: str, options: dict[str, Any]) -> LiveCall:
-        """Joins the giver of a ticket."""
+        """Joins the listener of a ticket."""
     @staticmethod
     def listen(address: str, identity: str | bytes | None, options: dict[str, Any]) -> tuple[LiveCall, str]:
-        """Listens at an address; gives the call and its ticket."""
+        """Listens at an address; returns the call and its ticket."""
     def send(self, frame: Frame | NDArray[np.uint8] | Sequence[NDArray[np.uint8]], age: float) -> bool:
-        """Sends a frame that was captured ``age`` seconds ago; says whether it replaced one that waited."""
+        """Sends a frame that was captured ``age`` seconds ago; returns whether it replaced a waiting frame."""
     def next_frame(self, timeout: float | None) -> Frame | None:
-        """The next frame; None if none came in time, or the call ended."""
+        """The next frame; None after the timeout or after the end of the call."""
     def next_event(self, timeout: float | None) -> tuple[str, dict[str, Any]] | None:
-        """The next event as its name and fields; None if none came in time, or after the call's end."""
+        """The next event as its name and fields; None after the timeout or after the end of the call."""
     def wait_for_frame(self, timeout: float) -> bool:
-        """Waits until a frame can be taken or none will come; says whether one of both holds."""
+        """Waits until a frame is ready or no more will come; returns False after the timeout."""
     def wait_for_event(self, timeout: float) -> bool:
-        """Waits until an event can be taken or none will come; says whether one of both holds."""
+        """Waits until an event is ready or no more will come; returns False after the timeout."""
     def wait_joined(self, timeout: float | None) -> bool:
-        """Waits until the other end has joined; says whether it has."""
+        """Waits until the peer has joined; returns False after the timeout."""
     def is_over(self) -> bool:
         """Whether the call is over."""
     def end(self) -> None:
-        """Begins to end the call, and does not wait."""
+        """Starts to end the call without waiting."""
     def leave(self) -> Literal["left", "peer_left"]:
-        """Ends the call, and waits until the other end knows; gives how it ended."""
+        """Ends the call and waits until the peer has confirmed it; returns which side ended it."""
     def send_message(self, data: bytes | bytearray | memoryview, channel: int | None) -> None:
-        """Sends a message: reliably, or with a channel the latest of that channel."""
+        """Sends a message: reliable without a channel, latest of its channel otherwise."""
     def set_max_bitrate(self, cap: float | None) -> None:
-        """Changes the cap of the bit rate, in bit/s; None removes it."""
+        """Changes the maximum bit rate, bit/s; None removes it."""
     def set_latency(self, name: str) -> None:
-        """Changes the latency."""
+        """Changes the latency preset."""
     def set_presence(self, muted: bool, camera_off: bool) -> None:
-        """Mutes the sound or turns the camera off."""
+        """Mutes the microphone or turns the camera off."""

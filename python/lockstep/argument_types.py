@@ -1,4 +1,4 @@
-"""Types of arguments on the command line: numbers, and within which bounds."""
+"""Argument types of command lines: numbers within bounds."""
 
 import argparse
 import math
@@ -23,9 +23,9 @@ def whole(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def real(least: float, most: float = sys.float_info.max, *, open_ends: str = "") -> Callable[[str], float]:
-    """The type of an argument that is a number from ``least`` to ``most``; NaN is none.
+    """The type of an argument that is a number from ``least`` to ``most``; NaN is refused.
 
-    ``open_ends`` names the ends that do not belong to it: ``least``, ``most``, or neither.
+    ``open_ends`` names the bound that is itself excluded: ``least``, ``most``, or neither.
     """
     lower = f"more than {least:g}" if open_ends == "least" else f"at least {least:g}"
     upper = f"less than {most:g}" if open_ends == "most" else f"at most {most:g}"

@@ -1,43 +1,43 @@
-"""Arguments as callers give them, checked where the extension would say less of what is wrong."""
+"""Checks of Python arguments where the errors of the extension would be less clear."""
 
 from collections.abc import Sequence
 from numbers import Real
 
 MOST_32_BITS = 2**32 - 1
-"""The largest number of things that are counted with 32 bits."""
+"""The largest count in 32 bits."""
 MOST_64_BITS = 2**64 - 1
 """The largest seed."""
 
 
 def whole(given: float, name: str, least: int, most: int) -> int:
-    """The argument ``name``, a whole number from ``least`` to ``most``; 5e6 is one, too.
+    """The argument ``name`` as a whole number from ``least`` to ``most``; a float such as 5e6 is accepted.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not such a number.
 
     """
     if isinstance(given, Real) and least <= given <= most and given == int(given):
         return int(given)
-    raise ValueError(f"{name}: {given!r} is no whole number from {least} to {most}")
+    raise ValueError(f"{name}: {given!r} is not a whole number from {least} to {most}")
 
 
 def whole_pair(given: Sequence[float], name: str, least: int, most: int) -> tuple[int, int]:
-    """The argument ``name``, two whole numbers from ``least`` to ``most``.
+    """The argument ``name`` as two whole numbers from ``least`` to ``most``.
 
     Raises:
-        ValueError: If it is something else.
+        ValueError: If it is not such a pair.
 
     """
     if not isinstance(given, Sequence) or len(given) != 2:
-        raise ValueError(f"{name}: {given!r} is no pair of whole numbers")
+        raise ValueError(f"{name}: {given!r} is not a pair of whole numbers")
     return whole(given[0], name, least, most), whole(given[1], name, least, most)
 
 
 def numbers(given: float | Sequence[float] | None, name: str) -> list[float]:
-    """The argument ``name``, none, one or many numbers, as a list.
+    """The argument ``name`` as a list: no, one or many numbers.
 
     Raises:
-        ValueError: If there is something else in it, such as text, which is a sequence, too, but of letters.
+        ValueError: If it contains anything else. A string is a sequence of characters and is refused, too.
 
     """
     if given is None:

@@ -1,4 +1,4 @@
-"""What `lockstep bench codec --json` writes, and its charts as Vega-Lite specifications."""
+"""Reads the document of `lockstep bench codec --json` and draws its charts as Vega-Lite specifications."""
 
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,19 @@ COLOURS = {
     "libvpx --rt -8": "#e5484d",
     "libvpx --good 0": "#a855c7",
 }
-"""Colours of the encoders, ours first. They stand out from light and from dark."""
+"""Colours of the encoders, Lockstep's first. They are visible on light and dark backgrounds."""
 GRID_COLUMNS = 3
-"""Clips beside each other."""
+"""Plots in one row, one for each clip."""
 PLOT_WIDTH = 300
-"""Width of one clip's plot, pixels."""
+"""Width of the plot of one clip, pixels."""
 
 
 class BenchError(Exception):
-    """The document cannot be reported on; says why."""
+    """The document cannot be reported on; the message gives the reason."""
 
 
 class Curve(msgspec.Struct):
-    """Rate and quality of an encoder, a value a point."""
+    """Rate and quality of an encoder, one value for each point."""
 
     indices: list[int]
     kbps: list[float]
@@ -37,7 +37,7 @@ class Curve(msgspec.Struct):
 
 
 class Encoder(msgspec.Struct):
-    """One encoder on one clip: its curves by set of points, and how many pictures it codes in a second of a core."""
+    """One encoder on one clip: its curves by set of points, and the pictures coded in a second on one core."""
 
     name: str
     curves: dict[str, Curve]
@@ -45,7 +45,7 @@ class Encoder(msgspec.Struct):
 
 
 class Comparison(msgspec.Struct):
-    """One of our presets against libvpx: bits more at the same quality by set of points, and speed."""
+    """One of Lockstep's presets against libvpx: extra bits at equal quality by set of points, and speed."""
 
     ours: str
     against: str
@@ -55,7 +55,7 @@ class Comparison(msgspec.Struct):
 
 
 class Decoding(msgspec.Struct):
-    """Decoding of one stream, and the hash of its states over that."""
+    """Speed of decoding one stream, and the time for hashing its states as a share of it."""
 
     index: int
     frames_per_second: float
@@ -64,7 +64,7 @@ class Decoding(msgspec.Struct):
 
 
 class Menus(msgspec.Struct):
-    """Times over that of coding a picture once."""
+    """Coding times of menus, relative to coding a picture once."""
 
     two: float
     three: float
@@ -72,7 +72,7 @@ class Menus(msgspec.Struct):
 
 
 class Fits(msgspec.Struct):
-    """Frames made to fit."""
+    """Results of fitting frames to a budget."""
 
     time: float
     fill_median: float
@@ -89,7 +89,7 @@ class Series(msgspec.Struct):
 
 
 class Drift(msgspec.Struct):
-    """Quality over time of both codecs at one quantizer, on one picture that moves."""
+    """Quality over time of both codecs at one quantizer, for one moving picture."""
 
     motion: str
     index: int
@@ -98,7 +98,7 @@ class Drift(msgspec.Struct):
 
 
 class Clip(msgspec.Struct):
-    """All that was measured on one clip."""
+    """All measurements of one clip."""
 
     name: str
     clip: str
@@ -114,7 +114,7 @@ class Clip(msgspec.Struct):
 
 
 class Aim(msgspec.Struct):
-    """One thing to reach, and how far it is."""
+    """One goal, and the results for it."""
 
     what: str
     unit: str
@@ -145,7 +145,7 @@ def load(path: Path) -> CodecBench:
     """The document at `path`.
 
     Raises:
-        BenchError: if it cannot be read, is another document, or has no clips.
+        BenchError: If it cannot be read, is another document, or has no clips.
 
     """
     try:
@@ -153,7 +153,7 @@ def load(path: Path) -> CodecBench:
     except OSError as error:
         raise BenchError(f"cannot read {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:
-        raise BenchError(f"{path} is no document of `lockstep bench codec`: {error}") from error
+        raise BenchError(f"cannot read {path} as a document of `lockstep bench codec`: {error}") from error
     if not bench.clips:
         raise BenchError(f"{path} has no clips")
     return bench
@@ -166,14 +166,14 @@ def _colour(names: list[str]) -> altair.Color:
 
 
 def curves(bench: CodecBench, field: str) -> Plot:
-    """Quality (`psnr_db` or `ssim_db`) over rate, a plot for each clip, a line for each encoder over all its points."""
+    """Quality (`psnr_db` or `ssim_db`) over rate: one plot for each clip, one line for each encoder."""
     rows: dict[tuple[str, str, int], dict[str, Any]] = {}
     for clip in bench.clips:
         for encoder in clip.encoders:
             for curve in encoder.curves.values():
                 quality = getattr(curve, field)
                 for index, kbps, value in zip(curve.indices, curve.kbps, quality, strict=True):
-                    # Both sets have the point where they meet.
+                    # Both sets contain their common end point.
                     rows[clip.name, encoder.name, index] = {
                         "clip": clip.name,
                         "encoder": encoder.name,
@@ -198,7 +198,7 @@ def curves(bench: CodecBench, field: str) -> Plot:
 
 
 def rates(bench: CodecBench) -> altair.HConcatChart:
-    """BD-rates, a row a clip, a column for each pair that is compared: filled marks for PSNR, hollow ones for SSIM."""
+    """BD-rates: one row for each clip, one column for each pair of encoders; colours tell PSNR from SSIM."""
     rows = [
         {"clip": clip.name, "pair": f"{pair.ours} / {pair.against}", "points": points, "measure": measure, "rate": rate}
         for clip in bench.clips
@@ -230,7 +230,7 @@ def rates(bench: CodecBench) -> altair.HConcatChart:
 
 
 def speeds(bench: CodecBench) -> altair.HConcatChart:
-    """Ratios of speed, a row a clip, a column for each pair."""
+    """Ratios of speed: one row for each clip, one column for each pair of encoders."""
     rows = [
         {"clip": clip.name, "pair": f"{pair.ours} / {pair.against}", "ratio": pair.speed_ratio}
         for clip in bench.clips
@@ -257,7 +257,7 @@ def speeds(bench: CodecBench) -> altair.HConcatChart:
 
 
 def drift(bench: CodecBench) -> Plot:
-    """Quality over the first picture's: a row a motion, a column a quantizer, a thin line a clip and codec."""
+    """PSNR relative to the first picture: rows are motions, columns quantizers, lines clips and codecs."""
     rows = [
         {
             "clip": clip.name,
@@ -272,7 +272,7 @@ def drift(bench: CodecBench) -> Plot:
         for name, series in (("lockstep real-time", one.ours), ("libvpx --rt 4", one.libvpx))
         if series is not None and series.psnr_db
         for first in (series.psnr_db[0],)
-        # Every third picture shows where a line goes.
+        # Every third picture is enough to show the course of a line.
         for at, psnr in list(enumerate(series.psnr_db))[:: 3 if len(series.psnr_db) > 30 else 1]
     ]
     schema = {

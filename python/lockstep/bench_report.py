@@ -16,7 +16,7 @@ from lockstep.report import script_json, template, vega
 
 
 class Headline(NamedTuple):
-    """A number above everything else."""
+    """A number at the top of the page."""
 
     label: str
     value: str
@@ -48,7 +48,7 @@ def shown(value: float | None, unit: str) -> str:
 
 
 def aim_row(aim: Aim) -> AimRow:
-    """What the table says of an aim."""
+    """The row of an aim in the table."""
     sign = {("lower", True): "below", ("lower", False): "at most", ("higher", True): "above"}
     relation = sign.get((aim.better, aim.strict), "at least")
     limits = [("on every clip", aim.worst_allowed), ("in the median", aim.median_allowed)]
@@ -60,7 +60,7 @@ def aim_row(aim: Aim) -> AimRow:
 
 
 def headlines(bench: CodecBench) -> list[Headline]:
-    """What counts most."""
+    """The most important numbers."""
     measured = [aim for aim in bench.aims if aim.reached is not None]
     reached = sum(aim.reached is True for aim in measured)
     found = [Headline("Aims reached", f"{reached} of {len(measured)}", "of those measured")]
@@ -92,11 +92,11 @@ COLUMNS = [
     "fill",
     "over",
 ]
-"""Heads of the table of clips."""
+"""Column heads of the table of clips."""
 
 
 def clip_row(clip: Clip) -> list[str]:
-    """What the table says of a clip; BD-rates are of PSNR over the coarse points."""
+    """The row of a clip in the table; BD-rates are PSNR over the coarse points."""
 
     def pair(ours: str, against: str) -> Any:
         return next((one for one in clip.comparisons if (one.ours, one.against) == (ours, against)), None)
@@ -128,7 +128,7 @@ def clip_row(clip: Clip) -> list[str]:
 
 
 def render_html(bench: CodecBench) -> str:
-    """The report as one HTML page that loads nothing from elsewhere."""
+    """The report as one HTML page without external resources."""
     charts: dict[str, altair.HConcatChart | Plot] = {
         "rates": bench_charts.rates(bench),
         "speeds": bench_charts.speeds(bench),
@@ -147,13 +147,15 @@ def render_html(bench: CodecBench) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(template), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    beside = f"libvpx {bench.libvpx.removeprefix('v')}" if bench.libvpx else "nothing: libvpx was not there"
-    clock = "of a core's time" if bench.clock == "core" else "on the wall"
+    compared = (
+        f"libvpx {bench.libvpx.removeprefix('v')}" if bench.libvpx else "no other codec, since libvpx was not found"
+    )
+    clock = "of core time" if bench.clock == "core" else "of wall-clock time"
     return environment.get_template("bench.html.jinja").render(
         title="The codec over a set of clips",
         description=(
-            f"{len(bench.clips)} clips of at most {bench.pictures} pictures, beside {beside}. One thread; seconds are "
-            f"{clock}, the median of {bench.rounds} interleaved rounds."
+            f"{len(bench.clips)} clips of at most {bench.pictures} pictures, compared with {compared}. One thread; "
+            f"seconds are {clock}, the median of {bench.rounds} interleaved rounds."
         ),
         headlines=headlines(bench),
         aims=[aim_row(aim) for aim in bench.aims],
@@ -168,7 +170,7 @@ def render_html(bench: CodecBench) -> str:
 
 
 def specification(chart: Any) -> dict[str, Any]:
-    """The chart without what the page says once for all."""
+    """The chart without the parts that the page has once for all charts."""
     altair.data_transformers.disable_max_rows()
     whole: dict[str, Any] = chart.to_dict()
     for key in ("$schema", "config"):
@@ -177,10 +179,12 @@ def specification(chart: Any) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-bench-report", description=(__doc__ or "").partition(": ")[2])
-    parser.add_argument("bench", type=Path, help="what `lockstep bench codec --json` wrote")
-    parser.add_argument("--output", type=Path, default=Path("codec.html"), help="the page (default: %(default)s)")
+    parser.add_argument("bench", type=Path, help="document of `lockstep bench codec --json`")
+    parser.add_argument(
+        "--output", type=Path, default=Path("codec.html"), help="file of the page (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     try:
         page = render_html(load(options.bench))

@@ -1,7 +1,7 @@
-"""What `lockstep simulate` and `lockstep call` write: the JSON document of a call, and its per-frame log.
+"""Reads the files of `lockstep simulate` and `lockstep call`: a call's JSON document and its per-frame log.
 
-The types here mirror `CallReport` and `FrameRecord` of the Rust crate `call`. Keys that are not known here are ignored,
-and what a later or an earlier version does not write is missing: `None`, or empty.
+The types here mirror `CallReport` and `FrameRecord` of the Rust crate `call`. Unknown keys are ignored. Keys that
+another version does not write are `None` or empty.
 """
 
 import math
@@ -51,17 +51,17 @@ LIMITS = {
     "coarsest_quantizer": "encoder at its coarsest",
     "finest_quantizer": "encoder at its finest",
 }
-"""What may hold a frame back: the words of `limited_by` with names for people, in the order of the pipeline."""
+"""Limits on the size of a frame: values of `limited_by` with display names, in the order of the pipeline."""
 
 REQUIRED_COLUMNS = ("capture", "captured_at", "outcome")
-"""The columns without which a frame log says nothing."""
+"""The columns that a frame log must have."""
 
 MAXIMUM_SSIM_DB = 60.0
-"""The dB that an SSIM of one counts as, as in the crate `media`."""
+"""Level in dB for an SSIM of one, as in the crate `media`."""
 
 
 class CallLogError(Exception):
-    """A file of a call that cannot be read; the message says which and why."""
+    """A file of a call cannot be read; the message names the file and the reason."""
 
 
 class DelayScores(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class PsnrScores(msgspec.Struct, frozen=True):
 
 
 class NetworkScores(msgspec.Struct, frozen=True):
-    """The MMSys'21 challenge's network score: its parts, 0-1, and both weightings of them, at most 70."""
+    """Network score of the MMSys'21 challenge: its parts, 0-1, and the scores of two weightings, at most 70."""
 
     delay: float | None = None
     rate: float | None = None
@@ -96,14 +96,14 @@ class NetworkScores(msgspec.Struct, frozen=True):
 
 
 class TotalScores(msgspec.Struct, frozen=True):
-    """Network score and 0.3 times the VMAF, at most 100, in both weightings."""
+    """Network score plus 0.3 times VMAF, at most 100, in both weightings."""
 
     challenge: float | None = None
     bob: float | None = None
 
 
 class FrameCounts(msgspec.Struct, frozen=True):
-    """Frames by what became of them."""
+    """Numbers of frames by outcome."""
 
     captured: int = 0
     sent: int = 0
@@ -114,7 +114,7 @@ class FrameCounts(msgspec.Struct, frozen=True):
 
 
 class FreezeScores(msgspec.Struct, frozen=True):
-    """The freezes of a call: how many, and how long together and the longest, seconds."""
+    """Freezes of a call: their number, their total duration and the longest one, seconds."""
 
     count: int | None = None
     total_seconds: float | None = None
@@ -122,7 +122,7 @@ class FreezeScores(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """Rates (bit/s) and delays (milliseconds) over time, one point each `interval_ms`."""
+    """Rates (bit/s) and delays (milliseconds) over time, one point every `interval_ms`."""
 
     interval_ms: float = 100.0
     capacity_bps: list[float | None] = []
@@ -133,13 +133,13 @@ class Series(msgspec.Struct, frozen=True):
     estimate_bps: list[float | None] = []
 
     def __post_init__(self) -> None:
-        """Refuses an interval that no time axis can be made of."""
+        """Refuses an interval that is not a positive finite time."""
         if not (math.isfinite(self.interval_ms) and self.interval_ms > 0):
-            raise ValueError(f"interval_ms is {self.interval_ms}, not a positive time")
+            raise ValueError(f"interval_ms is {self.interval_ms}; expected a positive time")
 
 
 class CallReport(msgspec.Struct, frozen=True):
-    """The JSON document of a call: what was run, its scores, counters and series."""
+    """The JSON document of a call: its configuration, scores, counters and series."""
 
     lockstep: str
     kind: str
@@ -184,7 +184,7 @@ def load_call(path: Path) -> CallReport:
     """Reads the JSON document of a call.
 
     Raises:
-        CallLogError: if the file cannot be read or is no such document.
+        CallLogError: If the file cannot be read or is another document.
 
     """
     try:
@@ -196,12 +196,12 @@ def load_call(path: Path) -> CallReport:
 
 
 def load_frames(path: Path) -> polars.DataFrame:
-    """Reads a frame log, CSV or Parquet by its name, with all of `FRAME_COLUMNS`, in order of capture.
+    """Reads a frame log, CSV or Parquet by its suffix, with all of `FRAME_COLUMNS`, in order of capture.
 
-    Columns that the file lacks are null throughout; columns not known here are left out.
+    Missing columns become null; unknown columns are dropped.
 
     Raises:
-        CallLogError: if the file cannot be read or is no frame log.
+        CallLogError: If the file cannot be read or is not a frame log.
 
     """
     try:
@@ -241,7 +241,7 @@ def _column(table: polars.DataFrame, name: str, dtype: type[polars.DataType]) ->
     if table.schema[name] == polars.String and dtype == polars.Boolean:
         return column.replace_strict({"true": True, "false": False}, default=None, return_dtype=polars.Boolean)
     column = column.cast(dtype)
-    # JSON has no word for these, and no chart a place.
+    # NaN and infinity become null: JSON cannot hold them and charts cannot show them.
     return polars.when(column.is_finite()).then(column).alias(name) if dtype == polars.Float64 else column
 
 

@@ -1,6 +1,6 @@
-"""The charts of a call, as Vega-Lite specifications: a timeline whose time axes are linked, and distributions.
+"""Charts of a call as Vega-Lite specifications: a timeline with linked time axes, and distributions.
 
-Both refer to the named data sets that `datasets` makes, so that a report holds the data once.
+Both use the named data sets of `datasets`, so that a report holds the data once.
 """
 
 from typing import Any, TypeAlias
@@ -11,22 +11,22 @@ import polars
 from lockstep.call_log import LIMITS, CallReport, Series, ssim_db
 
 Plot: TypeAlias = altair.LayerChart | altair.FacetChart | altair.HConcatChart | altair.Chart
-"""One chart, whatever Altair makes of it."""
+"""Any chart type of Altair that this module makes."""
 
 PLOT_WIDTH = 1000
-"""Width of a plot where nothing says how wide the page is, pixels."""
+"""Width of a plot where the page sets none, pixels."""
 MARGIN_LEFT = 52
-"""Room for the labels of a vertical axis, the same for all so that the time axes stand below each other, pixels."""
+"""Space for labels of a vertical axis, pixels. All plots use it, so that their time axes align."""
 MARGIN_RIGHT = 48
-"""Room for what is written beside a line, pixels."""
+"""Space for text to the right of a line, pixels."""
 MOST_BINS = 600
-"""A series of more points is drawn as means over several: a screen has no more columns to tell apart."""
+"""Longer series are averaged down to this number of points: a screen shows no more columns."""
 
 CAPACITY, SENT, RECEIVED = "#8fa3bf", "#e0902f", "#2f7fe0"
 TARGET, ESTIMATE = "#e5484d", "#12a594"
-"""Colours of the link's rates and of what the controller makes of them. All here stand out from light and from dark."""
+"""Colours of the link's rates and of the controller's outputs. All are visible on light and dark backgrounds."""
 FATES = {"Displayed": "#2f7fe0", "Skipped": "#e5484d", "Sent, never displayed": "#a855c7"}
-"""Colours of what became of a frame."""
+"""Colours of the outcomes of frames."""
 KINDS = {"Frame": "#2f7fe0", "Recovery frame": "#12a594", "Key frame": "#a855c7", "Over budget": "#e5484d"}
 """Colours of the kinds of frames sent."""
 BUDGET, QUEUEING, QUANTIZER, QUALITY = "#8a94a3", "#e0902f", "#7c66dc", "#12a594"
@@ -41,7 +41,7 @@ OUTCOMES = {
     "skipped_by_transport": "skipped: the transport did not take it",
     "unfinished": "undecided when the call ended",
 }
-"""What the outcomes of a frame log mean."""
+"""Descriptions of the outcomes in a frame log."""
 
 
 LIMIT_COLOURS = {
@@ -58,18 +58,18 @@ LIMIT_COLOURS = {
     "coarsest_quantizer": "#a0522d",
     "finest_quantizer": "#3aa655",
 }
-"""Colours of what holds frames back."""
+"""Colours of the limits."""
 
 LIMIT_BINS = 120
-"""Over so many parts of a call the shares of the limits are drawn."""
+"""Number of time intervals in which the chart of limits shows shares."""
 
 
 def datasets(report: CallReport, frames: polars.DataFrame | None) -> dict[str, polars.DataFrame]:
-    """The data that the charts show: `series`, and `frames` and `limits` where there is a frame log."""
+    """The data sets of the charts: `series`, and with a frame log also `frames` and `limits`."""
     data = {"series": _series(report.series)}
     if frames is not None:
         table = _frames(frames)
-        # A call goes on a little after the time that is scored, so that the last frames have later ones to follow them.
+        # A call runs a little longer than the scored time, so that the last scored frames have successors.
         end = data["series"]["end"].max()
         data["frames"] = table.filter(polars.col("time") < end) if isinstance(end, float) else table
         data["limits"] = _limits(data["frames"])
@@ -77,13 +77,13 @@ def datasets(report: CallReport, frames: polars.DataFrame | None) -> dict[str, p
 
 
 def duration(data: dict[str, polars.DataFrame]) -> float:
-    """How long a time the charts cover, seconds; at least a tenth."""
+    """Time that the charts cover, seconds; at least 0.1."""
     ends = [table["end"].max() for table in data.values() if len(table) > 0]
     return max([0.1, *(float(end) for end in ends if isinstance(end, int | float))])
 
 
 def timeline(data: dict[str, polars.DataFrame]) -> altair.VConcatChart:
-    """The charts over time, below each other. A brush over the first one says what time the others show."""
+    """The charts over time, below each other. A brush on the first one selects the time range of the others."""
     end = duration(data)
     brush = altair.selection_interval(name="brush", encodings=["x"], zoom=False)
     limits = (
@@ -174,7 +174,7 @@ def _frames(frames: polars.DataFrame) -> polars.DataFrame:
     )
     time = polars.col("captured_at")
     following = time.shift(-1).fill_null(time + (time - time.shift(1)).fill_null(0.033))
-    # A log axis has no place for a delay of nothing.
+    # A logarithmic axis cannot show zero.
     delay = (polars.col("video_delay") * 1000.0).clip(lower_bound=0.1)
     return frames.select(
         time.round(4).alias("time"),
@@ -193,7 +193,7 @@ def _frames(frames: polars.DataFrame) -> polars.DataFrame:
 
 
 def _limits(frames: polars.DataFrame) -> polars.DataFrame:
-    """For each part of the call the share of the frames that each limit held back, stacked from `low` to `high`."""
+    """For each interval of a call, the share of frames that each limit decided, stacked from `low` to `high`."""
     known = frames.filter(polars.col("limited_by").is_in(list(LIMITS)))
     end = known["end"].max()
     if not isinstance(end, float) or end <= 0.0:
@@ -236,13 +236,13 @@ def _legend(colours: dict[str, str], **legend: Any) -> dict[str, Any]:
 
 
 def _named(mark: altair.Chart, name: str, colours: dict[str, str], y: altair.Y, **legend: Any) -> altair.Chart:
-    """`mark` over time, in the legend as `name`."""
+    """`mark` over time, with the legend entry `name`."""
     colour = altair.Color("kind:N", **_legend(colours, **legend))
     return mark.transform_calculate(kind=f"'{name}'").encode(x=_time_axis(), y=y, color=colour)
 
 
 def _titled(chart: Plot, title: str, subtitle: str, height: int) -> Plot:
-    """`chart` with a title in place of the title of its vertical axis, which would have to be read sideways."""
+    """`chart` with a title above it instead of a rotated title of its vertical axis."""
     return chart.properties(width=PLOT_WIDTH, height=height, title=altair.TitleParams(title, subtitle=subtitle))
 
 
@@ -251,7 +251,7 @@ def _data(name: str) -> altair.Chart:
 
 
 def _column_tooltip(base: altair.Chart, tooltip: list[altair.Tooltip]) -> altair.Chart:
-    """Unseen columns as high as the chart, so that all that is known of a moment is told wherever one points."""
+    """Invisible columns of full height, so that the tooltip shows all values at the pointer's time."""
     columns: altair.Chart = base.mark_bar(opacity=0, clip=True).encode(
         x=_time_axis(), x2="end:Q", y=altair.value(0), y2=altair.value("height"), tooltip=tooltip
     )
@@ -308,13 +308,13 @@ def _frame_overview(end: float, brush: altair.Parameter) -> Plot:
 def _link(series: polars.DataFrame) -> Plot:
     colours = {"Capacity": CAPACITY, "Sent": SENT, "Received": RECEIVED}
     decided = {"Target": ("target", TARGET), "Estimate": ("estimate", ESTIMATE)}
-    # Logs of earlier versions say nothing of what the controller thought.
+    # Logs of earlier versions have no values of the controller.
     decided = {name: (field, colour) for name, (field, colour) in decided.items() if _any(series, field)}
     colours |= {name: colour for name, (_, colour) in decided.items()}
     base = _data("series")
     area = base.mark_area(interpolate="step-after", opacity=0.28, clip=True)
     line = base.mark_line(interpolate="step-after", strokeWidth=1.3, clip=True)
-    # Often they are one: the dashes of the estimate leave the target to be seen.
+    # The lines often coincide: with a dashed estimate the target stays visible.
     dashes = {"target": [1, 0], "estimate": [6, 6]}
     scale = _rate_limits(series)
     square = {"symbolType": "square", "symbolOpacity": 1, "symbolDash": [1, 0]}
@@ -334,14 +334,14 @@ def _link(series: polars.DataFrame) -> Plot:
         ),
         _column_tooltip(_data("series"), _series_tooltip()),
     ]
-    subtitle = "Mb/s: what it could have carried, what entered it, what came out of it"
+    subtitle = "Mb/s: capacity, sent into the link, received from it"
     if decided:
-        subtitle += "; what the controller aimed at and took it to carry"
+        subtitle += "; the controller's target and estimate"
     return _titled(altair.layer(*layers), "Link", subtitle, 170)
 
 
 def _rate_limits(series: polars.DataFrame) -> dict[str, Any]:
-    """A target or an estimate far above all that was sent would press the rest flat: it leaves the chart at its top."""
+    """Cuts the axis at 1.5 times the measured rates, so that a far higher target does not flatten them."""
     rates = [_times(series[name].max(), 1.5) for name in ("capacity", "sent", "received")]
     decided = [_times(series[name].max(), 1.05) for name in ("target", "estimate")]
     measured, wanted = max(rate or 0.0 for rate in rates), max(rate or 0.0 for rate in decided)
@@ -384,9 +384,7 @@ def _queueing() -> Plot:
         interpolate="step-after", color=QUEUEING, opacity=0.45, clip=True, invalid="break-paths-show-domains"
     )
     layers = altair.layer(area.encode(x=_time_axis(), y=_upwards("queueing")), _column_tooltip(base, _series_tooltip()))
-    return _titled(
-        layers, "Queueing delay", "ms that datagrams spent in the link's queue, mean of those that came out", 80
-    )
+    return _titled(layers, "Queueing delay", "ms in the link's queue, mean over delivered datagrams", 80)
 
 
 def _size(frames: polars.DataFrame) -> Plot:
@@ -394,7 +392,7 @@ def _size(frames: polars.DataFrame) -> Plot:
     colours = {**KINDS, "Budget": BUDGET}
     largest = frames["size_kb"].max()
     budgets = frames["budget_kb"].max()
-    # A budget far above all frames would press them flat: it leaves the chart at its upper edge.
+    # Cut the axis, so that a budget far above all frames does not flatten them.
     limits = [limit for limit in (_times(largest, 2.0), _times(budgets, 1.05)) if limit]
     y_scale: dict[str, Any] = {"domain": [0, min(limits)], "nice": False} if limits else {}
     budget_line = base.mark_line(interpolate="step-after", strokeWidth=1.2, clip=True)
@@ -408,7 +406,7 @@ def _size(frames: polars.DataFrame) -> Plot:
         size=size,
     )
     layers = altair.layer(budget, points, _column_tooltip(base, _frame_tooltip()))
-    return _titled(layers, "Frame size and budget", "kB that each frame had, and that it might have had", 150)
+    return _titled(layers, "Frame size and budget", "kB of each frame, and its budget", 150)
 
 
 def _quantizer() -> Plot:

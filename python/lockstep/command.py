@@ -1,4 +1,4 @@
-"""Where the ``lockstep`` command is, for what is run by it and not by the extension module."""
+"""Finds the ``lockstep`` command, which runs what the extension module does not."""
 
 import os
 import shutil
@@ -7,20 +7,20 @@ from pathlib import Path
 
 
 def lockstep_command() -> str:
-    """Where the `lockstep` command is.
+    """The path of the `lockstep` command.
 
-    LOCKSTEP_COMMAND names it (that command sets it); else it is of this checkout, installed with the package, or on the
-    PATH.
+    The environment variable LOCKSTEP_COMMAND names it; the command itself sets it. Otherwise the command of this
+    checkout is used, then the one installed with the package, then the one on the PATH.
 
     Raises:
-        ValueError: If it is nowhere.
+        ValueError: If it is not found.
 
     """
     if named := os.environ.get("LOCKSTEP_COMMAND"):
         return named
     own = Path(__file__).parents[2] / "target" / "release" / "lockstep"
-    beside = shutil.which("lockstep", path=sysconfig.get_path("scripts"))
-    found = str(own) if own.exists() else beside or shutil.which("lockstep")
+    installed = shutil.which("lockstep", path=sysconfig.get_path("scripts"))
+    found = str(own) if own.exists() else installed or shutil.which("lockstep")
     if found is None:
-        raise ValueError("the lockstep command is not installed; in a checkout, make build makes it")
+        raise ValueError("cannot find the lockstep command; install it, or run make build in a checkout")
     return found

@@ -1,4 +1,4 @@
-"""What files hold, as hashes: what is kept of a call says by them of which model, trace and program it is."""
+"""Hashes of file contents: logs and results identify models, traces and programs by them."""
 
 import hashlib
 from functools import cache
@@ -11,11 +11,11 @@ def content_hash(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal digits.
 
     Raises:
-        ValueError: If there is no such file.
+        ValueError: If the file does not exist.
 
     """
     if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
+        raise ValueError(f"{path}: no such file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -24,7 +24,7 @@ def tree_hash(path: Path) -> str:
     """The SHA-256 of a file's bytes, or of the names and bytes of all files in a folder and below.
 
     Raises:
-        ValueError: If there is neither.
+        ValueError: If neither a file nor a folder has this path.
 
     """
     if not path.is_dir():
@@ -36,5 +36,5 @@ def tree_hash(path: Path) -> str:
 
 @cache
 def program_hash() -> str:
-    """The hash of the program that runs calls: codecs, controllers, and the models that come with them."""
+    """The hash of the extension that runs calls: it contains codecs, controllers and the shipped models."""
     return content_hash(Path(_lockstep.__file__))

@@ -8,8 +8,8 @@ Subclass :class:`Controller`, and pass it to :func:`lockstep.simulate`, or run i
 
     lockstep.simulate("constant:2mbps", controller=Mine)
 
-Times are milliseconds since the call began, rates bits per second, sizes bytes with headers; a value that is not known
-is None. ``docs/reference/controller-protocol.md`` says more of each field.
+Times are milliseconds since the call began, rates bits per second, sizes bytes with headers. An unknown value is None.
+``docs/reference/controller-protocol.md`` describes each field.
 """
 
 import sys
@@ -22,12 +22,12 @@ import msgspec
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """The call that a controller is for."""
+    """The call for which the controller is created."""
 
     payload_bytes: int
-    """Most bytes of a frame that a packet carries."""
+    """Largest number of frame bytes in one packet."""
     frame_interval_ms: float
-    """Time between two frames of the source."""
+    """Time between two captured pictures."""
     initial_bps: int
     """Target before the first decision."""
     least_bps: int
@@ -37,11 +37,11 @@ class Setting(msgspec.Struct, frozen=True):
     latency: str
     """Tolerated delay: ``low``, ``balanced`` or ``quality``."""
     seed: int
-    """Seed of what is random in the controller."""
+    """Seed for random numbers of the controller."""
 
 
 class PathView(msgspec.Struct, frozen=True):
-    """The path at one moment."""
+    """Measurements of the path at one moment."""
 
     now_ms: float
     """Time of the event."""
@@ -52,9 +52,9 @@ class PathView(msgspec.Struct, frozen=True):
     base_round_trip_ms: float | None
     """Sliding-window minimum of the round-trip time."""
     feedback_delay_ms: float
-    """Mean time that feedback waits on its way back."""
+    """Mean time that the receiver delays feedback."""
     queueing_delay_ms: float | None
-    """How long the newest acknowledged packet was queued."""
+    """Queueing delay of the newest acknowledged packet."""
     window_ms: float
     """Length of the sliding window of ``delivered_bytes``."""
     delivered_bytes: int
@@ -62,17 +62,17 @@ class PathView(msgspec.Struct, frozen=True):
     burst_rate_bps: int | None
     """Delivery rate inside bursts of the last 2 s."""
     arrival_rate_bps: int
-    """Rate at which the flow's packets arrived lately."""
+    """Rate at which recent packets of the flow arrived."""
     has_cross_traffic: bool
-    """Whether packets wait behind cross traffic."""
+    """Whether packets queue behind cross traffic."""
     path_rate_bps: int | None
-    """Rate of the path where cross traffic keeps its queue filled."""
+    """Delivery rate of the path while cross traffic keeps the queue full."""
     loss: float
     """Share of packets lost, 0 to 1."""
     is_silent: bool
     """Whether feedback is overdue."""
     is_restarting: bool
-    """Whether a silence has ended and nothing sent since is acknowledged."""
+    """Whether an outage has ended and no packet sent since is acknowledged."""
 
 
 class Packet(msgspec.Struct, frozen=True):
@@ -81,17 +81,17 @@ class Packet(msgspec.Struct, frozen=True):
     frame: int
     """Number of its frame."""
     fragment: int
-    """Its place in the frame."""
+    """Its index in the frame."""
     bytes: int
-    """Its size."""
+    """Its size in bytes."""
     sent_ms: float
     """When it left the sender, on the sender's clock."""
     arrived_ms: float
     """When it arrived, on the receiver's clock."""
     queued_ms: float
-    """How long it was queued."""
+    """Its queueing delay."""
     is_marked: bool
-    """Whether a queue had marked it (ECN)."""
+    """Whether a queue marked it (ECN)."""
 
 
 class LostPacket(msgspec.Struct, frozen=True):
@@ -100,39 +100,39 @@ class LostPacket(msgspec.Struct, frozen=True):
     frame: int
     """Number of its frame."""
     fragment: int
-    """Its place in the frame."""
+    """Its index in the frame."""
     bytes: int
-    """Its size."""
+    """Its size in bytes."""
     sent_ms: float
     """When it left the sender."""
 
 
 class Feedback(msgspec.Struct, frozen=True):
-    """Feedback of the receiver."""
+    """Feedback from the receiver."""
 
     packets: list[Packet]
-    """Newly acknowledged packets, in the order of arrival."""
+    """Newly acknowledged packets, in order of arrival."""
     found: int
-    """Packets that had counted as lost and arrived after all."""
+    """Packets declared lost that arrived later."""
     received: int
     """Packets that arrived since the call began."""
     highest_sequence: int
     """Highest sequence number that arrived."""
     estimate_bps: int | None
-    """Capacity that the receiver's estimator reports."""
+    """Capacity that the receiver's estimator reports, or None."""
     inter_arrival_ms: float | None
-    """Smoothed time between arrivals that it reports."""
+    """Smoothed time between arrivals that the estimator reports, or None."""
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """What the sender has sent."""
+    """State of the sender."""
 
     in_flight_packets: int
     """Packets sent or waiting in the pacer, neither acknowledged nor lost."""
     in_flight_bytes: int
-    """Their bytes."""
+    """Bytes of those packets."""
     queued_bytes: int
-    """The part of those bytes that waits in the pacer."""
+    """Part of those bytes that waits in the pacer."""
     sent_bytes: int
     """Bytes sent since the call began."""
     skipped_pictures: int
@@ -140,14 +140,14 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What may be sent."""
+    """Limits for the sender."""
 
     target_bps: float
-    """Bit rate of the video in the long run."""
+    """Long-term bit rate of the video."""
     budget_bytes: float | None = None
-    """Bytes that the next frame may have; those of a token bucket at the target if None."""
+    """Bytes for the next frame; None uses a token bucket filled at the target."""
     pacing_interval_ms: float | None = None
-    """Time between two packets; that of 2.5 times the target if None."""
+    """Time between two packets; None uses 2.5 times the target."""
     capacity_bps: float | None = None
     """Estimate of the capacity, for logs."""
 
@@ -156,24 +156,24 @@ class Controller(ABC):
     """Decides how much a sender may send. Only :meth:`allowance` is required."""
 
     def start(self, setting: Setting) -> None:  # noqa: B027 -- optional
-        """A call begins; an object that controls more than one call forgets the last one here."""
+        """A call begins. An object that controls several calls resets its state here."""
 
     def on_feedback(self, path: PathView, feedback: Feedback) -> None:  # noqa: B027 -- optional
-        """Feedback arrived; ``path`` includes it."""
+        """Feedback arrived; ``path`` already includes it."""
 
     def on_loss(self, path: PathView, packets: list[LostPacket]) -> None:  # noqa: B027 -- optional
         """These packets were declared lost."""
 
     @abstractmethod
     def allowance(self, path: PathView, sending: Sending) -> Allowance | float:
-        """What may be sent now: an :class:`Allowance`, or its target alone, bit/s.
+        """The current allowance: an :class:`Allowance`, or its target alone, bit/s.
 
-        The call asks before each picture, and again after feedback and loss; a question changes nothing by itself.
+        The sender asks before each picture and after each feedback and loss. Asking must not change state.
         """
 
 
 ControllerFactory: TypeAlias = Controller | type[Controller] | Callable[[], Controller]
-"""A controller for one sending end, or what makes one for each: a class, or a function without arguments."""
+"""A controller for one sender, or a class or function without arguments that creates one for each sender."""
 
 
 class _Hello(Setting, frozen=True, tag_field="event", tag="hello"):
@@ -197,10 +197,10 @@ _DECODER = msgspec.json.Decoder(_Hello | _Feedback | _Lost | _Allowance)
 
 
 def answer(controller: Controller, line: str | bytes) -> str:
-    """The answer of ``controller`` to a line of the protocol. What it raises carries a note of the event.
+    """The reply of ``controller`` to a line of the protocol. Exceptions get a note that names the event.
 
     Raises:
-        msgspec.DecodeError: If the line is none of the protocol.
+        msgspec.DecodeError: If the line does not follow the protocol.
         TypeError: If the allowance is neither a number nor an :class:`Allowance`.
 
     """
@@ -224,7 +224,7 @@ def answer(controller: Controller, line: str | bytes) -> str:
 
 
 def _allowance(decided: Any) -> Allowance:
-    """What a controller returned, with whatever numbers it used."""
+    """The result of a controller with all numbers as floats."""
     if isinstance(decided, Allowance):
         fields = {name: getattr(decided, name) for name in Allowance.__struct_fields__}
     else:
@@ -242,7 +242,7 @@ def _allowance(decided: Any) -> Allowance:
 
 @dataclass(frozen=True)
 class Registered:
-    """A controller as Rust takes it."""
+    """A controller in the form that Rust calls."""
 
     name: str
     make: Callable[[], Controller]
@@ -250,13 +250,13 @@ class Registered:
 
 
 def registered(given: ControllerFactory) -> Registered:
-    """What Rust takes for ``given``. What makes no controller raises a ``TypeError`` when the call begins."""
+    """Wraps ``given`` for Rust. A wrong kind of object raises ``TypeError`` when the call begins."""
     if isinstance(given, Controller):
         left = [given]
 
         def once() -> Controller:
             if not left:
-                raise ValueError("controller: a call in both directions needs two; pass the class, or a function")
+                raise ValueError("controller: a two-way call needs two; pass the class or a function")
             return left.pop()
 
         return Registered(type(given).__name__, once)
@@ -264,7 +264,7 @@ def registered(given: ControllerFactory) -> Registered:
     def make() -> Controller:
         made = given()
         if not isinstance(made, Controller):
-            message = f"controller: {given!r} made {made!r}, which is no lockstep.Controller"
+            message = f"controller: {given!r} made {made!r}, expected a lockstep.Controller"
             raise TypeError(message)
         return made
 
@@ -272,9 +272,9 @@ def registered(given: ControllerFactory) -> Registered:
 
 
 def serve(controller: Controller) -> None:
-    """Answers the lines on standard input until it ends: a program for ``--controller program:FILE``.
+    """Answers the lines on standard input until it ends: the main loop of a program for ``--controller program:FILE``.
 
-    Whatever else the program prints goes to standard error.
+    Other output of the program goes to standard error.
     """
     answers, sys.stdout = sys.stdout, sys.stderr
     try:

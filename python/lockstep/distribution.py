@@ -1,4 +1,4 @@
-"""Which Lockstep this is, and how what it needs is installed."""
+"""Version of the installed package, and commands that install its requirements."""
 
 import re
 import shlex
@@ -14,12 +14,12 @@ from types import ModuleType
 from typing import Any
 
 DISTRIBUTION = "lockstep-video"
-"""The package's name where packages are installed from; ``lockstep`` is what it is imported as."""
+"""The package's name in an index; it is imported as ``lockstep``."""
 _CHECKOUT = Path(__file__).parents[2]
 
 
 def installed_version() -> str:
-    """The version of the installed package; in a checkout that is not installed, the one that the workspace has."""
+    """The version of the installed package; in a checkout without an install, that of the workspace."""
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
@@ -27,9 +27,9 @@ def installed_version() -> str:
 
 
 def install_command(extra: str | None = None) -> str:
-    """The shell command that installs what ``extra`` of the package requires; without one, what the package requires.
+    """The shell command that installs the requirements of ``extra``, or those of the package itself.
 
-    No index has the package, so the command names its requirements.
+    No index has the package, so the command lists its requirements.
     """
     return install_command_for(requirements(extra))
 
@@ -37,7 +37,7 @@ def install_command(extra: str | None = None) -> str:
 def install_command_for(requirements: Sequence[str]) -> str:
     """The shell command that installs ``requirements`` for the running interpreter.
 
-    That is of the environment of `uv tool install`, of one without pip, or of one with pip.
+    The environment may come from `uv tool install`, may lack pip, or may have pip.
     """
     wanted = list(requirements)
     receipt = Path(sys.prefix) / "uv-receipt.toml"
@@ -46,7 +46,7 @@ def install_command_for(requirements: Sequence[str]) -> str:
         own = next(one for one in kept if one["name"] == DISTRIBUTION)
         origin = own.get("path") or own.get("directory") or own.get("editable") or DISTRIBUTION
         extras = f"[{','.join(own['extras'])}]" if own.get("extras") else ""
-        # The command replaces the environment: it names what was added earlier, too.
+        # The command replaces the environment, so it repeats earlier additions.
         wanted += [one["name"] + one.get("specifier", "") for one in kept if one["name"] != DISTRIBUTION]
         added = [word for requirement in dict.fromkeys(wanted) for word in ("--with", requirement)]
         return shlex.join([_uv(Path(origin)), "tool", "install", "--force", *added, origin + extras])
@@ -56,10 +56,10 @@ def install_command_for(requirements: Sequence[str]) -> str:
 
 
 def imported(module: str, feature: str, extra: str) -> ModuleType:
-    """The module that ``feature`` requires, of ``extra`` of the package.
+    """The module that ``feature`` requires, from the extra ``extra``.
 
     Raises:
-        ModuleNotFoundError: If it is not installed; the message has the command that installs the extra.
+        ModuleNotFoundError: If it is not installed; the message contains the command that installs the extra.
 
     """
     try:
@@ -70,9 +70,9 @@ def imported(module: str, feature: str, extra: str) -> ModuleType:
 
 
 def requirements(extra: str | None = None) -> list[str]:
-    """What ``extra`` of the package requires, as pip takes it; without one, what the package requires.
+    """The requirements of ``extra``, or of the package itself, in pip's syntax.
 
-    Requirements of an extra that it includes are among them.
+    The requirements of an included extra are in the list.
     """
     listed = _listed(extra)
     included = (re.fullmatch(rf"{DISTRIBUTION}\[(\w+)\]", requirement) for requirement in listed)
@@ -82,7 +82,7 @@ def requirements(extra: str | None = None) -> list[str]:
 
 
 def _listed(extra: str | None) -> list[str]:
-    """The entries of an extra, as they are."""
+    """The entries of an extra, unchanged."""
     try:
         listed = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
@@ -94,7 +94,7 @@ def _listed(extra: str | None) -> list[str]:
 
 
 def _uv(origin: Path = _CHECKOUT) -> str:
-    """The uv of the PATH, or that of the checkout, which is ``origin`` or has that wheel."""
+    """The uv on the PATH, or that of the checkout, which is ``origin`` or contains that wheel."""
     checkouts = (folder / ".venv" / "bin" for folder in (origin, *origin.parents))
     return shutil.which("uv") or next(filter(None, (shutil.which("uv", path=str(at)) for at in checkouts)), "uv")
 

@@ -1,14 +1,14 @@
-"""Means, and how far another seed's may be from them."""
+"""Means and their confidence intervals over seeds."""
 
 import math
 from collections.abc import Sequence
 
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-"""97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom; with more it is taken as that of 15."""
+"""97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom; above 15, the one of 15 is used."""
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and the half width of its 95 % confidence interval (Student's t); NaN where there is no such thing."""
+    """Mean and half the width of its 95 % confidence interval (Student's t); NaN where undefined."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     if not known:
         return math.nan, math.nan

@@ -1,4 +1,4 @@
-"""Commands whose first word names a module of a package: training, studies, reports of sessions."""
+"""Commands whose first argument names a module of a package: trainings, studies, session reports."""
 
 import importlib
 import sys
@@ -21,10 +21,10 @@ ALWAYS = ("numpy",)
 def run_module(  # noqa: PLR0913
     command: str, package: str, meanings: Mapping[str, str], kind: str, words: Sequence[str], *, extra: str = "learn"
 ) -> int:
-    """Runs ``main`` of the module that the first of ``words`` names with the others; gives the exit status.
+    """Runs ``main`` of the module named by the first of ``words`` with the others; returns the exit status.
 
-    ``command`` is what people type, ``meanings`` has the modules of ``package``, and ``kind`` says what they are. What
-    they take besides is in ``extra`` of the package.
+    ``command`` is the command's name. ``meanings`` describes the modules of ``package``. ``kind`` is the noun for
+    them. ``extra`` installs their requirements.
     """
     if not words or words[0] in ("-h", "--help"):
         print(_usage(command, meanings, kind))
@@ -37,29 +37,29 @@ def run_module(  # noqa: PLR0913
         status: int = importlib.import_module(f"{package}.{words[0]}").main(list(words[1:]))
         return status
 
-    return run_told(command, run, extra=extra)
+    return run_reporting_errors(command, run, extra=extra)
 
 
 def run_entry(module: str, entry: str, extra: str, *, command: str = "lockstep") -> int:
-    """Runs the function ``entry`` of ``module``, as the `lockstep` command does; gives the exit status.
+    """Runs the function ``entry`` of ``module``, as the `lockstep` command does; returns the exit status.
 
-    ``extra`` of the package installs the modules that it imports, and ``command`` is the name in errors.
+    ``extra`` of the package installs the modules that it imports; ``command`` is the name in errors.
     """
 
     def run() -> int:
         status: int = getattr(importlib.import_module(module), entry)()
         return status
 
-    return run_told(command, run, extra=extra)
+    return run_reporting_errors(command, run, extra=extra)
 
 
-def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
-    """Gives the exit status of ``run``; what goes wrong there is one line on standard error."""
+def run_reporting_errors(command: str, run: Callable[[], int], *, extra: str) -> int:
+    """Returns the exit status of ``run``; reports an error in one line on standard error."""
     try:
         return run()
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        # The laboratory's tables and charts do not require what its trainings do.
+        # Tables and charts require the extra `lab` only, not the one of trainings.
         wanted = next((name for name in ("lab", extra) if missing in EXTRAS[name]), None)
         if wanted is None and missing not in ALWAYS:
             raise
@@ -69,7 +69,7 @@ def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
         )
         return 1
     except KeyboardInterrupt:
-        print(f"\n{command}: interrupted; the same command goes on from where it was", file=sys.stderr)
+        print(f"\n{command}: interrupted; run the same command again to resume", file=sys.stderr)
         return 130
     except (OSError, ValueError) as error:
         print(f"{command}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Policies of :mod:`lockstep.gym` as controllers of calls."""
+"""Runs policies of :mod:`lockstep.gym` as controllers of calls."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _ALL = np.ones(1, np.bool_)
 
 
 class PolicyController(Controller):
-    """Decides with a policy once a step; the target stays until the next one."""
+    """Asks a policy once a step; the target stays until the next step."""
 
     def __init__(  # noqa: PLR0913 -- the settings of the environment
         self,
@@ -33,14 +33,14 @@ class PolicyController(Controller):
         initial_bps: float = 300_000,
         bounds_bps: tuple[float, float] = (10_000, 8_000_000),
     ) -> None:
-        """A controller that decides ``predict(observation)``, in an environment of these settings."""
+        """A controller with the policy ``predict(observation)``, in an environment of these settings."""
         self._predict = predict
         self._observation: Observation = preset(OBSERVATIONS, observation, "observation")
         self._action: Action = preset(ACTIONS, action, "action")
         if isinstance(self._observation, CallObservation):
             kind = self._observation.kind
             message = (
-                f"observation {kind!r}: only Lockstep's own controllers see it; export the policy, and name its file: "
+                f"observation {kind!r}: only Lockstep's own controllers have it; export the policy and name its file: "
                 f"lockstep.simulate(controller={kind!r}, model='policy.onnx')"
             )
             raise ValueError(message)
@@ -58,24 +58,24 @@ class PolicyController(Controller):
         self._is_begun = False
 
     def start(self, setting: Setting) -> None:
-        """Forget the last call."""
+        """Reset the state of the last call."""
         del setting
         self._begin()
 
     def on_feedback(self, path: PathView, feedback: Feedback) -> None:
-        """Collect what arrived in this step."""
+        """Collect the packets that arrived in this step."""
         del path
         self._packets += feedback.packets
 
     def on_loss(self, path: PathView, packets: list[LostPacket]) -> None:
-        """Count what was lost in this step."""
+        """Count the packets that were lost in this step."""
         del path
         self._lost += len(packets)
 
     def _features(self, path: PathView) -> Features:
-        """What happened since the last decision, as far as a sender knows it; the rest is zero."""
+        """The features since the last decision that a sender knows; the others are zero."""
         seconds = (path.now_ms - self._from_ms) / 1e3
-        # Clocks of two ends differ, so that the one-way delay is that of the path, and what queues add.
+        # The clocks of both ends differ, so the one-way delay is half the base round-trip time plus queueing.
         base_ms = (path.base_round_trip_ms or 0.0) / 2.0
         delays = [base_ms + packet.queued_ms for packet in self._packets]
         if delays:
@@ -98,7 +98,7 @@ class PolicyController(Controller):
         return Features(values, np.array([self._rate]))
 
     def allowance(self, path: PathView, sending: Sending) -> float:
-        """The policy's rate, decided anew where a step has passed."""
+        """The policy's rate, updated when a step has passed."""
         del sending
         if path.now_ms - self._from_ms >= self._step_ms or not self._is_begun:
             features = self._features(path)
@@ -122,26 +122,25 @@ def _predictor(model: Any, action: Action) -> Callable[[NDArray[np.float32]], An
         def run(observed: NDArray[np.float32]) -> Any:
             output = np.asarray(network.run([np.ascontiguousarray(observed).reshape(-1)])[0])
             if is_choice:
-                # A network that has drawn already has one number, one that scores the choices has many.
+                # A network that samples returns one number; one that scores the choices returns one for each.
                 return int(output[0]) if output.size == 1 else int(output.argmax())
             return output
 
         return run
     if not callable(getattr(model, "predict", None)):
-        message = f"model: expected the file of an ONNX model, or a policy with `predict`, found {model!r}"
+        message = f"model: expected an ONNX file or a policy with `predict`, found {model!r}"
         raise TypeError(message)
     return lambda observed: model.predict(observed, deterministic=True)[0]
 
 
 def from_policy(model: Any, *, action: str | Action = "rate", **setting: Any) -> PolicyController:
-    """A controller that decides as a policy trained in :mod:`lockstep.gym`.
+    """A controller that runs a policy trained in :mod:`lockstep.gym`.
 
-    :param model: A policy of Stable-Baselines3, or anything with its ``predict(observation, deterministic=True)``; or
-        the ONNX file of one, whose only input is the observation and whose first output is the action.
-    :param action: As for the environment, as all that follows: ``observation``, ``step_ms``, ``initial_bps``,
-        ``bounds_bps``.
+    :param model: A policy of Stable-Baselines3, or an object with its ``predict(observation, deterministic=True)``; or
+        an ONNX file whose only input is the observation and whose first output is the action.
+    :param action: As for the environment. So are ``observation``, ``step_ms``, ``initial_bps`` and ``bounds_bps``.
 
-    The policy sees what a sender knows: of what queues and losses do to its packets, not of pictures or capacities.
+    The policy sees only values that a sender knows: delays and losses of its packets, no pictures and no capacity.
     """
     chosen: Action = preset(ACTIONS, action, "action")
     return PolicyController(_predictor(model, chosen), action=chosen, **setting)

@@ -1,9 +1,9 @@
-"""Numbers as a reader wants them: rounded, with their units, and a dash for what is not there."""
+"""Formats numbers for readers: rounded, with units, and with a dash for a missing value."""
 
 import math
 
 MISSING = "–"
-"""What stands for a value that a call does not have."""
+"""Text for a missing value."""
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -12,7 +12,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def count(value: float | None) -> str:
-    """A whole number, thousands apart."""
+    """A whole number with a thin space between thousands."""
     return MISSING if value is None else f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 

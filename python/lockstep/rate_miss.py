@@ -1,8 +1,8 @@
-"""`lockstep-rate-miss`: how far a conventional codec misses its target within a second, ours beside libvpx.
+"""`lockstep-rate-miss`: deviation of a conventional codec from its target within a second, Lockstep's and libvpx.
 
-Concerto (MobiCom 2019, figures 11 and 12) has the ratio of deviation to target grow as the target falls from 2 to
-0.1 Mb/s. Ours, real and modelled, runs in `lockstep simulate` on a link that never is the bottleneck, under a fixed
-controller; libvpx's one-pass constant bit rate runs in `vpxenc`, where that is installed, set up as WebRTC does.
+In Concerto (MobiCom 2019, figures 11 and 12), the ratio of deviation to target grows from 2 to 0.1 Mb/s.
+Lockstep's codec, real and modelled, runs in `lockstep simulate` with a fixed controller and a link that is never the
+bottleneck. libvpx's one-pass constant bit rate runs in `vpxenc` with WebRTC's settings, where `vpxenc` is installed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from lockstep.charts import Plot
 from lockstep.sweep_plot import COLOURS, SweepPlotError, render
 
 HEADER_BYTES = 64
-"""Of Lockstep's data header, in each fragment: the controller's target is for these, too."""
+"""Bytes of Lockstep's data header in each fragment; the controller's target includes them."""
 
 LIBVPX = [
     *(
@@ -38,16 +38,16 @@ LIBVPX = [
     *("--buf-initial-sz=500", "--buf-optimal-sz=600", "--buf-sz=1000", "--undershoot-pct=100", "--overshoot-pct=15"),
     *("--min-q=2", "--max-q=56", "--drop-frame=30", "--kf-max-dist=3000", "--max-intra-rate=900", "--threads=1"),
 ]
-"""libvpx as WebRTC's VP8 encoder sets it up."""
+"""Options of `vpxenc` that correspond to WebRTC's VP8 settings."""
 
 
 class RateMissError(Exception):
-    """The study cannot be done; says why."""
+    """The study cannot run; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Miss:
-    """How one encoder kept to one target on one clip, by seconds: |rate - target| / target."""
+    """Deviations of one encoder from one target on one clip, per second: |rate - target| / target."""
 
     clip: str
     encoder: str
@@ -60,10 +60,10 @@ class Miss:
 
 
 def miss(clip: str, encoder: str, kbps: int, frames: Iterable[tuple[float, float]], length: float) -> Miss:
-    """The miss of `frames`, each a time in seconds and a size in bytes, in the whole seconds of `length`.
+    """The deviations of `frames` in the whole seconds of `length`; a frame is a time in seconds and a size in bytes.
 
     Raises:
-        RateMissError: if there is no whole second.
+        RateMissError: If the clip is shorter than a second.
 
     """
     bits: dict[int, float] = defaultdict(float)
@@ -83,15 +83,15 @@ def ivf_frames(content: bytes) -> list[tuple[float, float]]:
     """Times and sizes of the frames of an IVF file.
 
     Raises:
-        RateMissError: if it is damaged.
+        RateMissError: If the file is damaged.
 
     """
     if content[:4] != b"DKIF" or len(content) < 32:
-        raise RateMissError("vpxenc wrote no IVF file")
+        raise RateMissError("cannot read the output of vpxenc: expected an IVF file")
     rate, scale = (int.from_bytes(content[at : at + 4], "little") for at in (16, 20))
     frames, at = [], int.from_bytes(content[6:8], "little")
     if not rate or at < 32:
-        raise RateMissError("vpxenc wrote a damaged IVF file")
+        raise RateMissError("cannot read the output of vpxenc: damaged IVF header")
     while at + 12 <= len(content):
         size = int.from_bytes(content[at : at + 4], "little")
         if at + 12 + size > len(content):
@@ -105,7 +105,7 @@ def run(words: list[str]) -> None:
     """Runs a program.
 
     Raises:
-        RateMissError: if it fails or is not there; with its last words.
+        RateMissError: If it fails or is not found; with its last line of output.
 
     """
     try:
@@ -118,7 +118,7 @@ def run(words: list[str]) -> None:
 
 
 def ours(lockstep: str, clip: str, kbps: int, seconds: float, words: Iterable[str] = ()) -> Miss:
-    """A conventional codec of Lockstep; `words` say what else `lockstep simulate` is told."""
+    """Measures a conventional codec of Lockstep; `words` are more options of `lockstep simulate`."""
     words = list(words)
     with tempfile.TemporaryDirectory() as name:
         table = Path(name) / "frames.parquet"
@@ -136,14 +136,14 @@ def ours(lockstep: str, clip: str, kbps: int, seconds: float, words: Iterable[st
 
 
 def libvpx(y4m: Path, clip: str, kbps: int, length: float) -> Miss:
-    """The constant bit rate of libvpx."""
+    """Measures libvpx at a constant bit rate."""
     output = y4m.with_suffix(".ivf")
     run(["vpxenc", *LIBVPX, f"--target-bitrate={kbps}", "--ivf", "-o", str(output), str(y4m)])
     return miss(clip, "libvpx", kbps, ivf_frames(output.read_bytes()), length)
 
 
 def as_y4m(clip: str, seconds: float, folder: Path) -> Path | None:
-    """The clip as vpxenc reads it; none where there is no vpxenc, or the clip is generated."""
+    """The clip in the format of vpxenc; None without vpxenc or for a generated clip."""
     if shutil.which("vpxenc") is None or clip.startswith("generated"):
         return None
     output = folder / "clip.y4m"
@@ -153,7 +153,7 @@ def as_y4m(clip: str, seconds: float, folder: Path) -> Path | None:
 
 
 def chart(misses: list[Miss]) -> Plot:
-    """The mean deviation over the target: a faint line a clip, a strong one for the mean of an encoder's clips."""
+    """Mean deviation over target: one thin line for each clip, one thick line for the mean of each encoder."""
     table = polars.DataFrame([asdict(miss) for miss in misses])
     table = table.with_columns((polars.col("target_kbps") / 1e3).alias("target"), 100 * polars.col("mean"))
     means = table.group_by("encoder", "target", maintain_order=True).agg(polars.col("mean").mean())
@@ -169,15 +169,17 @@ def chart(misses: list[Miss]) -> Plot:
         altair.Chart(means).mark_line(strokeWidth=3).encode(**encoded),
     )
     subtitle = "% of the target, mean over seconds; thin: each clip"
-    title = altair.Title("How far a conventional codec misses its target in a second", subtitle=subtitle, offset=14)
+    title = altair.Title(
+        "Deviation of a conventional codec from its target within a second", subtitle=subtitle, offset=14
+    )
     return layers.properties(width=820, height=460, title=title)
 
 
 def study(options: argparse.Namespace) -> list[Miss]:
-    """Every encoder at every target on every clip.
+    """Measures every encoder at every target on every clip.
 
     Raises:
-        RateMissError: if a call or an encoder fails.
+        RateMissError: If a call or an encoder fails.
 
     """
     misses: list[Miss] = []
@@ -199,7 +201,7 @@ def study(options: argparse.Namespace) -> list[Miss]:
 
 
 def show(misses: list[Miss]) -> None:
-    """Prints the means over the clips, a line for each target."""
+    """Prints the means over the clips, one line for each target."""
     encoders = sorted({miss.encoder for miss in misses})
     print("target kb/s" + "".join(f"{encoder + ': mean':>26}{'p95':>8}{'most':>8}" for encoder in encoders))
     for kbps in sorted({miss.target_kbps for miss in misses}):
@@ -213,17 +215,21 @@ def show(misses: list[Miss]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-rate-miss", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("clips", nargs="*", default=["generated:640x360@30"], help="clips, as for lockstep simulate")
-    parser.add_argument("--seconds", type=float, default=30.0, help="how much of each clip (30)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds of each clip (30)")
     parser.add_argument(
-        "--targets", type=int, nargs="+", default=list(range(100, 2001, 100)), help="kb/s (100 to 2000)"
+        "--targets",
+        type=int,
+        nargs="+",
+        default=list(range(100, 2001, 100)),
+        help="target bit rates, kb/s (100 to 2000)",
     )
-    parser.add_argument("--modelled", type=int, default=7, help="how many seeds of modelled calls (7)")
+    parser.add_argument("--modelled", type=int, default=7, help="number of seeds for modelled calls (7)")
     parser.add_argument("--lockstep", default="lockstep", help="the lockstep command (lockstep)")
-    parser.add_argument("--json", type=Path, help="where the numbers go")
-    parser.add_argument("--output", type=Path, help="where the plot goes, a .html or a .png")
+    parser.add_argument("--json", type=Path, help="file for the numbers, JSON")
+    parser.add_argument("--output", type=Path, help="file for the plot, .html or .png")
     options = parser.parse_args(arguments)
     try:
         misses = study(options)

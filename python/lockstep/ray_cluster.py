@@ -1,6 +1,6 @@
-"""A Ray cluster, and tasks on it: calls of a sweep, trainings of a search.
+"""Connects to a Ray cluster and runs tasks on it: calls of a sweep, trainings of a search.
 
-Ray is needed here only and is no requirement of the package; it comes with its extra `ray`.
+Only this module imports Ray. The package does not require it; the extra `ray` installs it.
 """
 
 import logging
@@ -10,47 +10,47 @@ from typing import Any
 from lockstep.distribution import install_command
 
 LOCAL = "ray://local"
-"""The address of a cluster of this machine alone."""
+"""Address that starts a cluster on this machine only."""
 
 
 class ClusterError(OSError):
-    """Something that cannot be run on a cluster; the message says why."""
+    """A task cannot run on the cluster; the message gives the reason."""
 
 
 def connect(address: str) -> Any:
     """Ray, connected to the cluster at `address`: `ray://HOST:PORT`, or `LOCAL`.
 
     Raises:
-        ClusterError: if there is no Ray, or no cluster at `address`.
+        ClusterError: If Ray is not installed, or there is no cluster at `address`.
 
     """
     try:
         import ray  # noqa: PLC0415
     except ImportError as error:
-        raise ClusterError(f"Ray is missing; install it with: {install_command('ray')}") from error
+        raise ClusterError(f"cannot import Ray; install it with: {install_command('ray')}") from error
     try:
         ray.init(address="local" if address == LOCAL else address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ClusterError(f"there is no Ray cluster at {address}: {error}") from error
+        raise ClusterError(f"cannot connect to a Ray cluster at {address}: {error}") from error
     return ray
 
 
 def results(
     ray: Any, function: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, cores: int = 1, gpus: int = 0
 ) -> Iterator[tuple[int, Any]]:
-    """What `function` gives for each of `given`, with its place there, in the order in which the cluster finishes them.
+    """Runs `function` on each of `given`; yields place and result of each, in the order in which they finish.
 
-    Each is a task of its own, which takes so many `cores` and `gpus`. What failed comes as a `ClusterError`.
+    Each call is a separate task with this number of `cores` and `gpus`. A failure is returned as a `ClusterError`.
 
     Raises:
-        ClusterError: if the cluster has not as many: Ray would wait for them for ever.
+        ClusterError: If the cluster has fewer cores or GPUs than a task requires: Ray would wait forever.
 
     """
     has = ray.cluster_resources()
     for what, name, wanted in (("core", "CPU", cores), ("GPU", "GPU", gpus)):
         if has.get(name, 0) < wanted:
-            message = f"the cluster has {has.get(name, 0):g} {what}s, and each task takes {wanted}"
-            raise ClusterError(f"{message}: take fewer, or add a machine")
+            message = f"the cluster has {has.get(name, 0):g} {what}s, but each task requires {wanted}"
+            raise ClusterError(f"{message}; request fewer or add a machine")
     task = ray.remote(num_cpus=cores, num_gpus=gpus)(function)
     waiting = [task.remote(*one) for one in given]
     places = {one: place for place, one in enumerate(waiting)}
@@ -62,10 +62,12 @@ def results(
 def _result(ray: Any, ready: Any) -> Any:
     try:
         return ray.get(ready)
-    except Exception as error:  # of whatever kind: Ray has its own, which wrap those of tasks
+    except Exception as error:  # any type: Ray wraps the exceptions of tasks in its own
         cause = getattr(error, "cause", None)
         for known in (cause, error):
             if type(known) is ClusterError:
                 return known
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        return ClusterError(f"a machine of the cluster failed ({lines[-1].strip()}); it needs Lockstep as it is here")
+        return ClusterError(
+            f"a machine of the cluster failed ({lines[-1].strip()}); install this version of Lockstep on it"
+        )

@@ -17,11 +17,11 @@ from lockstep import __version__, charts, summary, theme
 from lockstep.call_log import CallLogError, CallReport, load_call, load_frames
 
 VEGA_LITE_VERSION = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-"""The Vega-Lite that Altair writes for, and that the page brings along."""
+"""Version of Vega-Lite that Altair targets; the page contains this version."""
 
 
 def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
-    """The report as one HTML page that loads nothing from elsewhere. Without `frames` it has the link's charts only."""
+    """The report as one HTML page without external resources. Without `frames` it has only the link's charts."""
     data = charts.datasets(report, frames)
     payload = {
         "timeline": _specification(charts.timeline(data)),
@@ -53,13 +53,13 @@ def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
 
 
 def render_png(report: CallReport, frames: polars.DataFrame | None, scale: float = 2.0) -> bytes:
-    """The charts of the report as one picture, `scale` pixels to a point of the page. Needs no browser."""
+    """The charts of the report as one PNG picture with `scale` pixels per point; needs no browser."""
     data = charts.datasets(report, frames)
     timeline = _specification(charts.timeline(data))
     distributions = _specification(charts.distributions(data))
     parts = [part for part in (timeline, distributions) if part]
     if not parts:
-        raise CallLogError("there is nothing to draw: the call has neither a series nor frames")
+        raise CallLogError("cannot draw charts: the call has neither series nor frames")
     tables: dict[str, Any] = {name: table.to_dicts() for name, table in data.items()}
     for part in parts:
         tables |= part.pop("datasets", {})
@@ -78,12 +78,14 @@ def render_png(report: CallReport, frames: polars.DataFrame | None, scale: float
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-report", description=__doc__.partition(": ")[2])
-    parser.add_argument("call", type=Path, help="what `lockstep simulate --json` or `lockstep call --json` wrote")
-    parser.add_argument("--frames", type=Path, metavar="FRAMES", help="its per-frame log, .csv or .parquet")
-    parser.add_argument("--output", type=Path, default=Path("report.html"), help="the page (default: %(default)s)")
-    parser.add_argument("--png", type=Path, help="the charts as a picture, too")
+    parser.add_argument("call", type=Path, help="document of `lockstep simulate --json` or `lockstep call --json`")
+    parser.add_argument("--frames", type=Path, metavar="FRAMES", help="per-frame log of the call, .csv or .parquet")
+    parser.add_argument(
+        "--output", type=Path, default=Path("report.html"), help="file of the page (default: %(default)s)"
+    )
+    parser.add_argument("--png", type=Path, help="also write the charts as a picture to this file")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     options = parser.parse_args(arguments)
     try:
@@ -109,7 +111,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _specification(chart: altair.VConcatChart | altair.HConcatChart) -> dict[str, Any]:
-    """The chart without what a page says once for all; empty where there is nothing to draw."""
+    """The chart without the parts that the page has once for all; empty if there is nothing to draw."""
     if not (chart.vconcat if isinstance(chart, altair.VConcatChart) else chart.hconcat):
         return {}
     specification: dict[str, Any] = chart.to_dict()
@@ -119,14 +121,14 @@ def _specification(chart: altair.VConcatChart | altair.HConcatChart) -> dict[str
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand in a script element, whatever texts are in it."""
+    """JSON that is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 @functools.cache
 def vega() -> str:
-    """Vega, Vega-Lite and their embedding, as a script that may stand in a page."""
+    """Vega, Vega-Lite and vega-embed as JavaScript that is safe inside a script element."""
     bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE_VERSION)
     return bundle.replace("</script", "<\\/script")
 

@@ -1,4 +1,4 @@
-"""Cells of a study side by side, in threads that Ctrl-C does not wait for."""
+"""Runs cells of a study in parallel threads that Ctrl-C can interrupt."""
 
 import queue
 import threading
@@ -11,11 +11,11 @@ Cell = TypeVar("Cell")
 Measures = TypeVar("Measures")
 
 PATIENCE_SECONDS = 3.0
-"""For how long cells that run are waited for once all is interrupted: nothing else ends a call."""
+"""Seconds to wait for running cells after an interruption; a running call cannot be stopped."""
 LOOK_SECONDS = 0.2
-"""How often who waits in the first thread looks up: Python acts on Ctrl-C between two waits only.
+"""Interval at which the main thread wakes up: Python handles Ctrl-C only between two waits.
 
-Polars has the signal's handler, and with it waits go on after a signal as though there had been none.
+Polars installs its own signal handler; with it, a signal does not end a wait.
 """
 
 
@@ -27,11 +27,11 @@ def side_by_side(
     keep: Callable[[Cell, Measures], None],
     end: Callable[[], None],
 ) -> None:
-    """Runs ``measure`` on each of ``cells``, as many at once as there are ``workers``; a single one is this thread.
+    """Runs ``measure`` on each of ``cells`` in ``workers`` threads; a single worker is the calling thread.
 
-    ``keep`` is given what comes of each, in this thread. Once one has failed, none begins, those that run are kept,
-    and the failure is raised. Once this is interrupted, none begins, ``end`` is to end what can be ended, and what is
-    over within :data:`PATIENCE_SECONDS` is kept.
+    The calling thread passes each result to ``keep``. After a failure no cell starts, results of running cells are
+    kept, and the failure is raised. After an interruption no cell starts, and ``end`` must end what it can. Results
+    within :data:`PATIENCE_SECONDS` are kept.
     """
     if workers <= 1:
         for cell in cells:
@@ -49,11 +49,11 @@ def side_by_side(
                 break
             try:
                 over.put((cell, measure(cell)))
-            except BaseException as error:  # raised where cells are waited for
+            except BaseException as error:  # the main thread raises it
                 over.put(error)
         over.put(None)
 
-    # Daemons: the interpreter does not wait for them at its end.
+    # Daemon threads do not delay the interpreter's exit.
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, len(cells)))]
     for thread in threads:
         thread.start()
@@ -86,7 +86,7 @@ def side_by_side(
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:
-    """Waits for all of them, but not for longer than :data:`PATIENCE_SECONDS`."""
+    """Waits for all threads, at most :data:`PATIENCE_SECONDS`."""
     until = time.monotonic() + PATIENCE_SECONDS
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))

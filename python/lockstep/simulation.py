@@ -1,4 +1,4 @@
-"""Calls in virtual time, from Python: the same calls as those of ``lockstep simulate``, to the byte."""
+"""Calls in virtual time from Python: byte-identical to those of ``lockstep simulate``."""
 
 import json
 import os
@@ -23,54 +23,56 @@ if TYPE_CHECKING:
 Codec = Literal["functional", "conventional", "modelled"]
 
 _FOLLOWER = "receiver-estimate"
-"""What reports call the controller that follows an estimator from elsewhere."""
+"""Report name of the controller that follows an estimator at the receiver."""
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """A finished call. Calls that went the same way are equal, and what a call left can be pickled and copied."""
+    """A finished call. Equal calls compare equal; a call can be pickled and copied."""
 
     scores: dict[str, Any]
-    """The scores by the names that they have in the JSON of ``lockstep simulate``."""
+    """The scores, named as in the JSON of ``lockstep simulate``."""
     frames: Table
-    """The per-frame log: one row a captured frame, times in seconds since the call's start."""
+    """The per-frame log: one row for each captured frame, times in seconds since the call's start."""
     series: Table
     """Rates and delays over time."""
     counters: dict[str, dict[str, int]]
     """Counters of sender, receiver, decoder and links."""
     config: dict[str, Any]
-    """What was run: every option that bears on what comes of it, None where it was not given or means nothing in this
-    call. ``simulate(**config)`` runs the call again."""
+    """The configuration: every option that affects the result; None if it was not given or does not apply.
+    ``simulate(**config)`` repeats the call."""
     json: str
     """The document that ``lockstep simulate --json`` writes."""
 
     @property
     def report(self) -> "CallReport":
-        """The document with types; requires the extra `lab`."""
+        """The document as a typed object; requires the extra `lab`."""
         call_log = imported("lockstep.call_log", "`report`", "lab")
         report: CallReport = imported("msgspec", "`report`", "lab").json.decode(self.json, type=call_log.CallReport)
         return report
 
 
 _OF_THE_LOG = ("session_log", "session_labels")
-"""Arguments that are no options of the call."""
+"""Arguments that are not options of the call."""
 
 
 def _refuse_session(folder: Any, labels: Any) -> None:
-    """Refuses what is no folder for a session log, or no labels, before the call runs."""
+    """Refuses an invalid folder or invalid labels of a session log before the call runs."""
     if folder is not None and not (isinstance(folder, str | os.PathLike) and os.fspath(folder)):
-        raise ValueError(f"session_log: {folder!r} names no folder")
+        raise ValueError(f"session_log: expected the path of a folder, found {folder!r}")
     pairs = labels.items() if isinstance(labels, Mapping) else [(labels, None)]
     if labels is not None and not all(isinstance(word, str) for pair in pairs for word in pair):
-        raise ValueError(f"session_labels: {labels!r} are no names with text for each, such as {{'place': 'Ulm'}}")
+        raise ValueError(
+            f"session_labels: expected a mapping of names to texts such as {{'place': 'Ulm'}}, found {labels!r}"
+        )
     if labels and folder is None:
-        raise ValueError("`session_labels` mean nothing without `session_log`")
+        raise ValueError("`session_labels` requires `session_log`")
 
 
 def _write_session(
     log: ModuleType, folder: str | os.PathLike[str], document: dict[str, Any], known: dict[str, Any], seconds: Table
 ) -> None:
-    """Writes the log of a simulated call: the same call with the same labels has the same number."""
+    """Writes the log of a simulated call; the same call with the same labels gets the same session number."""
     config = document["config"]
     words = [json.dumps(what, sort_keys=True) for what in (config, known)]
     clip = re.fullmatch(r"generated:(\d+)x(\d+)(?:@.*)?", str(config["clip"]))
@@ -132,83 +134,84 @@ def simulate(  # noqa: PLR0913
 ) -> Simulated:
     """Runs a call in virtual time.
 
-    The arguments are the options of ``lockstep simulate``, whose help says more of each; what is not given is as there.
-    Each may also be a word as on the command line, such as ``loss="5%"``.
-    The same arguments give the same call, from here and from the command line. It runs without the interpreter's lock.
+    The arguments are the options of ``lockstep simulate`` with the same defaults; its help describes each one. Text as
+    on the command line works too, such as ``loss="5%"``. Equal arguments give the same call here and on the command
+    line. The call runs without the interpreter's lock.
 
     Args:
-        trace: Capacity from sender to receiver: a file, or words such as ``constant:500kbps``.
-        codec: Which kind of codec the sender has; ``modelled`` is short for a model of the functional one.
-        modelled: Run a model in the place of the codec: no pixels, hundreds of times faster.
-        controller: Who decides how much is sent, as ``lockstep controllers`` lists them; or ``program:FILE``; or a
+        trace: Capacity from sender to receiver: a file, or text such as ``constant:500kbps``.
+        codec: Kind of codec; ``modelled`` is short for a model of the functional one.
+        modelled: Run a codec model instead of the codec: no pixels, hundreds of times faster.
+        controller: A name that ``lockstep controllers`` lists; or ``program:FILE``; or a
             :class:`lockstep.Controller`, its class, or a function that makes one for each direction.
-        latency: How much delay is tolerated in the queue, for ``sprout`` and ``lockstep``: `"low"`, `"balanced"` or
-            `"quality"`.
-        model: The model of a learned controller, an ONNX file, in the place of the one that comes with it.
-        max_bitrate: The most that is sent in the long run: a rate such as `"5mbps"`, `"auto"` or `"none"`.
+        latency: Tolerated queueing delay for ``sprout`` and ``lockstep``: `"low"`, `"balanced"` or `"quality"`.
+        model: ONNX file for a learned controller, instead of the shipped one.
+        max_bitrate: Maximum long-term bit rate: a rate such as `"5mbps"`, `"auto"` or `"none"`.
         tuning: Tuned constants to override, for research, such as ``{"silence.margin": 0.2}``; ``lockstep controllers
             --constants`` lists them.
-        estimator: An estimator written for AlphaRTC instead: its file, which runs in a process of its own, in virtual
-            time; or an object, which is asked in this process and sees the clock on the wall.
-        clip: The pictures; of a modelled call, only their size and rate count.
+        estimator: An estimator written for AlphaRTC: a file, which runs in a separate process in virtual time, or
+            an object, which runs in this process and sees the wall clock.
+        clip: The pictures to send; for a modelled call only their size and rate matter.
         seconds: Scored length of the call.
-        seed: Seed of everything random.
+        seed: Seed of all random numbers.
         reverse: Capacity from receiver to sender.
-        queue: How queues drop packets.
-        ecn: Mark instead of dropping, where both ends understand that; for the queues `"codel"` and `"pie"`.
+        queue: Queue discipline.
+        ecn: Mark packets instead of dropping them, if both ends support it; for the queues `"codel"` and `"pie"`.
         queue_packets: Packets that each queue holds.
-        queue_bytes: Bytes that each queue holds, instead.
+        queue_bytes: Bytes that each queue holds, instead of packets.
         delay_ms: Propagation delay each way.
         jitter_ms: Mean of an additional, exponentially distributed delay.
         loss: Share of packets lost at random, 0-1.
         reverse_loss: The same on the reverse link.
-        burst_loss: Probabilities that a burst of losses begins, and that it ends.
-        loss_at: Starts and lengths, in seconds, of times in which everything is lost.
-        reorder: Share of packets that come late, and how late in milliseconds.
-        menu: What the encoder offers for a budget: `"fit"`, `"serial"` or `"parallel"`.
-        fit_passes: How many times a picture may be coded to fit.
-        preset: How hard the encoder works.
-        grace_period: What Salsify takes out of the time between two arrivals: `"none"` or `"link-idle"`.
-        encode_time: How long coding takes, a file that ``lockstep bench encode-time`` wrote.
-        encode_ms: Virtual time that a menu of two candidates takes, in place of what was measured.
-        decode_ms: Virtual time that decoding a frame takes.
-        feedback_ms: Least time between two acknowledgements; 0 for one after each fragment.
-        two_way: Have another call go the opposite way at the same time; its scores are in the report's ``opposite``.
-        audio: Sound beside the pictures: `"tone"`, which ``True`` means too, `"silence"`, or a WAV file.
-        python: Interpreter for the estimator's file; this one if not given.
-        estimator_limit: Longest time of one answer of the estimator's file, in real seconds.
-        vmaf: Measure VMAF of what is shown; takes an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` may name.
-        bound: Compute an upper bound on QoE_d that no controller exceeds in this call; for modelled calls.
-        session_log: Leave a log of the session in this folder, as ``--session-log`` does (``docs/sessions.md``).
-        session_labels: What is known of the session: ``place``, ``access``, ``hour``, and any others.
+        burst_loss: Probabilities that a loss burst begins and ends.
+        loss_at: Starts and lengths, in seconds, of outages.
+        reorder: Share of packets that are delayed, and their delay in milliseconds.
+        menu: Candidates that the encoder makes for a budget: `"fit"`, `"serial"` or `"parallel"`.
+        fit_passes: Maximum number of coding passes of a picture towards its budget.
+        preset: Speed preset of the encoder.
+        grace_period: Time that Salsify subtracts from the gap between two arrivals: `"none"` or `"link-idle"`.
+        encode_time: File of coding times from ``lockstep bench encode-time``.
+        encode_ms: Virtual time of coding a menu of two candidates, instead of measured times.
+        decode_ms: Virtual time of decoding a frame.
+        feedback_ms: Minimum time between two acknowledgements; 0 sends one after each fragment.
+        two_way: Run a second call in the opposite direction; its scores are in the report's ``opposite``.
+        audio: Sound: `"tone"` (or ``True``), `"silence"`, or a WAV file.
+        python: Interpreter for the estimator's file (default: this one).
+        estimator_limit: Time limit for one answer of the estimator's file, in real seconds.
+        vmaf: Measure VMAF of the displayed video; requires an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` may
+            name.
+        bound: Compute an upper bound on QoE_d for any controller in this call; for modelled calls.
+        session_log: Write a session log to this folder, as ``--session-log`` does (``docs/how-to/sessions.md``).
+        session_labels: Labels of the session: ``place``, ``access``, ``hour``, and any others.
 
     Raises:
-        ValueError: If an argument is wrong, or a trace or a clip is not there; it says which values there are.
-        lockstep.EstimatorError: If the estimator's file is not there or cannot be loaded, if it raises something, takes
-            longer than ``estimator_limit``, or answers what is no bandwidth. It is a ``RuntimeError``.
-        lockstep.alphartc.UnusableError: If an object answers what is no bandwidth. What it raises comes as it is.
+        ValueError: If an argument is invalid, or a trace or a clip is missing; the message lists the valid values.
+        lockstep.EstimatorError: If the estimator's file is missing, does not load, raises, exceeds
+            ``estimator_limit`` or returns an invalid bandwidth. It is a ``RuntimeError``.
+        lockstep.alphartc.UnusableError: If an object returns an invalid bandwidth. Its own exceptions pass
+            unchanged.
         RuntimeError: If the call fails in another way.
-        Exception: What a controller in Python raises, with its traceback and a note of the event.
+        Exception: If a controller in Python raises; with its traceback and a note that names the event.
         KeyboardInterrupt: If the call is interrupted, also while an estimator's file hangs.
 
     """
-    given = dict(locals())  # whatever the arguments are: none can be left out or misspelt
+    given = dict(locals())  # `locals` includes every argument under its own name
     for name in _OF_THE_LOG:
         given.pop(name)
     options = {name: value for name, value in given.items() if value is not None}
     _refuse_session(session_log, session_labels)
     log = None if session_log is None else imported("lockstep.sessions.log", "`session_log`", "lab")
-    known = {} if log is None else log.labelled(session_labels or {})  # wrong ones are refused before the call
+    known = {} if log is None else log.labelled(session_labels or {})  # refuses invalid labels before the call
     asked = None
     if estimator is not None and not isinstance(estimator, str | os.PathLike):
         asked = options.pop("estimator")
         if not isinstance(asked, Estimator):
             raise ValueError(
-                f"estimator: {shortened(asked)} is neither a file nor an object with report_states and "
+                f"estimator: {shortened(asked)} is not a file and not an object with report_states and "
                 "get_estimated_bandwidth"
             )
         if controller not in (None, _FOLLOWER):
-            raise ValueError("`estimator` cannot be used with `controller`: an estimator comes with its own")
+            raise ValueError("`estimator` cannot be used with `controller`: an estimator has its own controller")
     if asked is None and estimator is not None and python is None:
         options["python"] = os.environ.get("LOCKSTEP_PYTHON") or sys.executable
     own = None
@@ -230,8 +233,8 @@ def simulate(  # noqa: PLR0913
     if log is not None and session_log is not None and session is not None:
         _write_session(log, session_log, document, known, session)
     scored, wanted = document["scored_seconds"], document["config"]["seconds"]
-    if scored < wanted - 1e-6:  # times are whole nanoseconds; what was asked for need not be
-        warnings.warn(f"the pictures ended after {scored:g} s of the {wanted:g} s asked for", stacklevel=2)
+    if scored < wanted - 1e-6:  # the call rounds times to nanoseconds
+        warnings.warn(f"the clip ended after {scored:g} s of the requested {wanted:g} s", stacklevel=2)
     apart = ("lockstep", "kind", "seed", "config", "counters", "series")
     return Simulated(
         scores={name: value for name, value in document.items() if name not in apart},

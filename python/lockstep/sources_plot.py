@@ -1,7 +1,7 @@
-"""`lockstep-sources-plot`: what `lockstep sources --json` wrote, as a plot.
+"""`lockstep-sources-plot`: plots the JSON of `lockstep sources --json`.
 
-For each of the controls that all sources were run under: how the bit rate comes back after the capacity has
-fallen and returned, as a share of the capacity, in the mean over links, with its 95 % interval over seeds.
+Shows how the bit rate recovers after the capacity has fallen and returned, as a share of the capacity. One plot for
+each control under which all sources ran: the mean over links with its 95 % confidence interval over seeds.
 """
 
 import argparse
@@ -20,31 +20,31 @@ from lockstep.intervals import mean_interval
 from lockstep.sweep_plot import COLOURS, SweepPlotError, render
 
 RETURN = 60
-"""When the capacity is back, seconds into the call."""
+"""Time in the call at which the capacity returns, seconds."""
 BEFORE = 30
-"""So many seconds before that are drawn, too."""
+"""Seconds before that which the plot includes."""
 SOURCES = ["full throttle", "frames (pauses alone)", "video", "video, padded to the target"]
-"""Those that are drawn."""
+"""Sources in the plot."""
 
 
 class SourcesPlotError(Exception):
-    """The file is none of the command's; says why."""
+    """The file is not a document of the command; the message gives the reason."""
 
 
 def shares(row: Mapping[str, Any]) -> list[float]:
-    """What of the capacity that returns came through in a call over such a link, percent, second by second.
+    """Received share of the returned capacity, percent, second by second.
 
-    It begins :data:`BEFORE` the capacity is back. ``row`` is one of the command's recoveries.
+    The series begins :data:`BEFORE` seconds before the capacity returns. ``row`` is one of the document's recoveries.
     """
     received, capacity = row["received_bps"], row["capacity_bps"]
     return [round(100 * rate / capacity[-1], 1) for rate in received[RETURN - BEFORE :]]
 
 
 def load(path: Path) -> polars.DataFrame:
-    """The calls over links whose capacity returns: control, source, seed and their shares (:func:`shares`).
+    """The calls over links whose capacity returns: control, source, seed and shares (:func:`shares`).
 
     Raises:
-        SourcesPlotError: if the file does not hold what the command writes.
+        SourcesPlotError: If the file is not a document of the command.
 
     """
     try:
@@ -58,20 +58,20 @@ def load(path: Path) -> polars.DataFrame:
             for row in json.loads(path.read_text())["recoveries"]
         ]
     except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError) as error:
-        raise SourcesPlotError(f"{path}: not what lockstep sources --json writes ({error!r})") from error
+        raise SourcesPlotError(f"cannot read {path} as a document of lockstep sources --json: {error!r}") from error
     if not rows:
-        raise SourcesPlotError(f"{path}: holds no calls whose capacity returns")
+        raise SourcesPlotError(f"cannot plot {path}: no call has a capacity that returns")
     return polars.DataFrame(rows)
 
 
 def curves(calls: polars.DataFrame) -> polars.DataFrame:
-    """The share that came through by control, source and second since the return: mean, and its interval over seeds.
+    """Received share by control, source and second since the return: mean and interval over seeds.
 
-    Only of controls with every source that is drawn: of the others there are two.
+    Includes only controls that have every source in the plot.
     """
     drawn = calls.filter(polars.col("source").is_in(SOURCES))
     whole = drawn.group_by("control").agg(polars.col("source").n_unique()).filter(polars.col("source") == len(SOURCES))
-    # Links first: an interval says how far another seed may be.
+    # Average over links first, so that the interval is over seeds.
     by_seed = (
         drawn.filter(polars.col("control").is_in(whole["control"].to_list()))
         .with_columns(second=polars.int_ranges(polars.col("share").list.len()) - BEFORE)
@@ -89,9 +89,9 @@ def curves(calls: polars.DataFrame) -> polars.DataFrame:
 
 
 def chart(table: polars.DataFrame, title: str = "How the bit rate comes back under GCC") -> Plot:
-    """A plot of :func:`curves` for each control, a line and a band for each source."""
+    """One plot of :func:`curves` for each control, with one line and one band for each source."""
     base = altair.Chart(table).encode(
-        x=altair.X("second:Q", axis=altair.Axis(title="s since the capacity is back", titleFontWeight="normal")),
+        x=altair.X("second:Q", axis=altair.Axis(title="s since the capacity returned", titleFontWeight="normal")),
         color=altair.Color(
             "source:N",
             scale=altair.Scale(domain=SOURCES, range=COLOURS[: len(SOURCES)]),
@@ -102,7 +102,7 @@ def chart(table: polars.DataFrame, title: str = "How the bit rate comes back und
     bands = base.mark_area(opacity=0.2).encode(y=altair.Y("low:Q", axis=axis), y2="high:Q")
     lines = base.mark_line(strokeWidth=2).encode(y=altair.Y("share:Q", axis=axis))
     both = altair.layer(bands, lines).properties(width=820, height=220)
-    subtitle = "% of the capacity, mean over links, and its 95 % confidence interval over seeds"
+    subtitle = "% of the capacity: mean over links with its 95 % confidence interval over seeds"
     facet = altair.Facet("control:N", sort=None, header=altair.Header(title=None, labelAnchor="start"))
     faceted: altair.FacetChart = both.facet(facet=facet, columns=1).properties(
         title=altair.Title(title, subtitle=subtitle, offset=14)
@@ -111,15 +111,17 @@ def chart(table: polars.DataFrame, title: str = "How the bit rate comes back und
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-sources-plot", description=(__doc__ or "").partition(": ")[2])
-    parser.add_argument("numbers", type=Path, help="what `lockstep sources --json` wrote")
-    parser.add_argument("--output", type=Path, default=Path("sources.html"), help="a .html or a .png (sources.html)")
+    parser.add_argument("numbers", type=Path, help="document of `lockstep sources --json`")
+    parser.add_argument(
+        "--output", type=Path, default=Path("sources.html"), help="file for the plot, .html or .png (sources.html)"
+    )
     options = parser.parse_args(arguments)
     try:
         table = curves(load(options.numbers))
         if table.is_empty():
-            raise SourcesPlotError(f"{options.numbers}: no control in it has every source that is drawn")
+            raise SourcesPlotError(f"cannot plot {options.numbers}: no control has every source of the plot")
         options.output.write_bytes(render(chart(table), options.output))
     except (SourcesPlotError, SweepPlotError, OSError) as error:
         print(f"lockstep-sources-plot: {error}", file=sys.stderr)

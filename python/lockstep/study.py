@@ -1,7 +1,7 @@
-"""What every study has: cells that are run once and kept, a table of means with confidence intervals, a plot.
+"""Common parts of studies: cells that run once and are kept, tables of means with confidence intervals, plots.
 
-A study has a folder. Every cell that is over is a line in its journal at once, so that a study that was ended goes on
-where it was; at the end the folder has the table as Parquet, and the plots.
+A study has a folder. Each finished cell becomes a line in the folder's journal at once, so an interrupted study
+resumes there. In the end the folder contains the table as Parquet, and the plots.
 """
 
 import argparse
@@ -26,23 +26,23 @@ from lockstep.side_by_side import LOOK_SECONDS, side_by_side
 from lockstep.sweep_plot import COLOURS, render
 
 Cell = Mapping[str, Any]
-"""What a cell is: names and values that say which call or training, and nothing else does."""
+"""Names and values that fully identify a call or a training."""
 Measures = Mapping[str, Any]
-"""What came of a cell."""
+"""Results of a cell."""
 
 Keep = Callable[[Cell, Measures], None]
-"""What is told of each cell that is over."""
+"""Callback for each finished cell."""
 
 FINISHED = "finished"
-"""The file of a training's folder that says that it is over."""
+"""File in a training's folder that marks it as finished."""
 MOST_WORKERS = 1_000
-"""Each is a thread."""
+"""Largest number of workers; each is a thread."""
 BUDGETS = ("small", "full")
-"""How much is run: trainings cut short, or all as it should be."""
+"""Sizes of a study: shortened trainings, or full ones."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
-    """The arguments that every study has."""
+    """Adds the arguments of every study."""
     parser.add_argument(
         "--output",
         type=Path,
@@ -50,12 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
         metavar="DIR",
         help="folder of the study (%(default)s)",
     )
-    parser.add_argument("--budget", choices=BUDGETS, default="small", help="how much is run (%(default)s)")
-    parser.add_argument("--seeds", type=whole(1), default=None, metavar="COUNT", help="seeds of each cell, from 1 on")
+    parser.add_argument("--budget", choices=BUDGETS, default="small", help="size of the study (%(default)s)")
+    parser.add_argument(
+        "--seeds", type=whole(1), default=None, metavar="COUNT", help="number of seeds for each cell, from 1 on"
+    )
     parser.add_argument(
         "--workers", type=whole(1, MOST_WORKERS), default=2, help="cells that run at once (%(default)s)"
     )
-    parser.add_argument("--fresh", action="store_true", help="begin anew, whatever the folder has")
+    parser.add_argument("--fresh", action="store_true", help="discard the results in the folder and start again")
 
 
 class Study:
@@ -71,14 +73,14 @@ class Study:
         kind: str = "study",
         is_over: Callable[[Mapping[str, Any]], bool] = lambda _: True,
     ) -> None:
-        """Opens the folder, and reads which cells are over: those whose measures ``is_over`` holds of."""
+        """Opens the folder and reads the finished cells: those for whose measures ``is_over`` is true."""
         self._kind = kind
         self.name = name
         self.folder = folder
         self.quiet = quiet
         self._interrupted = threading.Event()
         self._processes: set[subprocess.Popen[bytes]] = set()
-        self._said: list[str] = []
+        self._reported: list[str] = []
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.journal"
         if fresh:
@@ -94,16 +96,16 @@ class Study:
                     if is_over(kept["measures"]):
                         self._rows[_key(kept["cell"])] = kept["measures"]
                 except (ValueError, KeyError, TypeError):
-                    continue  # the last line of a study that was killed
+                    continue  # incomplete last line of a killed study
         if torn:
             with self._path.open("a") as journal:
                 journal.write("\n")
 
     def run(self, cells: Sequence[Cell], measure: Callable[[Cell], Measures], workers: int = 1) -> polars.DataFrame:
-        """Runs ``measure`` on each of ``cells`` that is not over yet; gives all of them as rows, in their order.
+        """Runs ``measure`` on each unfinished cell; returns all cells as rows, in order.
 
-        A cell has to say all that its measures depend on, the contents of files as their hashes: what is kept under the
-        same words is taken for the same.
+        A cell must contain everything that its measures depend on, with the contents of files as hashes. A kept cell
+        with equal values counts as the same.
         """
 
         def here(open_cells: Sequence[Cell], keep: Keep) -> None:
@@ -112,11 +114,11 @@ class Study:
         return self.take(cells, here)
 
     def take(self, cells: Sequence[Cell], run_all: Callable[[Sequence[Cell], Keep], None]) -> polars.DataFrame:
-        """The same where ``run_all`` runs those that are not over, and gives each with its measures to be kept."""
+        """As :meth:`run`, but ``run_all`` runs the unfinished cells and passes each with its measures to ``keep``."""
         open_cells = [cell for cell in cells if _key(cell) not in self._rows]
         began, done = time.monotonic(), len(cells) - len(open_cells)
         if done and not self.quiet:
-            print(f"{done} of {len(cells)} cells are over already", file=sys.stderr)
+            print(f"{done} of {len(cells)} cells are already finished", file=sys.stderr)
         count = 0
 
         def keep(cell: Cell, measures: Measures) -> None:
@@ -146,21 +148,21 @@ class Study:
         sys.stderr.write(f"\r\x1b[2K{text}" if sys.stderr.isatty() else f"{text}\n")
         sys.stderr.flush()
 
-    def say(self, text: str) -> None:
-        """Prints what a part has found; :meth:`write` keeps it beside the part's rows."""
+    def report(self, text: str) -> None:
+        """Prints a result of a part; :meth:`write` saves the text next to the part's rows."""
         print(text)
-        self._said.append(text)
+        self._reported.append(text)
 
     def write(self, part: str, table: polars.DataFrame, plots: Mapping[str, Plot] | None = None) -> None:
-        """Writes a part's rows as Parquet, what was said of them as text, and its plots as pages and pictures."""
+        """Writes a part's rows as Parquet, its printed results as text, and its plots as HTML and PNG."""
         temporary = self.folder / f"{part}.parquet.new"
         table.write_parquet(temporary)
         temporary.replace(self.folder / f"{part}.parquet")
         names = [f"{part}.parquet"]
-        if self._said:
+        if self._reported:
             names.append(f"{part}.txt")
-            (self.folder / names[-1]).write_text("\n".join(self._said) + "\n")
-            self._said.clear()
+            (self.folder / names[-1]).write_text("\n".join(self._reported) + "\n")
+            self._reported.clear()
         for name, plot in (plots or {}).items():
             for kind in (".html", ".png"):
                 path = self.folder / f"{name}{kind}"
@@ -169,10 +171,10 @@ class Study:
         print(f"{part}: {self.folder / names[0]}, {', '.join(names[1:])}".removesuffix(", "))
 
     def train(self, algorithm: str, run: str, arguments: Sequence[str]) -> Path:
-        """Trains in a process of its own, goes on from its checkpoint, and gives the model.
+        """Trains in a separate process, resumes from a checkpoint if there is one, and returns the model.
 
         Raises:
-            ValueError: If the training fails; it has said why.
+            ValueError: If the training fails; its log has the reason.
 
         """
         folder = self.folder / "runs" / run
@@ -183,12 +185,12 @@ class Study:
             with (folder / "training.log").open("ab") as log:
                 status = self.run_process(words, log, log)
             if status != 0 or not model.exists():
-                raise ValueError(f"the training in {folder} ended with status {status}; training.log there says why")
+                raise ValueError(f"the training in {folder} failed with status {status}; see training.log there")
             (folder / FINISHED).touch()
         return model
 
     def run_process(self, words: Sequence[str], output: IO[bytes], errors: IO[bytes]) -> int:
-        """Runs a program until it ends, and gives its status; an interruption of the study ends it, too."""
+        """Runs a program and returns its status; an interruption of the study ends the program, too."""
         process = subprocess.Popen(words, stdout=output, stderr=errors)  # noqa: S603
         self._processes.add(process)
         try:
@@ -207,7 +209,7 @@ class Study:
         return process.returncode
 
     def _end_processes(self) -> None:
-        """Ends all programs that run, and those that are about to: trainings go on from their last checkpoints."""
+        """Ends all running and starting programs; trainings resume later from their last checkpoints."""
         self._interrupted.set()
         ending = list(self._processes)
         for process in ending:
@@ -222,9 +224,9 @@ class Study:
 def summary(
     table: polars.DataFrame, by: Sequence[str], measures: Sequence[str], over: str = "seed"
 ) -> polars.DataFrame:
-    """One row for each value of ``by``: of each measure the mean over ``over``, and ``_half``, half its interval.
+    """One row for each value of ``by``: each measure's mean over ``over``, and ``_half``, half its interval.
 
-    What is not in ``by`` or ``over``, such as traces, is averaged first: an interval says how far another seed may be.
+    Other columns, such as traces, are averaged first, so that the interval is over seeds.
     """
     rows = []
     for names, group in table.group_by(by, maintain_order=True):
@@ -240,9 +242,9 @@ def summary(
 def words(
     summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, int], printed: Mapping[str, str]
 ) -> str:
-    """A table: a line for each row, measures with so many digits, and what ``printed`` has beside it.
+    """A table as text: one line for each row, measures with this number of digits, and values of a paper.
 
-    ``printed`` has words by the first of ``by``; none if there is nothing to be said of them.
+    ``printed`` has the paper's values by the first column of ``by``; without it the column is missing.
     """
     widths = [max(len(name), *(len(str(value)) for value in summarised[name])) for name in by]
     heading = "  ".join(f"{name:<{width}}" for name, width in zip(by, widths, strict=True))
@@ -256,14 +258,14 @@ def words(
 
 
 def own(row: Mapping[str, Any], measure: str, digits: int) -> str:
-    """A row's mean of a measure, with half its interval if it has one; a dash where there is no such thing."""
+    """A row's mean of a measure, with half its interval; a dash if undefined."""
     mean, half = row[measure], row[f"{measure}_half"]
     if not math.isfinite(mean):
         return "-"
     return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
 
 
-def say(
+def print_table(
     summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, int], printed: Mapping[str, str]
 ) -> None:
     """Prints the table that :func:`words` makes."""
@@ -271,7 +273,7 @@ def say(
 
 
 def chart(summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, str], title: str) -> Plot:
-    """Means with their intervals, a panel for each measure; the first of ``by`` is at the side, the second a colour."""
+    """Means with their intervals, one panel for each measure; the first of ``by`` is the axis, the second a colour."""
     long = summarised.unpivot(list(measures), index=list(by), variable_name="measure", value_name="mean")
     halves = summarised.unpivot([f"{name}_half" for name in measures], index=list(by), value_name="half")
     long = long.with_columns(
@@ -296,7 +298,7 @@ def chart(summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str
         lines = base.mark_rule(strokeWidth=2).encode(x=altair.X("low:Q", scale=x, axis=axis), x2="high:Q")
         points = base.mark_point(filled=True, size=80, opacity=1).encode(x=altair.X("mean:Q", scale=x, axis=axis))
         panels.append(altair.layer(lines, points).properties(width=300, height=34 * len(order) + 20))
-    subtitle = "means, and their 95 % confidence intervals over seeds"
+    subtitle = "means with their 95 % confidence intervals over seeds"
     plot: Plot = altair.hconcat(*panels).properties(
         title=altair.Title(title, subtitle=subtitle, fontSize=16, offset=14)
     )

@@ -1,4 +1,4 @@
-"""A call in words and numbers: what was run, the headline numbers, and every score with its definition."""
+"""Texts of a call's report: its setting, the headline numbers, and every score with its definition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,9 +28,9 @@ from lockstep.quantities import (
 
 _KINDS = {"call": "Live call", "simulate": "Simulated call", "modelled": "Modelled call"}
 _MENUS = {
-    "serial": "candidates coded one after the other",
-    "parallel": "candidates coded both at once",
-    "fit": "frames made to fit their budgets",
+    "serial": "candidates coded one after another",
+    "parallel": "candidates coded in parallel",
+    "fit": "frames fitted to their budgets",
 }
 
 
@@ -45,7 +45,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Score:
-    """One number of a call, and one sentence on what it is."""
+    """One number of a call with a one-sentence definition."""
 
     name: str
     value: str
@@ -53,7 +53,7 @@ class Score:
 
 
 def title(report: CallReport) -> str:
-    """What kind of call it was, how long, and over what."""
+    """The kind of call, its duration and its trace."""
     parts = [_KINDS.get(report.kind, report.kind or "Call")]
     seconds = _number(report.config, "seconds") if report.scored_seconds is None else report.scored_seconds
     if seconds is not None:
@@ -64,19 +64,19 @@ def title(report: CallReport) -> str:
 
 
 def description(report: CallReport) -> str:
-    """What was run, in plain words, as far as the configuration says it."""
+    """The setting of the call in plain words, from its configuration."""
     config = report.config
     where = {
         "call": "Sender and receiver ran in real time, with an emulated link between them",
         "simulate": "Sender, link and receiver ran in virtual time, with the real codec",
-        "modelled": "Sender, link and receiver ran in virtual time, with a model in the place of the codec",
+        "modelled": "Sender, link and receiver ran in virtual time, with a codec model instead of the codec",
     }
-    sentences = [where.get(report.kind, "A call was run") + "."]
+    sentences = [where.get(report.kind, "A call ran") + "."]
     if clip := config.get("clip"):
         sentences.append(f"{_clip(str(clip))} was sent.")
     sentences.append(_link(config))
     if config.get("codec") == "conventional":
-        sentences.append("The codec was a conventional one with a target bit rate; lost packets were sent again.")
+        sentences.append("The codec was a conventional one with a target bit rate; lost packets were retransmitted.")
     codec = []
     if preset := config.get("preset"):
         codec.append(f"the {str(preset).replace('-', ' ')} preset")
@@ -88,7 +88,7 @@ def description(report: CallReport) -> str:
 
 
 def headlines(report: CallReport) -> list[Headline]:
-    """The numbers that a reader looks at first."""
+    """The most important numbers."""
     delay = report.video_delay_ms or DelayScores()
     ssim = report.ssim_db or SsimScores()
     frames = report.frames
@@ -103,12 +103,12 @@ def headlines(report: CallReport) -> list[Headline]:
         Headline("Fill", percent(report.fill), f"of the budget; {percent(report.overshoot_ratio)} over it"),
         Headline("Stalls", minutes_per_hour(report.stall_minutes_per_hour), _freezes_note(report.freezes)),
         Headline("Recovery frames", count(frames.recovery), f"after a loss; key frames: {count(frames.key)}"),
-        Headline("QoE", number(report.qoe_d), f"weighing delay; {number(report.qoe_p)} weighing quality"),
+        Headline("QoE", number(report.qoe_d), f"weighted for delay; {number(report.qoe_p)} weighted for quality"),
     ]
 
 
 def _held_back(limits: dict[str, float]) -> Headline:
-    """The limit that decided most frames, and the next one."""
+    """The limit that decided most frames, and the second one."""
     known = sorted(((share, LIMITS[limit]) for limit, share in limits.items() if limit in LIMITS), reverse=True)
     if not known:
         return Headline("Held back by", MISSING, "of the frames")
@@ -127,7 +127,7 @@ def _freezes_note(freezes: FreezeScores | None) -> str:
 
 
 def scores(report: CallReport) -> list[Score]:
-    """Every score of the call, each with what it means; those of packets, rates and network where it has any."""
+    """Every score of the call with its definition; scores without a value in this kind of call are omitted."""
     return [
         *_video_scores(report),
         *_smoothness_scores(report),
@@ -143,13 +143,17 @@ def _video_scores(report: CallReport) -> list[Score]:
     ssim = report.ssim_db or SsimScores()
     psnr = report.psnr_db or PsnrScores()
     frames = report.frames
-    bound = "" if report.qoe_d_bound is None else f" No controller exceeds {number(report.qoe_d_bound)} in this call."
+    bound = (
+        ""
+        if report.qoe_d_bound is None
+        else f" The upper bound for any controller in this call is {number(report.qoe_d_bound)}."
+    )
     return [
         Score(
             "Video delay, median",
             milliseconds(delay.p50),
-            "For every captured frame the time until it or a later one is displayed; half of the frames take longer. "
-            "So the text of Salsify's paper defines it (NSDI 2018, section 5.1).",
+            "For every captured frame, the time until it or a later one is displayed; half of the frames take longer. "
+            "Definition: the text of Salsify's paper (NSDI 2018, section 5.1).",
         ),
         Score("Video delay, mean", milliseconds(delay.mean), "The mean of the same time over all captured frames."),
         Score("Video delay, 95th percentile", milliseconds(delay.p95), "One frame in twenty takes longer than this."),
@@ -163,29 +167,29 @@ def _video_scores(report: CallReport) -> list[Score]:
         Score("SSIM, first quartile", decibels(ssim.p25), "One displayed frame in four looks worse than this."),
         Score("PSNR, mean", decibels(psnr.mean), "Peak signal-to-noise ratio of the displayed frames' luma."),
         Score("Throughput", bit_rate(report.throughput_bps), "Bytes of all datagrams that reached the receiver."),
-        Score(
-            "Link utilisation", percent(report.link_utilisation), "Those bytes over what the link could have carried."
-        ),
-        Score("Frames captured", count(frames.captured), "Pictures that the source gave."),
-        Score("Frames sent", count(frames.sent), "Pictures of which a candidate was sent."),
+        Score("Link utilisation", percent(report.link_utilisation), "Those bytes as a share of the link's capacity."),
+        Score("Frames captured", count(frames.captured), "Pictures that the source captured."),
+        Score("Frames sent", count(frames.sent), "Pictures that were sent as a candidate."),
         Score(
             "Frames skipped",
             count(frames.skipped),
-            "Pictures of which nothing was sent: no candidate fitted the budget, the state it was coded from was lost "
-            "meanwhile, or a newer picture came before the encoder was free.",
+            "Pictures that were not sent: no candidate fitted the budget, the source state was lost meanwhile, or a "
+            "newer picture came before the encoder was free.",
         ),
         Score("Frames displayed", count(frames.displayed), "Frames shown at the receiver."),
-        Score("Key frames", count(frames.key), "Frames sent that need no earlier state."),
-        Score("Recovery frames", count(frames.recovery), "Frames coded from an acknowledged state because of a loss."),
-        Score("Fill", percent(report.fill), "Mean of size over budget of the frames sent within their budget."),
-        Score("Overshoot", percent(report.overshoot_ratio), "Share of the frames sent that were over their budget."),
+        Score("Key frames", count(frames.key), "Sent frames that depend on no earlier state."),
+        Score("Recovery frames", count(frames.recovery), "Frames coded from an acknowledged state after a loss."),
+        Score("Fill", percent(report.fill), "Mean of size over budget of sent frames within their budget."),
+        Score("Overshoot", percent(report.overshoot_ratio), "Share of sent frames that exceed their budget."),
         Score(
-            "QoE weighing quality",
+            "QoE weighted for quality",
             number(report.qoe_p),
-            "Concerto's linear model of mean delay and mean SSIM for applications that weigh quality (MobiCom 2019, "
+            "Concerto's linear model of mean delay and mean SSIM for applications that favour quality (MobiCom 2019, "
             "Table 2).",
         ),
-        Score("QoE weighing delay", number(report.qoe_d), f"The same for applications that weigh delay.{bound}"),
+        Score(
+            "QoE weighted for delay", number(report.qoe_d), f"The same for applications that favour low delay.{bound}"
+        ),
     ]
 
 
@@ -196,8 +200,8 @@ def _displayed_scores(report: CallReport) -> list[Score]:
             Score(
                 "Displayed delay, median",
                 milliseconds(displayed.p50),
-                "The time from capture to display of the frames that were displayed themselves, which is what "
-                "Salsify's published figures count; frames that were skipped or lost have none.",
+                "The time from capture to display of displayed frames only, as in Salsify's published figures; skipped "
+                "and lost frames have none.",
             ),
             Score("Displayed delay, mean", milliseconds(displayed.mean), "The mean over the displayed frames."),
             Score(
@@ -212,24 +216,25 @@ def _displayed_scores(report: CallReport) -> list[Score]:
 def _smoothness_scores(report: CallReport) -> list[Score]:
     rows = []
     if report.frames_per_second is not None:
-        rows.append(Score("Frame rate", frame_rate(report.frames_per_second), "Frames displayed a second."))
+        rows.append(Score("Frame rate", frame_rate(report.frames_per_second), "Displayed frames per second."))
     if report.harmonic_frame_rate is not None:
         definition = (
-            "The sum of the times for which pictures were on the screen over the sum of their squares (W3C "
-            "webrtc-stats, totalInterFrameDelay and totalSquaredInterFrameDelay): the frame rate where pictures come "
-            "evenly, and far less where they do not."
+            "The sum of the display times of pictures over the sum of their squares (W3C webrtc-stats, "
+            "totalInterFrameDelay and totalSquaredInterFrameDelay): equal to the frame rate for evenly spaced "
+            "pictures, and far lower for uneven ones."
         )
         rows.append(Score("Harmonic frame rate", frame_rate(report.harmonic_frame_rate), definition))
     if (freezes := report.freezes) is not None:
         definition = (
-            "Times that a picture was on the screen for at least three times the mean of the last 30, and at least "
-            "150 ms longer than it (W3C webrtc-stats, freezeCount); so, too, before the first and after the last one."
+            "Pictures displayed for at least three times the mean of the last 30, and at least 150 ms longer than it "
+            "(W3C webrtc-stats, freezeCount); the time before the first and after the last picture counts in the same "
+            "way."
         )
         rows += [
             Score("Freezes", count(freezes.count), definition),
-            Score("Longest freeze", seconds(freezes.longest_seconds), "How long the longest of them was."),
+            Score("Longest freeze", seconds(freezes.longest_seconds), "Duration of the longest freeze."),
         ]
-    definition = "Minutes of frozen picture in an hour of call: the time of the freezes."
+    definition = "Total duration of freezes, minutes per hour of the call."
     rows.append(Score("Stalls", minutes_per_hour(report.stall_minutes_per_hour), definition))
     return rows
 
@@ -238,11 +243,11 @@ def _floor_scores(report: CallReport) -> list[Score]:
     rows = []
     if (floor := report.video_delay_floor_ms) is not None:
         definition = (
-            "The video delay that a frame of one small packet would have had at each capture with the link to itself; "
-            "half of the frames have a higher one."
+            "The video delay of a frame of one small packet at each capture, if it had the link to itself; half of the "
+            "frames have a higher one."
         )
         if report.kind == "call":
-            definition += " Coding counts as taking no time."
+            definition += " Coding time counts as zero."
         rows += [
             Score("Floor of the video delay, median", milliseconds(floor.p50), definition),
             Score("Floor of the video delay, mean", milliseconds(floor.mean), "The mean over all captured frames."),
@@ -264,17 +269,17 @@ def _packet_scores(report: CallReport) -> list[Score]:
             Score(
                 "One-way delay, median",
                 milliseconds(one_way.p50),
-                "Time of a packet from entering the link to coming out of it; half of those that arrived take longer.",
+                "Time of a packet from entering the link to leaving it; half of the delivered packets take longer.",
             ),
             Score("One-way delay, 95th percentile", milliseconds(one_way.p95), "One packet in twenty takes longer."),
         ]
     if queueing is not None:
         rows += [
-            Score("Queueing delay, median", milliseconds(queueing.p50), "The part of it that they waited in queues."),
+            Score("Queueing delay, median", milliseconds(queueing.p50), "The part of the one-way delay in queues."),
             Score("Queueing delay, 95th percentile", milliseconds(queueing.p95), "One packet in twenty waits longer."),
         ]
     if report.packet_loss is not None:
-        definition = "Share of the packets sent in the scored time that had not arrived a second after it."
+        definition = "Share of the packets sent in the scored time that did not arrive within a second after its end."
         rows.append(Score("Packet loss", percent(report.packet_loss), definition))
     return rows
 
@@ -282,7 +287,7 @@ def _packet_scores(report: CallReport) -> list[Score]:
 def _rate_scores(report: CallReport) -> list[Score]:
     rows = []
     if (smoothness := report.target_smoothness_bps) is not None:
-        definition = "Mean step of the controller's target from one tenth of a second to the next; less is steadier."
+        definition = "Mean step of the controller's target from one tenth of a second to the next; lower is steadier."
         rows.append(Score("Target, mean step", bit_rate(smoothness), definition))
     if (smape := report.estimate_smape_percent) is not None:
         definition = (
@@ -301,7 +306,7 @@ def _total_scores(report: CallReport) -> list[Score]:
     if (network := report.network) is not None:
         rows += _network_scores(network)
     if report.vmaf is not None:
-        definition = "Netflix's video quality of what was shown against what was captured, 0 to 100."
+        definition = "Netflix's quality score of displayed against captured video, 0 to 100."
         rows.append(Score("VMAF", number(report.vmaf, 1), definition))
     elif report.vmaf_missing is not None:
         rows.append(Score("VMAF", MISSING, f"Not measured: {report.vmaf_missing.removeprefix('no VMAF: ')}."))
@@ -319,20 +324,20 @@ def _network_scores(network: NetworkScores) -> list[Score]:
         Score(
             "Network score, challenge",
             number(network.challenge, 1),
-            "As the MMSys 2021 challenge on bandwidth estimation weighs its parts, at most 70: "
+            "Weighted as in the MMSys 2021 challenge on bandwidth estimation, at most 70: "
             f"20 × {number(network.delay)} for delay, 20 × {number(network.rate)} for the received rate, 30 × (1 − "
             f"{number(network.loss, 3)}) for loss.",
         ),
         Score(
             "Network score, BoB",
             number(network.bob, 1),
-            "The same parts as the paper of BoB weighs them: 10 for delay, 50 for the rate, 10 for loss.",
+            "The same parts, weighted as in BoB's paper: 10 for delay, 50 for the rate, 10 for loss.",
         ),
     ]
 
 
 def configuration(report: CallReport) -> list[tuple[str, str]]:
-    """The whole configuration, flat: dotted names and plain values."""
+    """The whole configuration as dotted names and plain values."""
     return [("seed", str(report.seed)), *_flat(report.config)]
 
 
@@ -361,7 +366,7 @@ def _number(config: dict[str, Any], name: str) -> float | None:
 
 
 def _trace(trace: str) -> str:
-    """`cellular:mean=4mbps,seed=1` as `a generated cellular trace (...)`, a file by its name."""
+    """A trace for readers: `cellular:mean=4mbps,seed=1` is `a generated cellular trace (...)`, a file its name."""
     kind, colon, details = trace.partition(":")
     if not colon or "/" in kind or "\\" in kind:
         return trace.replace("\\", "/").rsplit("/", 1)[-1]

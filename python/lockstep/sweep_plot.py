@@ -22,12 +22,12 @@ SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
 """Shapes of the codecs."""
 
 DELAY = "video_delay_ms_p95"
-"""What stands on the horizontal axis, where better is to the right as in Salsify's figures (NSDI 2018, figure 6)."""
+"""Column of the horizontal axis; lower delay is to the right as in Salsify's figures (NSDI 2018, figure 6)."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A column that can stand against the delay."""
+    """A column for the vertical axis."""
 
     column: str
     title: str
@@ -38,35 +38,35 @@ class Measure:
 MEASURES = {
     "ssim": Measure("ssim_db_mean", "SSIM", "dB, mean"),
     "throughput": Measure("throughput_bps", "Throughput", "Mb/s", 1e-6),
-    "utilisation": Measure("link_utilisation", "Link utilisation", "% of what the link could have carried", 100.0),
+    "utilisation": Measure("link_utilisation", "Link utilisation", "% of the link's capacity", 100.0),
     "vmaf": Measure("vmaf", "VMAF", "0 to 100"),
-    "qoe": Measure("qoe_d", "QoE", "Concerto's, weighing delay"),
+    "qoe": Measure("qoe_d", "QoE", "Concerto's, weighted for delay"),
 }
-"""What can stand against the delay, by name."""
+"""Columns for the vertical axis, by name."""
 
 IDENTITY = ("controller", "model", "model_hash", "estimator", "estimator_hash")
-"""The columns that say what a name stands for. Earlier sweeps have no names."""
+"""The columns that identify a controller. Tables of earlier versions have no `name` column."""
 
 
 class SweepPlotError(Exception):
-    """The table cannot be plotted; says why."""
+    """The table cannot be plotted; the message gives the reason."""
 
 
 def load(path: Path, measure: Measure) -> polars.DataFrame:
-    """The calls of the sweep at `path` that have a delay and a value of `measure`.
+    """The calls of the sweep at `path` that have both a delay and a value of `measure`.
 
-    Columns: controller (by name), codec, trace, seed, delay (ms), value, in the measure's unit, and identity: what the
-    name stands for.
+    Columns: controller (by name), codec, trace, seed, delay (ms), value (in the measure's unit), and identity
+    (the columns of `IDENTITY` joined).
 
     Raises:
-        SweepPlotError: if it cannot be read, is another table, or no call in it has both.
+        SweepPlotError: If the file cannot be read, is another table, or has no such call.
 
     """
     try:
         table = polars.read_parquet(path)
         needed = ["controller", "codec", "trace", "seed", DELAY, measure.column]
         if missing := [name for name in needed if name not in table.columns]:
-            raise SweepPlotError(f"{path} is no table of `lockstep sweep`: column {missing[0]} is missing")
+            raise SweepPlotError(f"cannot read {path} as a table of `lockstep sweep`: column {missing[0]} is missing")
         identity = [polars.col(name).cast(polars.String).fill_null("") for name in IDENTITY if name in table.columns]
         calls = table.select(
             polars.col("name" if "name" in table.columns else "controller").cast(polars.String).alias("controller"),
@@ -80,15 +80,15 @@ def load(path: Path, measure: Measure) -> polars.DataFrame:
         raise SweepPlotError(f"cannot read {path}: {error.strerror or error}") from error
     except polars.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]
-        raise SweepPlotError(f"{path} is no table of `lockstep sweep`: {reason}") from error
+        raise SweepPlotError(f"cannot read {path} as a table of `lockstep sweep`: {reason}") from error
     calls = calls.filter(polars.col("delay") > 0, polars.col("delay", "value").is_finite())
     if calls.is_empty():
-        raise SweepPlotError(f"no call in {path} has both a video delay and a value of {measure.column}")
+        raise SweepPlotError(f"cannot plot {path}: no call has both a video delay and a value of {measure.column}")
     return calls
 
 
 def joined(sweeps: Sequence[Path], measure: Measure) -> polars.DataFrame:
-    """The calls of all ``sweeps``. A name that stands for different things in them has its sweep beside it.
+    """The calls of all ``sweeps``. A name with different meanings in them is followed by its sweep's name.
 
     Raises:
         SweepPlotError: As :func:`load`.
@@ -102,7 +102,7 @@ def joined(sweeps: Sequence[Path], measure: Measure) -> polars.DataFrame:
 
 
 def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
-    """One faint point a call, and a large one at the mean of each controller and codec, which is named beside it."""
+    """A faint point for each call, and a large labelled one at the mean of each controller and codec."""
     groups = ["controller", "codec"]
     means = calls.group_by(groups, maintain_order=True).agg(
         polars.col("delay").mean().round(2), polars.col("value").mean().round(4), polars.len().alias("calls")
@@ -114,7 +114,7 @@ def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
     colour = altair.Color("controller:N", scale=altair.Scale(domain=controllers, range=range_of), legend=None)
     legend = altair.Legend(title=None, orient="top", symbolFillColor="#8a94a3", symbolOpacity=1)
     shape = altair.Shape("codec:N", scale=altair.Scale(domain=codecs, range=shapes), legend=legend if several else None)
-    # A logarithmic axis: one bad trace would else press all the others together.
+    # A logarithmic axis, so that one very slow trace does not compress all others.
     x = altair.X(
         "delay:Q",
         scale=altair.Scale(type="log", reverse=True, nice=False, padding=30),
@@ -149,16 +149,16 @@ def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
         .mark_text(align="left", baseline="middle", dx=11, dy=-9, fontSize=12, fontWeight=600)
         .encode(x=x, y=y, color=colour, text="label:N"),
     )  # fmt: skip
-    subtitle = f"{measure.unit}; {len(calls)} calls, a small point each; large: the mean of controller and codec"
+    subtitle = f"{measure.unit}; small points: {len(calls)} calls; large points: means of controller and codec"
     title = altair.Title(f"{measure.title} against video delay", subtitle=subtitle, fontSize=16, offset=14)
     return layers.properties(width=820, height=460, title=title)
 
 
 def render(plot: Plot, output: Path) -> bytes:
-    """The plot as a page that loads nothing from elsewhere or as a picture, as the name of `output` says.
+    """The plot as HTML without external resources or as PNG, by the suffix of `output`.
 
     Raises:
-        SweepPlotError: if it ends in neither `.html` nor `.png`.
+        SweepPlotError: If the suffix is neither `.html` nor `.png`.
 
     """
     specification: dict[str, Any] = plot.to_dict()
@@ -170,21 +170,23 @@ def render(plot: Plot, output: Path) -> bytes:
         case ".png":
             return vl_convert.vegalite_to_png(specification, vl_version=VEGA_LITE_VERSION, scale=2.0)
         case _:
-            raise SweepPlotError(f"{output}: the name of a plot ends in .html or .png")
+            raise SweepPlotError(f"cannot write plot {output}: expected a name that ends in .html or .png")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-sweep-plot", description=__doc__.partition(": ")[2])
     parser.add_argument(
         "sweeps",
         type=Path,
         nargs="+",
         metavar="SWEEP",
-        help="what `lockstep sweep --output` wrote; of several, all calls",
+        help="table of `lockstep sweep --output`; the plot shows the calls of all tables",
     )
-    parser.add_argument("--against", choices=MEASURES, default="ssim", help="what the delay is set against (ssim)")
-    parser.add_argument("--output", type=Path, default=Path("sweep.html"), help="a .html or a .png (sweep.html)")
+    parser.add_argument("--against", choices=MEASURES, default="ssim", help="measure on the vertical axis (ssim)")
+    parser.add_argument(
+        "--output", type=Path, default=Path("sweep.html"), help="file for the plot, .html or .png (sweep.html)"
+    )
     options = parser.parse_args(arguments)
     measure = MEASURES[options.against]
     try:

@@ -1,7 +1,7 @@
-"""The calls of a sweep, or sessions, on a Ray cluster; `lockstep sweep --on ray://HOST:PORT` runs it.
+"""Runs the calls of a sweep, or sessions, on a Ray cluster for `lockstep sweep --on ray://HOST:PORT`.
 
-Each job is a call that `lockstep sweep` on a machine of the cluster runs, from a file with that one job or a few of
-them. What it prints, a line for each call, is printed here as it comes.
+A machine of the cluster runs each part with `lockstep sweep`, from a file of one or a few jobs. This program prints
+the output, one line for each call, as soon as it arrives.
 """
 
 import argparse
@@ -16,23 +16,23 @@ from typing import Any
 from lockstep.ray_cluster import LOCAL, ClusterError, connect, results
 
 JOBS_OF_A_TASK = 8
-"""Jobs that one task runs, one after the other, where there are many: starting a task costs more than a short call."""
+"""Largest number of jobs in a task: starting a task costs more time than a short call."""
 
 Job = dict[str, Any]
-"""A job as `lockstep sweep` writes it; only that command looks inside."""
+"""A job in the format of `lockstep sweep`; only that command interprets it."""
 
 
 def split(jobs: list[Job], cores: int) -> list[list[Job]]:
-    """Every job once, in parts of at most `JOBS_OF_A_TASK`, and smaller where some core would otherwise have none."""
+    """Divides the jobs into parts of at most `JOBS_OF_A_TASK`, or smaller if some core would have none."""
     size = max(1, min(JOBS_OF_A_TASK, len(jobs) // max(cores, 1)))
     return [jobs[start : start + size] for start in range(0, len(jobs), size)]
 
 
 def run_jobs(program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -> list[str]:
-    """Runs `jobs` on this machine, on one core, and gives a line of the journal for each.
+    """Runs `jobs` on one core of this machine; returns one journal line for each.
 
     Raises:
-        ClusterError: if the program cannot be run or fails.
+        ClusterError: If the program cannot run or fails.
 
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -42,17 +42,17 @@ def run_jobs(program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         except OSError as error:
-            raise ClusterError(f"{program} cannot be run on this machine: {error}") from error
+            raise ClusterError(f"cannot run {program} on this machine: {error}") from error
     if done.returncode != 0:
         raise ClusterError(f"{program} failed: {done.stderr.strip() or done.returncode}")
     return done.stdout.splitlines()
 
 
 def on_ray(address: str, program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -> Iterator[list[str]]:
-    """The lines of each part of `jobs`, in the order in which the cluster finishes them.
+    """Yields the lines of each part of `jobs`, in the order in which the cluster finishes them.
 
     Raises:
-        ClusterError: if there is no Ray, or no cluster at `address`, or a part fails.
+        ClusterError: If Ray is missing, there is no cluster at `address`, or a part fails.
 
     """
     ray = connect(address)
@@ -63,12 +63,12 @@ def on_ray(address: str, program: str, jobs: list[Job], words: Sequence[str] = (
         yield lines
 
 
-def run(lines: Iterable[list[str]], say: Callable[[str], None]) -> int:
-    """Says each line as it comes, and how many there were."""
+def run(lines: Iterable[list[str]], emit: Callable[[str], None]) -> int:
+    """Passes each line to `emit` as it arrives; returns the number of lines."""
     count = 0
     for part in lines:
         for line in part:
-            say(line)
+            emit(line)
             count += 1
     return count
 
@@ -77,9 +77,9 @@ def main() -> int:
     """Runs the jobs of a file on a cluster."""
     parser = argparse.ArgumentParser(prog="python -m lockstep.sweep_ray", description=__doc__.splitlines()[0])
     parser.add_argument("--address", required=True, help=f"ray://HOST:PORT, or {LOCAL}")
-    parser.add_argument("--jobs", required=True, type=Path, help="the jobs, as lockstep sweep writes them")
-    parser.add_argument("--program", required=True, help="the lockstep command on the machines of the cluster")
-    parser.add_argument("--command", nargs="+", default=["sweep"], help="which of its commands takes the jobs")
+    parser.add_argument("--jobs", required=True, type=Path, help="file of jobs that lockstep sweep wrote")
+    parser.add_argument("--program", required=True, help="path of the lockstep command on the machines of the cluster")
+    parser.add_argument("--command", nargs="+", default=["sweep"], help="subcommand of lockstep that runs the jobs")
     arguments = parser.parse_args()
     try:
         jobs = json.loads(arguments.jobs.read_text(encoding="utf-8"))

@@ -1,15 +1,15 @@
-"""How charts look: Vega configurations that go with the page, for light and for dark."""
+"""Appearance of charts: Vega configurations that match the page, light and dark."""
 
 from typing import Any
 
 from lockstep.charts import MARGIN_LEFT
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
-"""The system's own font, as on the page."""
+"""The system font, as in the page's style sheet."""
 
 
 def configuration(*, dark: bool) -> dict[str, Any]:
-    """The Vega-Lite `config` for charts on a dark or a light page. The background is the page's."""
+    """The Vega-Lite `config` for charts on a dark or a light page. The background is transparent."""
     text, quiet, faint = ("#e6e8ec", "#98a0ad", "#2a2f38") if dark else ("#1b2029", "#667080", "#e7eaef")
     axis = {
         "labelColor": quiet,

@@ -1,4 +1,4 @@
-"""How many threads may be asked for."""
+"""Upper limit of thread counts."""
 
 MOST_THREADS = 1_024
-"""All of them are started at once: a number that is a slip would take the machine with it."""
+"""Largest accepted number of threads. All start at once, so a typing error could exhaust the machine."""

@@ -1,4 +1,4 @@
-"""A call that never happened, but could have: for tests of what reads call logs, and to look at reports."""
+"""A fake call, for tests of code that reads call logs, and for looking at reports."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ OUTCOMES = ("skipped_over_budget", "skipped_stale_source", "skipped_busy")
 
 
 def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tuple[polars.DataFrame, dict[str, Any]]:
-    """The frame log of a call of `seconds` at `rate` frames a second, and the series of its link."""
+    """The frame log of a call of `seconds` at `rate` frames per second, and the series of its link."""
     random = numpy.random.default_rng(seed)
     bins = int(seconds * 10)
     walk = numpy.cumsum(random.normal(0.0, 0.09, bins))
@@ -34,8 +34,8 @@ def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tup
         row |= {"capture": capture, "captured_at": captured, "outcome": "sent", "key_frame": capture == 0}
         row |= {"recovery": False, "candidates": "", "encode_started_at": captured + 0.0004, "budget": int(budget)}
         row["limited_by"] = "deadline" if queueing > 0.02 else "link_estimate"
-        want = estimate / rate / 8.0 * random.normal(0.92, 0.12)
-        size = max(int(want), 300)
+        wanted = estimate / rate / 8.0 * random.normal(0.92, 0.12)
+        size = max(int(wanted), 300)
         quantizer = int(numpy.clip(150.0 - 12.0 * numpy.log(size), 4, 127))
         row["candidates"] = f"{int(size * 1.2)};{size}"
         if size > budget:
@@ -84,7 +84,7 @@ def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tup
 
 
 def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float = 30.0) -> dict[str, Any]:
-    """The JSON document of the call whose log and series are given."""
+    """The JSON document of the call with this log and these series."""
     delays = frames["video_delay"].to_numpy() * 1e3
     shown = frames.filter(polars.col("displayed_at").is_not_null())
     displayed = shown["video_delay"].to_numpy() * 1e3
@@ -164,7 +164,7 @@ def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float
 
 
 def write_fake_call(folder: Path, seconds: float = 30.0, frames_name: str = "frames.csv") -> tuple[Path, Path]:
-    """Writes `call.json` and a frame log to `folder`; returns where they are."""
+    """Writes `call.json` and a frame log to `folder`; returns their paths."""
     frames, series = fake_frames(seconds)
     call_path, frames_path = folder / "call.json", folder / frames_name
     call_path.write_text(json.dumps(fake_report(frames, series, seconds)))

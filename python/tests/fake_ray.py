@@ -1,10 +1,10 @@
-"""A cluster that there is not, for tests."""
+"""A fake Ray cluster for tests."""
 
 import types
 
 
 class FakeRay(types.ModuleType):
-    """As much of Ray as is used: tasks run when they are waited for, the last first."""
+    """The used parts of Ray: a task runs when its result is requested, the last one first."""
 
     def __init__(self, **resources: float) -> None:
         super().__init__("ray")

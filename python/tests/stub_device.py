@@ -1,7 +1,7 @@
-"""A device that there is not: tensors that are sent to ``cuda`` stay in memory, but may not meet those of the CPU.
+"""A stub device: tensors on ``cuda`` stay in memory but must not meet tensors of the CPU.
 
-So a training can be run as on a GPU, on a machine without one, with the numbers that it has on the CPU: what was left
-on the wrong side is an error in the words of PyTorch.
+So a machine without a GPU can run a training as on a GPU. The numbers are those of the CPU. A tensor on the
+wrong device raises PyTorch's error.
 """
 
 from typing import Any
@@ -14,15 +14,15 @@ from torch.utils.weak import WeakTensorKeyDictionary
 AWAY = torch.device("cuda", 0)
 _TENSOR: Any = torch.Tensor
 _MEET = {"copy_", "__setitem__", "__getitem__", "__get__", "__set__", "_has_compatible_shallow_copy_type"}
-"""What may have tensors of both sides: copies from one to the other, and indices of the CPU."""
+"""Functions that accept tensors of both devices: copies between them, and indices on the CPU."""
 
 
 _AWAY: Any = WeakTensorKeyDictionary()
-"""Which tensors are there; beside them, so that a file does not say it of what is loaded from it."""
+"""Tensors on the device. The mark is outside the tensors, so that saved files do not contain it."""
 
 
 def away(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is on that device."""
+    """Whether a tensor is on the stub device."""
     return bool(_AWAY.get(tensor, False))
 
 
@@ -34,7 +34,7 @@ def _marked(result: Any, mark: bool) -> Any:
 
 
 class StubDevice(TorchFunctionMode):
-    """While it is entered, there is that device."""
+    """While this mode is active, the stub device exists."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class StubDevice(TorchFunctionMode):
         rest = tuple(one for one in given[1:] if isinstance(one, torch.dtype | torch.Tensor))
         tensor = given[0]
         to_away = away(tensor) if device is None else device.type == "cuda"
-        # A tensor of its own, as on the way to another device; one that stays is the same.
+        # A copy, as for a real transfer; a tensor that stays is not copied.
         result = tensor.to(*rest) if to_away == away(tensor) or device is None else tensor.to(*rest).clone()
         self.moved += to_away and not away(tensor)
         return _marked(result, to_away)  # type: ignore[no-any-return]

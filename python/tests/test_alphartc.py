@@ -17,7 +17,7 @@ SHARED_TRACES = Path(os.environ.get("LOCKSTEP_SHARED", Path(__file__).parents[3]
 
 
 def write(folder: Path, answer: str, *, before: str = "", report: str = "pass") -> Path:
-    """An estimator that returns what ``answer`` says."""
+    """An estimator that returns the expression ``answer``."""
     path = folder / "BandwidthEstimator.py"
     path.write_text(
         f"{before}\nclass Estimator(object):\n    def __init__(self):\n        self.seen = []\n"
@@ -33,7 +33,7 @@ def mean_rate(**arguments: Any) -> float:
 
 
 class Fixed:
-    """An estimator that is an object."""
+    """An estimator object."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -66,7 +66,7 @@ def test_the_estimate_of_a_file_is_the_rate(tmp_path: Path, before: str, answer:
     assert mean_rate(estimator=write(tmp_path, answer, before=before)) == pytest.approx(1e6, rel=0.15)
 
 
-def test_an_estimator_that_draws_gives_the_same_bytes_with_the_same_seed(tmp_path: Path) -> None:
+def test_random_estimator_repeats_with_equal_seed(tmp_path: Path) -> None:
     before = "import random, numpy as np\nGENERATOR = np.random.default_rng()"
     answer = "random.uniform(5e5, 1e6) + np.random.uniform(0, 1e5) + GENERATOR.uniform(0, 1e5)"
     path = write(tmp_path, answer, before=before)
@@ -76,7 +76,7 @@ def test_an_estimator_that_draws_gives_the_same_bytes_with_the_same_seed(tmp_pat
     assert not np.array_equal(first.series["received_bps"], other.series["received_bps"])
 
 
-def test_the_clock_an_estimator_reads_is_that_of_the_packets(tmp_path: Path) -> None:
+def test_clock_of_an_estimator_shows_packet_time(tmp_path: Path) -> None:
     before = "import time\nfrom datetime import datetime\nSTART = time.monotonic()"
     report = "self.seen.append(abs(1000 * (time.monotonic() - START) - stats['arrival_time_ms']))"
     path = write(tmp_path, "1e6 if max(self.seen) <= 1 else 1 / 0", before=before, report=report)
@@ -94,7 +94,7 @@ def test_the_clock_an_estimator_reads_is_that_of_the_packets(tmp_path: Path) -> 
         ("exit()", "raised SystemExit"),
     ],
 )
-def test_a_file_that_fails_ends_its_call_and_nothing_else(tmp_path: Path, answer: str, message: str) -> None:
+def test_failing_estimator_file_ends_only_its_call(tmp_path: Path, answer: str, message: str) -> None:
     path = write(tmp_path, answer)
     with pytest.raises(lockstep.EstimatorError, match=message) as caught:
         lockstep.simulate(estimator=path, **CALL)
@@ -102,13 +102,13 @@ def test_a_file_that_fails_ends_its_call_and_nothing_else(tmp_path: Path, answer
     assert lockstep.simulate("constant:1mbps", **CALL).scores["frames"]["captured"] > 0
 
 
-def test_a_file_that_hangs_is_given_up(tmp_path: Path) -> None:
+def test_hanging_estimator_file_times_out(tmp_path: Path) -> None:
     path = write(tmp_path, "[time.perf_counter() for _ in iter(int, 1)]", before="import time")
     with pytest.raises(lockstep.EstimatorError, match=r"no answer within 0\.5 s"):
         lockstep.simulate(estimator=path, estimator_limit=0.5, **CALL)
 
 
-def test_a_file_that_is_not_there_or_is_none_is_said(tmp_path: Path) -> None:
+def test_missing_or_invalid_estimator_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(lockstep.EstimatorError, match="no such file"):
         lockstep.simulate(estimator=tmp_path / "nosuch.py", **CALL)
     (tmp_path / "empty.py").write_text("")
@@ -118,12 +118,12 @@ def test_a_file_that_is_not_there_or_is_none_is_said(tmp_path: Path) -> None:
         lockstep.simulate(estimator=tmp_path / "empty.py", controller="salsify", **CALL)
 
 
-def test_an_estimator_that_prints_does_not_garble_its_answers(tmp_path: Path) -> None:
+def test_output_of_an_estimator_does_not_mix_with_answers(tmp_path: Path) -> None:
     path = write(tmp_path, "(os.system('echo {}'), 1e6)[1]", before="import os", report="print('{\"estimate\": 1}')")
     assert mean_rate(estimator=path) == pytest.approx(1e6, rel=0.15)
 
 
-def test_an_object_estimates_too_and_is_told_of_every_packet() -> None:
+def test_estimator_object_receives_every_packet() -> None:
     estimator = Fixed(np.float32(1e6))
     result = lockstep.simulate("constant:5mbps", estimator=estimator, **CALL)
     assert float(np.mean(result.series["received_bps"][20:])) == pytest.approx(1e6, rel=0.15)
@@ -134,19 +134,19 @@ def test_an_object_estimates_too_and_is_told_of_every_packet() -> None:
     assert all(packet["arrival_time_ms"] - packet["send_time_ms"] >= 20 for packet in estimator.packets)
 
 
-def test_what_an_object_raises_comes_as_it_is() -> None:
+def test_exception_of_an_estimator_object_is_unchanged() -> None:
     class Broken(Fixed):
         def get_estimated_bandwidth(self) -> Any:
             raise KeyError("nosuch")
 
     with pytest.raises(KeyError, match="nosuch"):
         lockstep.simulate(estimator=Broken(0), **CALL)
-    for answer, message in ((None, "returned None"), (10**400, "beyond all"), ([10**5000], "beyond all")):
+    for answer, message in ((None, "returned None"), (10**400, "too large"), ([10**5000], "too large")):
         with pytest.raises(UnusableError, match=message):
             lockstep.simulate(estimator=Fixed(answer), **CALL)
 
 
-def test_numbers_of_any_library_are_numbers() -> None:
+def test_numbers_of_any_library_are_accepted() -> None:
     assert bits_per_second(np.float64(3.5)) == 3.5
     assert bits_per_second([np.int32(7), None]) == 7
     several: list[Any] = [None, "1", -1, math.inf, np.nan, True, (), {}, np.array("x")]
@@ -171,7 +171,7 @@ def run_gym(gym: Gym, rate: float) -> tuple[list[list[PacketStats]], list[bool]]
     return steps, ends
 
 
-def test_the_gym_goes_by_its_old_names(tmp_path: Path) -> None:
+def test_gym_has_alphartc_names(tmp_path: Path) -> None:
     gym = GymEnv("any")
     gym.reset(
         trace_path=str(alphartc_trace(tmp_path / "t.json", 2_000, 60_000)),
@@ -190,7 +190,7 @@ def test_the_gym_goes_by_its_old_names(tmp_path: Path) -> None:
         gym.step(1)
 
 
-def test_a_gym_takes_its_length_and_its_round_trip_from_the_trace(tmp_path: Path) -> None:
+def test_gym_takes_length_and_round_trip_from_trace(tmp_path: Path) -> None:
     gym = Gym(delay_ms=0)
     gym.reset(alphartc_trace(tmp_path / "t.json", 2_000, 1_500, rtt=100))
     steps, ends = run_gym(gym, 300_000)
@@ -199,7 +199,7 @@ def test_a_gym_takes_its_length_and_its_round_trip_from_the_trace(tmp_path: Path
     assert 50 <= min(delays) < 70
 
 
-def test_gyms_of_one_seed_are_alike_and_episodes_are_not(tmp_path: Path) -> None:
+def test_gyms_with_equal_seed_repeat_and_episodes_differ(tmp_path: Path) -> None:
     path = alphartc_trace(tmp_path / "t.json", 1_000, 3_000, loss=0.05)
 
     def episodes() -> list[list[list[PacketStats]]]:
@@ -215,7 +215,7 @@ def test_gyms_of_one_seed_are_alike_and_episodes_are_not(tmp_path: Path) -> None
     assert first[0] != first[1]
 
 
-def test_a_gym_says_what_it_cannot_do(tmp_path: Path) -> None:
+def test_gym_refuses_invalid_use(tmp_path: Path) -> None:
     gym = Gym()
     with pytest.raises(RuntimeError, match="reset the gym"):
         gym.step(1)
@@ -227,7 +227,7 @@ def test_a_gym_says_what_it_cannot_do(tmp_path: Path) -> None:
     trace = alphartc_trace(tmp_path / "t.json", 1_000, 3_000)
     for name, value in (("report_interval_ms", 0), ("report_interval_ms", -1), ("duration_time_ms", 2**40)):
         numbers: dict[str, Any] = {name: value}
-        with pytest.raises(ValueError, match=f"^{name}: {value} is no whole number from"):
+        with pytest.raises(ValueError, match=f"^{name}: {value} is not a whole number from"):
             gym.reset(trace, **numbers)
     gym.reset(trace)
     with pytest.raises(ValueError, match="no number of bits"):
@@ -235,13 +235,13 @@ def test_a_gym_says_what_it_cannot_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("seed", -1), ("seed", 1.5), ("seed", 2**64), ("queue_packets", 2**40)])
-def test_a_gym_says_which_number_is_none_that_there_is(name: str, value: float) -> None:
+def test_gym_names_the_argument_out_of_range(name: str, value: float) -> None:
     numbers: dict[str, Any] = {name: value}
-    with pytest.raises(ValueError, match=f"^{name}: {value} is no whole number from"):
+    with pytest.raises(ValueError, match=f"^{name}: {value} is not a whole number from"):
         Gym(**numbers)
 
 
-def test_after_the_last_seed_comes_the_first(tmp_path: Path) -> None:
+def test_seed_wraps_after_the_last(tmp_path: Path) -> None:
     path = alphartc_trace(tmp_path / "t.json", 1_000, 1_000, loss=0.2)
 
     def second(gym: Gym) -> list[list[PacketStats]]:
@@ -254,8 +254,8 @@ def test_after_the_last_seed_comes_the_first(tmp_path: Path) -> None:
     assert second(Gym(seed=2**64 - 1)) == run_gym(first, 500_000)[0]
 
 
-@pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="the shared traces are not there")
-def test_the_gym_runs_alphartcs_own_traces() -> None:
+@pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="the shared traces are missing")
+def test_gym_runs_alphartc_traces() -> None:
     for path in sorted(SHARED_TRACES.glob("*.json")):
         gym = Gym()
         gym.reset(path, duration_time_ms=2_000)

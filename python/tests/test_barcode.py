@@ -10,7 +10,7 @@ NUMBER = 0x123456
 
 
 def word(number: int) -> list[bool]:
-    """The cells of a number, from the description of the format: CRC-16/EN-13757 of its three bytes behind it."""
+    """The cells of a number, from the description of the format: three bytes, then their CRC-16/EN-13757."""
     remainder = 0
     for bit in range(23, -1, -1):
         carried = (remainder >> 15) ^ (number >> bit & 1)
@@ -46,7 +46,7 @@ def test_a_number_is_read_from_a_picture_and_from_its_two_regions() -> None:
     assert "checksum" in problem
 
 
-def test_what_cannot_be_read_says_why() -> None:
+def test_unreadable_barcode_has_a_reason() -> None:
     number, problem = read_barcode(bytes(WIDTH * HEIGHT), WIDTH, HEIGHT)
     assert number is None
     assert problem is not None

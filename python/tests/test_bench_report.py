@@ -85,7 +85,7 @@ def decode(document: dict[str, Any]) -> bench_charts.CodecBench:
     return msgspec.convert(document, type=bench_charts.CodecBench)
 
 
-def test_a_bench_becomes_a_page_that_names_every_clip_and_aim(tmp_path: Path) -> None:
+def test_page_names_every_clip_and_aim(tmp_path: Path) -> None:
     document = tmp_path / "codec.json"
     document.write_bytes(msgspec.json.encode(BENCH))
     output = tmp_path / "page" / "codec.html"
@@ -98,7 +98,7 @@ def test_a_bench_becomes_a_page_that_names_every_clip_and_aim(tmp_path: Path) ->
     assert "http://" not in page.split("<script")[0]
 
 
-def test_an_aim_says_what_it_asks_for() -> None:
+def test_aim_row_has_limits_and_results() -> None:
     first, second = decode(BENCH).aims
     assert bench_report.aim_row(first) == (
         "real-time, speed against --rt -8",
@@ -114,7 +114,7 @@ def test_an_aim_says_what_it_asks_for() -> None:
     assert bench_report.aim_row(within).reached == "not known on black"
 
 
-def test_without_libvpx_there_is_a_page_of_what_was_measured() -> None:
+def test_page_without_libvpx_has_other_measurements() -> None:
     bench = copy.deepcopy(BENCH)
     bench["libvpx"] = None
     for one in bench["clips"]:
@@ -127,7 +127,7 @@ def test_without_libvpx_there_is_a_page_of_what_was_measured() -> None:
     assert not any(f'id="{name}"' in page for name in ["rates", "speeds", "drift"])
 
 
-def test_a_curve_has_each_point_once_though_both_sets_have_it() -> None:
+def test_curve_has_the_common_point_of_both_sets_once() -> None:
     bench = copy.deepcopy(BENCH)
     bench["clips"][0]["encoders"][0]["curves"]["fine"] = curve(1.0)
     table = bench_charts.curves(decode(bench), "psnr_db").to_dict()["datasets"]

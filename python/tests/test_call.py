@@ -21,10 +21,10 @@ import pytest
 import lockstep
 from lockstep.command import lockstep_command
 
-pytest.importorskip("lockstep._lockstep", reason="calls need the extension")
+pytest.importorskip("lockstep._lockstep", reason="calls require the extension")
 
 LIMIT = 20.0
-"""Seconds that a test waits at most for what comes within milliseconds."""
+"""Largest time that a test waits for something that takes milliseconds, seconds."""
 SIZE = (64, 48)
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -51,7 +51,7 @@ def frames_of(receiver: lockstep.Call, sender: lockstep.Call, picture: Any) -> I
         sender.send(picture)
         if frame := receiver.next_frame(timeout=1 / 30):
             yield frame
-    raise AssertionError("no frame came")
+    raise AssertionError("no frame arrived")
 
 
 def free_address() -> str:
@@ -103,14 +103,14 @@ def test_frames_arrive_as_sent_in_every_form() -> None:
             for frame in frames_of(receiver, sender, picture):
                 if (abs(frame.to_rgb().astype(int) - rgb) <= 12).all():
                     break
-            # The next form is seen after this one only if it is sent on its own.
+            # This form is received before the next one only if each is sent separately.
             next(frame for frame in frames_of(receiver, sender, grey(16)) if frame.planes[0].mean() < 30)
 
 
 def test_frame_has_its_size_age_and_capture_time() -> None:
     with connected() as (receiver, sender):
         frames: list[lockstep.Frame] = []
-        # The clocks are compared once a round trip is known.
+        # The clocks can be compared after the first round trip.
         while not frames or frames[-1].age is None:
             frames.append(next(frames_of(receiver, sender, grey())))
     assert 0 <= frames[-1].age < LIMIT
@@ -126,7 +126,7 @@ def test_capture_time_adds_to_the_age() -> None:
         end = time.monotonic() + LIMIT
         ages: list[float] = []
         while time.monotonic() < end and not any(age > 0.5 for age in ages):
-            # The fastest packets relate the clocks, and frames that are captured now are fast.
+            # The fastest packets give the clock offset, and recently captured frames are fast.
             delay = 0.0 if len(ages) < 5 else 0.7
             sender.send(grey(), captured_at=time.monotonic() - delay)
             frame = receiver.next_frame(timeout=1 / 30)
@@ -198,7 +198,7 @@ def test_received_frame_can_be_sent_on() -> None:
         ((grey().ravel(), grey(), grey()), ValueError, r"plane Y: expected uint8 of shape \(height, width\)"),
     ],
 )
-def test_wrong_frames_are_refused_with_what_came(picture: Any, error: type[Exception], message: str) -> None:
+def test_wrong_frames_are_refused_with_their_shape(picture: Any, error: type[Exception], message: str) -> None:
     call = lockstep.Call.listen("127.0.0.1:0", send=(*SIZE, 30), receive=False)
     with call, pytest.raises(error, match=message) as raised:
         call.send(picture)
@@ -317,7 +317,7 @@ def test_wrong_messages_are_refused() -> None:
             sender.send_message("text")  # type: ignore[arg-type]
 
 
-def test_events_tell_how_the_call_goes_until_its_end() -> None:
+def test_events_report_the_call_until_its_end() -> None:
     with connected(stale_after=0.2) as (receiver, sender):
         next(frames_of(receiver, sender, grey()))
         kinds: list[type[lockstep.Event]] = []
@@ -344,7 +344,7 @@ def test_events_tell_how_the_call_goes_until_its_end() -> None:
             sender.send(grey())
 
 
-def test_iteration_ends_when_the_other_end_leaves() -> None:
+def test_iteration_ends_when_the_peer_leaves() -> None:
     with connected() as (receiver, sender):
         next(frames_of(receiver, sender, grey()))
         threading.Timer(0.2, sender.leave).start()

@@ -10,7 +10,7 @@ from lockstep.call_log import FRAME_COLUMNS, CallLogError, load_call, load_frame
 HEADER = "capture,captured_at,outcome"
 
 
-def test_csv_and_parquet_say_the_same(tmp_path: Path) -> None:
+def test_csv_and_parquet_give_equal_frames(tmp_path: Path) -> None:
     _, csv = write_fake_call(tmp_path, seconds=3.0, frames_name="frames.csv")
     _, parquet = write_fake_call(tmp_path, seconds=3.0, frames_name="frames.parquet")
     from_csv, from_parquet = load_frames(csv), load_frames(parquet)
@@ -23,7 +23,7 @@ def test_csv_and_parquet_say_the_same(tmp_path: Path) -> None:
         assert difference is None or float(str(difference)) < 1e-5
 
 
-def test_flags_of_a_csv_are_read_as_rust_writes_them(tmp_path: Path) -> None:
+def test_csv_flags_are_read_as_rust_writes_them(tmp_path: Path) -> None:
     path = tmp_path / "frames.csv"
     path.write_text(f"{HEADER},key_frame,recovery\n0,0.0,sent,true,false\n")
     row = load_frames(path).row(0, named=True)
@@ -40,7 +40,7 @@ def test_unknown_columns_and_keys_are_ignored(call: tuple[Path, Path], tmp_path:
     assert "mood" not in load_frames(frames).columns
 
 
-def test_numbers_that_are_none_become_null(tmp_path: Path) -> None:
+def test_nan_and_infinity_become_null(tmp_path: Path) -> None:
     path = tmp_path / "frames.csv"
     path.write_text(f"{HEADER},ssim,video_delay\n0,0.0,sent,NaN,inf\n")
     assert load_frames(path).select("ssim", "video_delay").row(0) == (None, None)
@@ -64,7 +64,7 @@ def test_ssim_of_one_is_sixty_decibels() -> None:
         (b"\xff\xfe\x00", "not the JSON document"),
     ],
 )
-def test_what_is_no_call_is_refused_with_the_reason(tmp_path: Path, content: str | bytes, reason: str) -> None:
+def test_invalid_call_document_is_refused_with_the_reason(tmp_path: Path, content: str | bytes, reason: str) -> None:
     path = tmp_path / "call.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(CallLogError, match=reason) as failure:
@@ -84,16 +84,14 @@ def test_what_is_no_call_is_refused_with_the_reason(tmp_path: Path, content: str
         ("frames.txt", b"", "csv or .parquet"),
     ],
 )
-def test_what_is_no_frame_log_is_refused_with_the_reason(
-    tmp_path: Path, name: str, content: bytes, reason: str
-) -> None:
+def test_invalid_frame_log_is_refused_with_the_reason(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(CallLogError, match=reason):
         load_frames(path)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CallLogError, match=r"nothing\.json: No such file"):
         load_call(tmp_path / "nothing.json")
     with pytest.raises(CallLogError, match=r"nothing\.csv: No such file"):

@@ -28,7 +28,7 @@ class Steady(Controller):
 
 
 class Kept(Steady):
-    """Keeps what it was given."""
+    """Stores its arguments."""
 
     def __init__(self) -> None:
         self.settings: list[Setting] = []
@@ -52,7 +52,7 @@ def test_object_and_class_control_the_same_call() -> None:
     assert made.config["controller"] == "Steady"
     assert lockstep.simulate(controller=Steady(), **CALL) == made
     target = np.asarray(made.frames["target_bps"])
-    # Limits lower it while the call begins.
+    # Limits reduce it at the start of the call.
     assert np.nanmax(target) == 600_000.0 == target[np.isfinite(target)][-1]
 
 
@@ -123,7 +123,7 @@ def test_answers_name_the_event_of_an_error() -> None:
     assert raised.value.__notes__ == ["controller Broken, event hello"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="scripts are no programs")
+@pytest.mark.skipif(sys.platform == "win32", reason="scripts are not executable")
 def test_program_and_object_control_the_same_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "mine"
     script.write_text(f"#!{sys.executable}\nimport runpy\nrunpy.run_path({str(EXAMPLE)!r}, run_name='__main__')\n")
@@ -138,12 +138,12 @@ def test_program_and_object_control_the_same_call(tmp_path: Path, monkeypatch: p
 def test_example_compares_controllers() -> None:
     command = [sys.executable, str(EXAMPLE), "compare"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout  # noqa: S603
-    assert [line.split()[0] for line in said.splitlines()] == ["Mine", "gcc", "lockstep"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout  # noqa: S603
+    assert [line.split()[0] for line in output.splitlines()] == ["Mine", "gcc", "lockstep"]
 
 
 class Policy:
-    """What Stable-Baselines3 has."""
+    """The interface of a policy of Stable-Baselines3."""
 
     def __init__(self, action: Any) -> None:
         self.action = action
@@ -158,12 +158,12 @@ class Policy:
 def test_policy_decides_once_a_step() -> None:
     policy = Policy(np.array([0.6], np.float32))
     call = lockstep.simulate(controller=lockstep.from_policy(policy), **CALL)
-    assert 17 <= len(policy.seen) <= 26  # 4 s, and what drains after, in steps of 200 ms
+    assert 17 <= len(policy.seen) <= 26  # 4 s and the drain time, in steps of 200 ms
     assert all(observed.shape == (11,) and observed.dtype == np.float32 for observed in policy.seen)
     last = policy.seen[-1]
     assert 0.0 < last[0] < 1.0
     assert last[1] > 0.0
-    assert last[-1] == pytest.approx(0.6, abs=1e-3)  # its own last rate
+    assert last[-1] == pytest.approx(0.6, abs=1e-3)  # the last rate
     target = np.asarray(call.frames["target_bps"])
     assert target[np.isfinite(target)][-1] == pytest.approx(linear(np.array(0.6)), rel=1e-3)
 
@@ -198,6 +198,6 @@ def test_wrong_policies_are_refused(tmp_path: Path) -> None:
         lockstep.from_policy(7)
     with pytest.raises(ValueError, match=r"model='policy\.onnx'"):
         lockstep.from_policy(Policy(0), observation="concerto")
-    (tmp_path / "x.onnx").write_text("no model")
+    (tmp_path / "x.onnx").write_text("not a model")
     with pytest.raises(ValueError, match="ONNX"):
         lockstep.from_policy(tmp_path / "x.onnx")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 sys.path.insert(0, str(ROOT / "python" / "backend"))
 
-maturin = pytest.importorskip("maturin", reason="the build backend needs maturin")
+maturin = pytest.importorskip("maturin", reason="the build backend requires maturin")
 backend = pytest.importorskip("lockstep_backend")
 
 
@@ -27,17 +27,17 @@ def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_the_distribution_has_a_name_of_its_own_wherever_it_is_named() -> None:
+def test_distribution_has_its_own_name_everywhere() -> None:
     assert project()["project"]["name"] == DISTRIBUTION == "lockstep-video"
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", ROOT / "Makefile"]
     sources = [*(ROOT / "python" / "lockstep").rglob("*.py"), *(ROOT / "crates").rglob("*.rs")]
     strangers = re.compile(r"(pip|uv tool|uv|pipx) (install|add) [^\n]*\blockstep(?![-_]video|[-_/.]\w)")
     for path in [*documents, *sources]:
         found = strangers.search(path.read_text(encoding="utf-8"))
-        assert found is None, f"{path}: {found.group() if found else ''}: that is somebody else's package"
+        assert found is None, f"{path}: {found.group() if found else ''}: this is another package"
 
 
-def test_no_page_or_hint_installs_the_package_from_an_index() -> None:
+def test_no_page_installs_the_package_from_an_index() -> None:
     folders = [ROOT / "python" / "lockstep", ROOT / "crates", ROOT / "docs"]
     paths = [path for folder in folders for kind in ("*.py", "*.rs", "*.md") for path in folder.rglob(kind)]
     for path in [ROOT / "README.md", ROOT / "Makefile", *paths]:
@@ -78,7 +78,7 @@ def test_extras_are_installed_by_uv_without_pip(monkeypatch: pytest.MonkeyPatch)
     assert install_command("sessions") == f"/bin/uv pip install --python {sys.executable} 'duckdb>=1.4,<3'"
 
 
-def test_a_uv_tool_keeps_what_was_added_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_tool_keeps_earlier_additions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tmp_path / "out" / "wheel" / "lockstep_video-0.1.0-cp311-abi3-linux_x86_64.whl"
     (tmp_path / "uv-receipt.toml").write_text(
         "[tool]\nrequirements = [\n"
@@ -92,9 +92,7 @@ def test_a_uv_tool_keeps_what_was_added_to_it(tmp_path: Path, monkeypatch: pytes
     assert install_command("sessions") == wanted
 
 
-def test_the_command_beside_the_interpreter_is_found_off_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_next_to_interpreter_is_found_off_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "bin" / "lockstep"
     script.parent.mkdir()
     script.write_text("#!/bin/sh\n")
@@ -106,25 +104,25 @@ def test_the_command_beside_the_interpreter_is_found_off_the_path(
     assert command.lockstep_command() == str(script)
 
 
-def test_no_address_is_given_that_does_not_exist() -> None:
+def test_project_urls_are_valid() -> None:
     for path in [ROOT / "pyproject.toml", ROOT / "Cargo.toml", *(ROOT / "crates").glob("*/Cargo.toml")]:
         text = path.read_text(encoding="utf-8")
         assert "github.com" not in text, path
         assert not re.search(r"^(repository|homepage)\b", text, re.MULTILINE), path
 
 
-def test_reports_and_plots_do_without_the_extension() -> None:
+def test_reports_and_plots_work_without_the_extension() -> None:
     program = (
         "import sys\n"
         "sys.modules['lockstep._lockstep'] = None\n"
         "import lockstep, lockstep.report, lockstep.bench_report, lockstep.sweep_plot, lockstep.sweep_ray\n"
         "print(lockstep.__version__)\n"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
-    assert (said.returncode, said.stdout.strip()) == (0, lockstep.__version__), said.stderr
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ran.returncode, ran.stdout.strip()) == (0, lockstep.__version__), ran.stderr
 
 
-def test_what_the_package_offers_is_listed_and_nothing_else_is_there() -> None:
+def test_package_has_only_its_listed_names() -> None:
     assert set(lockstep.__all__) <= set(dir(lockstep))
     assert all(getattr(lockstep, name) is not None for name in lockstep.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nosuch'"):
@@ -133,7 +131,7 @@ def test_what_the_package_offers_is_listed_and_nothing_else_is_there() -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to build in, with a Cargo that says that it built the command."""
+    """A folder to build in, with a fake Cargo that reports a built command."""
     (tmp_path / "built").mkdir()
     program = tmp_path / "built" / "lockstep"
     program.write_text("#!/bin/sh\necho lockstep\n")
@@ -150,7 +148,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in for Cargo is a shell script")
 @pytest.mark.parametrize("kind", ["build_wheel", "build_editable"])
-def test_the_wheel_carries_the_command(checkout: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_wheel_contains_the_command(checkout: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     packed = {}
 
     def pack(folder: str, settings: object, metadata: object) -> str:
@@ -162,7 +160,7 @@ def test_the_wheel_carries_the_command(checkout: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(maturin, kind, pack)
     stale = checkout / "lockstep._lockstep.data" / "scripts" / "left-over"
     stale.parent.mkdir(parents=True)
-    stale.write_text("of a build that was ended")
+    stale.write_text("of an interrupted build")
     assert getattr(backend, kind)("out") == "lockstep_video.whl"
     assert packed == {"lockstep._lockstep.data/scripts": True, "lockstep._lockstep.data/scripts/lockstep": True}
     assert not (checkout / "lockstep._lockstep.data").exists()
@@ -170,16 +168,14 @@ def test_the_wheel_carries_the_command(checkout: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in for Cargo is a shell script")
-def test_a_command_that_cannot_be_built_is_no_reason_for_a_wheel_without_it(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(maturin, "build_wheel", lambda *_: pytest.fail("it was built all the same"))
-    for script, said in (("exit 101", "cargo ended with 101"), ("echo '{}'", "cargo built no lockstep command")):
+def test_no_wheel_is_built_without_the_command(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maturin, "build_wheel", lambda *_: pytest.fail("the wheel was built"))
+    for script, ran in (("exit 101", "cargo ended with status 101"), ("echo '{}'", "cannot find the lockstep command")):
         (checkout / "cargo").write_text(f"#!/bin/sh\n{script}\n")
-        with pytest.raises(SystemExit, match=said):
+        with pytest.raises(SystemExit, match=ran):
             backend.build_wheel("out")
     monkeypatch.setenv("CARGO", str(checkout / "nosuch"))
-    with pytest.raises(SystemExit, match="built with Rust"):
+    with pytest.raises(SystemExit, match="install Rust"):
         backend.build_wheel("out")
     assert not (checkout / "lockstep._lockstep.data").exists()
 
@@ -188,23 +184,23 @@ LAB = ("altair", "jinja2", "msgspec", "polars", "vl_convert")
 
 
 def without(modules: tuple[str, ...], program: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program for which the modules are not installed."""
+    """Runs a program as if the modules were not installed."""
     hidden = f"import sys\nsys.modules.update(dict.fromkeys({modules!r}))\n{program}"
     return subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)  # noqa: S603
 
 
-def test_the_package_alone_requires_numpy() -> None:
+def test_package_without_extras_requires_numpy() -> None:
     names = [re.split(r"[^\w-]", requirement)[0] for requirement in project()["project"]["dependencies"]]
     assert names == ["numpy"]
 
 
-def test_an_extra_has_the_requirements_of_those_it_includes() -> None:
+def test_extra_includes_requirements_of_included_extras() -> None:
     lab = project()["project"]["optional-dependencies"]["lab"]
     assert set(lab) < set(distribution.requirements("learn"))
     assert not any(DISTRIBUTION in requirement for requirement in distribution.requirements("learn"))
 
 
-def test_calls_and_the_simulator_run_without_the_laboratory() -> None:
+def test_calls_run_without_the_extra_lab() -> None:
     pytest.importorskip("lockstep._lockstep")
     program = (
         "import lockstep\n"
@@ -227,7 +223,7 @@ def test_calls_and_the_simulator_run_without_the_laboratory() -> None:
         ("lockstep.simulate('constant:1mbps', modelled=True, seconds=1, session_log='log')", "`session_log`"),
     ],
 )
-def test_a_missing_laboratory_is_named_with_its_extra(use: str, feature: str) -> None:
+def test_missing_extra_lab_is_named(use: str, feature: str) -> None:
     pytest.importorskip("lockstep._lockstep")
     ran = without(
         LAB, f"import lockstep\ncall = lockstep.simulate('constant:1mbps', modelled=True, seconds=1)\n{use}\n"
@@ -237,7 +233,7 @@ def test_a_missing_laboratory_is_named_with_its_extra(use: str, feature: str) ->
     assert f"of the extra `lab`; install it with: {sys.executable} -m pip install 'altair" in error
 
 
-def test_scripts_name_the_extra_that_they_require() -> None:
+def test_scripts_name_their_missing_extra() -> None:
     scripts = project()["project"]["scripts"]
     for name, target in scripts.items():
         module, _, entry = target.partition(":")
@@ -250,6 +246,6 @@ def test_scripts_name_the_extra_that_they_require() -> None:
         assert f", of the extra `{extra}`, is missing; install it with: " in ran.stderr
 
 
-def test_importing_the_package_loads_neither_numpy_nor_the_extension() -> None:
+def test_import_loads_neither_numpy_nor_the_extension() -> None:
     program = "import lockstep, sys\nprint([name for name in ('numpy', 'lockstep._lockstep') if name in sys.modules])"
     assert without((), program).stdout.strip() == "[]"

@@ -12,14 +12,14 @@ from lockstep.gym import CallEnv, CallVectorEnv, LadderAction
 
 
 @pytest.mark.parametrize("preset", ["bob", "concerto", "hrcc"])
-def test_the_environment_passes_gymnasiums_checker(preset: str) -> None:
+def test_environment_passes_the_gymnasium_checker(preset: str) -> None:
     action = "rate" if preset == "hrcc" else preset
     place = "sender" if preset == "concerto" else "receiver"
     env = gymnasium.make("lockstep/Call-v0", observation=preset, action=action, reward=preset, place=place)
     check_env(env.unwrapped, skip_render_check=True)
 
 
-def test_equal_seeds_give_equal_episodes_and_other_seeds_others() -> None:
+def test_episodes_are_equal_only_for_equal_seeds() -> None:
     def episode(seed: int) -> list[float]:
         env = gymnasium.make("lockstep/Call-v0", episode_steps=30)
         env.reset(seed=seed)
@@ -30,12 +30,12 @@ def test_equal_seeds_give_equal_episodes_and_other_seeds_others() -> None:
 
 
 def _seen(env: CallVectorEnv | CallEnv, action: np.ndarray) -> np.ndarray:
-    """What is observed in a few steps, after one another."""
+    """The concatenated observations of a few steps."""
     return np.array([env.step(action)[0] for _ in range(6)])
 
 
-def test_of_a_list_of_seeds_each_environment_begins_as_it_would_alone_with_its_own() -> None:
-    # Gymnasium's own annotation has no lists, which its vectors take.
+def test_list_of_seeds_gives_each_environment_its_own() -> None:
+    # Gymnasium's annotation lacks lists, which its vectors accept.
     env: Any = gymnasium.make_vec("lockstep/Call-v0", num_envs=3)
     env.reset(seed=[3, 4, 5])
     together = _seen(env, np.full((3, 1), 0.7, np.float32))
@@ -45,7 +45,7 @@ def test_of_a_list_of_seeds_each_environment_begins_as_it_would_alone_with_its_o
         np.testing.assert_array_equal(together[:, place], _seen(alone, np.array([0.7], np.float32)))
 
 
-def test_an_environment_without_a_seed_in_the_list_goes_on_with_its_own_randomness() -> None:
+def test_seed_none_continues_the_random_state() -> None:
     def seen(seeds: list[int | None]) -> np.ndarray:
         env = CallVectorEnv(2)
         env.reset(seed=7)
@@ -60,27 +60,27 @@ def test_an_environment_without_a_seed_in_the_list_goes_on_with_its_own_randomne
 
 
 @pytest.mark.parametrize(
-    ("seeds", "said"),
+    ("seeds", "message"),
     [
         ([1, 2], "2 seeds for 3 environments"),
         ([1, 2, 3, 4], "4 seeds for 3 environments"),
-        ([1, -2, 3], r"seed\[1\]: -2 is no whole number"),
-        ([1, 2, "3"], r"seed\[2\]: '3' is no whole number"),
-        (2**70, "seed: .* is no whole number"),
+        ([1, -2, 3], r"seed\[1\]: -2 is not a whole number"),
+        ([1, 2, "3"], r"seed\[2\]: '3' is not a whole number"),
+        (2**70, "seed: .* is not a whole number"),
     ],
 )
-def test_a_list_with_another_number_of_seeds_or_with_what_is_none_is_refused(seeds: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_list_of_seeds_is_refused(seeds: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         CallVectorEnv(3).reset(seed=seeds)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, 2**21])
-def test_a_number_of_environments_that_cannot_be_is_refused_by_its_name(count: Any) -> None:
-    with pytest.raises(ValueError, match=f"num_envs: {count} is no whole number from 1 to {2**20}"):
+def test_invalid_number_of_environments_is_refused(count: Any) -> None:
+    with pytest.raises(ValueError, match=f"num_envs: {count} is not a whole number from 1 to {2**20}"):
         CallVectorEnv(count)
 
 
-def test_one_thread_and_two_give_the_same() -> None:
+def test_results_do_not_depend_on_threads() -> None:
     def features(threads: int) -> np.ndarray:
         env = CallVectorEnv(24, episode_steps=10, threads=threads)
         env.reset(seed=1)
@@ -90,8 +90,8 @@ def test_one_thread_and_two_give_the_same() -> None:
 
 
 @pytest.mark.parametrize("threads", [-1, 1_025, 10**6])
-def test_threads_that_no_machine_has_are_refused(threads: int) -> None:
-    with pytest.raises(ValueError, match=rf"0 \(one a core\) to 1024 threads, not on {threads}"):
+def test_invalid_number_of_threads_is_refused(threads: int) -> None:
+    with pytest.raises(ValueError, match=rf"threads: expected 0 \(one per core\) to 1024, found {threads}"):
         CallEnv(threads=threads)
 
 
@@ -112,12 +112,12 @@ def test_threads_that_no_machine_has_are_refused(threads: int) -> None:
         ("bounds_bps", (1000,)),
     ],
 )
-def test_what_is_no_number_that_there_is_is_refused_with_the_name_of_its_argument(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"^{name}: .* (is no whole|is no pair|is neither a) "):
+def test_number_out_of_range_is_refused_with_its_name(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: .* (is not a whole|is not a pair|is neither a) "):
         gymnasium.make("lockstep/Call-v0", **{name: value})
 
 
-def test_a_bit_rate_may_be_a_float_as_long_as_it_is_whole() -> None:
+def test_bit_rate_may_be_a_whole_float() -> None:
     def features(**setting: Any) -> np.ndarray:
         env = CallVectorEnv(2, traces="constant:1mbps", feedback_ms=[np.float32(20), 40], **setting)
         env.reset(seed=3)
@@ -127,7 +127,7 @@ def test_a_bit_rate_may_be_a_float_as_long_as_it_is_whole() -> None:
     np.testing.assert_array_equal(features(initial_bps=1e12, bounds_bps=(1e3, 5e6)), whole)
 
 
-def test_nothing_can_be_done_with_closed_environments() -> None:
+def test_closed_environments_refuse_every_call() -> None:
     call, calls = CallEnv(), CallVectorEnv(2)
     for env, action in ((call, np.full(1, 0.5)), (calls, np.full((2, 1), 0.5))):
         env.reset(seed=1)
@@ -140,7 +140,7 @@ def test_nothing_can_be_done_with_closed_environments() -> None:
             env.reset(seed=1)
 
 
-def test_an_episode_is_truncated_at_its_end_and_begins_again_in_the_step_after() -> None:
+def test_episode_restarts_in_the_step_after_truncation() -> None:
     env = gymnasium.make_vec("lockstep/Call-v0", num_envs=3, episode_steps=5)
     env.reset(seed=1)
     actions = np.full((3, 1), 0.5, np.float32)
@@ -156,7 +156,7 @@ def test_an_episode_is_truncated_at_its_end_and_begins_again_in_the_step_after()
     assert times == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0, 0.0, 0.2, 0.4])
 
 
-def test_asking_for_more_than_the_link_carries_costs_delay() -> None:
+def test_rate_above_capacity_costs_reward() -> None:
     def mean_reward(rate: float) -> float:
         env = gymnasium.make("lockstep/Call-v0", traces=["constant:1mbps"], reward="concerto", place="sender")
         env.reset(seed=3)
@@ -169,31 +169,31 @@ def test_asking_for_more_than_the_link_carries_costs_delay() -> None:
     assert modest > greedy + 0.3, (modest, greedy)
 
 
-def test_a_preset_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(ValueError, match=r"no reward called 'money'; there are bob, concerto, hrcc"):
+def test_unknown_preset_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"unknown reward 'money'; expected one of bob, concerto, hrcc"):
         gymnasium.make("lockstep/Call-v0", reward="money")
     with pytest.raises(ValueError, match="trace wishful"):
         gymnasium.make("lockstep/Call-v0", traces=["wishful"])
 
 
-def test_the_codec_is_the_one_that_is_named() -> None:
+def test_codec_argument_selects_the_codec_model() -> None:
     def features(**setting: Any) -> np.ndarray:
         env = CallVectorEnv(2, traces="constant:1mbps", place="sender", **setting)
         env.reset(seed=3)
-        # From 1 Mb/s down to a third of it at once.
+        # At once from 1 Mb/s down to a third of it.
         rates = [0.7] * 20 + [0.5] * 10
         return np.stack([env.step(np.full((2, 1), rate))[4]["features"] for rate in rates])
 
     functional, conventional = features(codec="functional"), features(codec="conventional")
     np.testing.assert_array_equal(features(), functional)
-    # The conventional codec takes a lower target over up to a second later, and sends more than that meanwhile.
+    # The conventional codec adopts a lower target over up to a second, and exceeds it until then.
     sent = list(lockstep.gym.FEATURES).index("sent_bps")
     assert conventional[20:23, :, sent].mean() > 1.2 * functional[20:23, :, sent].mean()
     with pytest.raises(ValueError, match=r"codec: `x264` is none of functional, conventional$"):
         gymnasium.make("lockstep/Call-v0", codec="x264")
 
 
-def test_rewards_of_ones_own_are_taken() -> None:
+def test_custom_reward_is_used() -> None:
     class Idle:
         def reward(self, features: lockstep.gym.Features) -> np.ndarray:
             return -features["sent_bps"]
@@ -206,7 +206,7 @@ def test_rewards_of_ones_own_are_taken() -> None:
 
 
 @pytest.mark.parametrize("preset", ["bob", "concerto", "hrcc"])
-def test_a_masked_reset_leaves_what_the_other_environments_see(preset: str) -> None:
+def test_masked_reset_does_not_change_other_observations(preset: str) -> None:
     def observed(*, masked: bool) -> list[np.ndarray]:
         env = CallVectorEnv(3, observation=preset, loss=(0.02, 0.02))
         env.reset(seed=1)
@@ -224,15 +224,15 @@ def test_a_masked_reset_leaves_what_the_other_environments_see(preset: str) -> N
 
 
 @pytest.mark.parametrize("mask", [[True, False], np.array([1, 0, 1]), np.ones((3, 1), np.bool_), "all"])
-def test_a_reset_mask_that_is_none_is_refused(mask: Any) -> None:
+def test_invalid_reset_mask_is_refused(mask: Any) -> None:
     env = CallVectorEnv(3)
     env.reset(seed=1)
-    with pytest.raises(ValueError, match="a reset mask is 3 flags"):
+    with pytest.raises(ValueError, match="reset_mask: expected 3 flags"):
         env.reset(options={"reset_mask": mask})
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_an_episode_that_has_ended_is_stepped_no_further_until_a_reset(*, made: bool) -> None:
+def test_ended_episode_refuses_steps_until_reset(*, made: bool) -> None:
     env: Any = gymnasium.make("lockstep/Call-v0", episode_steps=3) if made else CallEnv(episode_steps=3)
     action = np.array([0.5], np.float32)
     with pytest.raises(ResetNeeded):
@@ -241,11 +241,11 @@ def test_an_episode_that_has_ended_is_stepped_no_further_until_a_reset(*, made: 
         env.reset(seed=1)
         assert [env.step(action)[3] for _ in range(3)] == [False, False, True]
         for _ in range(2):
-            with pytest.raises(ResetNeeded, match="it has ended"):
+            with pytest.raises(ResetNeeded, match="episode has ended"):
                 env.step(action)
 
 
-def test_environments_are_not_stepped_before_the_first_reset() -> None:
+def test_step_before_the_first_reset_is_refused() -> None:
     env = CallVectorEnv(2)
     actions = np.full((2, 1), 0.5, np.float32)
     with pytest.raises(ResetNeeded):
@@ -256,7 +256,7 @@ def test_environments_are_not_stepped_before_the_first_reset() -> None:
     env.step(actions)
 
 
-def test_one_trace_is_a_string_or_a_path_and_several_are_a_sequence(tmp_path: Path) -> None:
+def test_traces_may_be_one_path_or_a_sequence(tmp_path: Path) -> None:
     file = tmp_path / "steady.up"
     file.write_text("\n".join(str(12 * index) for index in range(1, 200)) + "\n")
 
@@ -269,23 +269,23 @@ def test_one_trace_is_a_string_or_a_path_and_several_are_a_sequence(tmp_path: Pa
     assert capacity(file) == capacity(str(file)) == capacity([file]) == pytest.approx(1e6, rel=0.1)
     with pytest.raises(ValueError, match='trace "constant:fast": rate'):
         capacity("constant:fast")
-    with pytest.raises(ValueError, match="there is no trace"):
+    with pytest.raises(ValueError, match=r"(no|at least one) trace"):
         capacity([])
 
 
 @pytest.mark.parametrize("action", [-1, 26, 1.5, np.nan])
-def test_the_ladder_refuses_what_is_none_of_its_rates(action: float) -> None:
+def test_ladder_refuses_an_invalid_index(action: float) -> None:
     env = CallVectorEnv(2, observation="concerto", action="concerto", reward="concerto")
     env.reset(seed=1)
-    with pytest.raises(ValueError, match=r"the action of environment 1 is .*: they are 0 to 25"):
+    with pytest.raises(ValueError, match=r"invalid action .* of environment 1; expected 0 to 25"):
         env.step(np.array([3, action]))
     env.step(np.array([0, 25]))
 
 
-def test_a_ladder_has_rates() -> None:
+def test_ladder_without_valid_rates_is_refused() -> None:
     np.testing.assert_array_equal(LadderAction([1e5, 2e5]).rates(np.array([1, 0])), [2e5, 1e5])
     for rates in ([], [1e5, -1.0], [np.inf]):
-        with pytest.raises(ValueError, match="a ladder has at least one rate"):
+        with pytest.raises(ValueError, match=r"invalid ladder .* expected at least one rate"):
             LadderAction(rates)
     ladder = LadderAction.logarithmic(26).rates_bps
     assert (ladder[0], ladder[-1], len(ladder)) == (5e4, 8e6, 26)

@@ -1,4 +1,4 @@
-"""Learning. What takes PyTorch waits for `make test-learn`, which installs it."""
+"""Learned controllers. Tests that require PyTorch run with `make test-learn`, which installs it."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ SHIPPED = ("bob", "concerto", "gemini", "hrcc", "lockstep", "rlv")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_model_has_a_card_that_says_what_it_is(name: str) -> None:
+def test_model_has_a_card(name: str) -> None:
     card = json.loads((MODELS / f"{name}.json").read_text())
     assert card["controller"] == name
     assert card["bytes"] == (MODELS / f"{name}.onnx").stat().st_size < 5_000_000
@@ -26,20 +26,20 @@ def test_a_model_has_a_card_that_says_what_it_is(name: str) -> None:
     assert {"opset", "input", "output", "state", "trained_on", "scores", "interval_ms"} <= card.keys()
 
 
-def test_a_learned_controller_that_no_model_comes_with_says_how_to_name_one() -> None:
+def test_controller_without_shipped_model_names_the_option() -> None:
     with pytest.raises(ValueError, match=r"no model comes with the controller mmsys24: name one with --model"):
         simulate("constant:1mbps", controller="mmsys24", seconds=1, modelled=True)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_model_that_is_named_runs_in_the_place_of_the_shipped_one(name: str) -> None:
-    told: dict[str, Any] = {"trace": "constant:1mbps", "controller": name, "seconds": 5, "modelled": True}
-    shipped, named = simulate(**told), simulate(**told, model=MODELS / f"{name}.onnx")
+def test_named_model_replaces_the_shipped_one(name: str) -> None:
+    options: dict[str, Any] = {"trace": "constant:1mbps", "controller": name, "seconds": 5, "modelled": True}
+    shipped, named = simulate(**options), simulate(**options, model=MODELS / f"{name}.onnx")
     assert named.scores == shipped.scores
     assert named.config["model"] == str(MODELS / f"{name}.onnx")
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_invalid_model_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.onnx"
     wrong.write_bytes((MODELS / "concerto.onnx").read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"model .*wrong\.onnx: it is no whole ONNX file"):
@@ -51,19 +51,19 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
         simulate("constant:1mbps", controller="gcc", model=wrong, seconds=1, modelled=True)
 
 
-def test_a_model_of_another_controller_is_refused_with_what_it_is() -> None:
+def test_model_of_another_controller_is_refused() -> None:
     for name in ("bob", "hrcc", "gemini"):
         with pytest.raises(ValueError, match=rf"is one for `concerto`, not for `{name}`"):
             simulate("constant:1mbps", controller=name, model=MODELS / "concerto.onnx", seconds=1, modelled=True)
 
 
-def test_a_model_of_the_mmsys24_challenge_is_an_estimator(tmp_path: Path) -> None:
-    onnx: Any = pytest.importorskip("onnx", reason="waits for ONNX: `make test-learn`")
+def test_mmsys24_model_runs_as_an_estimator(tmp_path: Path) -> None:
+    onnx: Any = pytest.importorskip("onnx", reason="requires ONNX: `make test-learn`")
     make, real = onnx.helper, onnx.TensorProto.FLOAT
-    # It says 400 kb/s at first and 100 kb/s more with each decision, 900 kb/s at most.
+    # The model returns 400 kb/s at first and 100 kb/s more with each decision, at most 900 kb/s.
     shapes = {"obs": [1, "time", 150], "hidden_states": [1, 1], "cell_states": [1, 1]}
-    told = [make.make_tensor_value_info(name, real, shape) for name, shape in shapes.items()]
-    said = [make.make_tensor_value_info(name, real, None) for name in ("output", "state_out", "cell_out")]
+    inputs = [make.make_tensor_value_info(name, real, shape) for name, shape in shapes.items()]
+    outputs = [make.make_tensor_value_info(name, real, None) for name in ("output", "state_out", "cell_out")]
     weights = {"none": 0.0, "more": 1e5, "first": 4e5, "most": 9e5}
     constants = [make.make_tensor(name, real, [1], [value]) for name, value in weights.items()]
     bounds = [make.make_tensor("low", real, [], [0.0]), make.make_tensor("high", real, [], [5e5])]
@@ -79,7 +79,7 @@ def test_a_model_of_the_mmsys24_challenge_is_an_estimator(tmp_path: Path) -> Non
         make.make_node("Add", ["nothing", "estimate"], ["output"]),
         make.make_node("Identity", ["cell_states"], ["cell_out"]),
     ]
-    graph = make.make_graph(nodes, "challenge", told, said, [*constants, *bounds, *ends])
+    graph = make.make_graph(nodes, "challenge", inputs, outputs, [*constants, *bounds, *ends])
     path = tmp_path / "challenge.onnx"
     onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 11)]), str(path))
     call: dict[str, Any] = {"trace": "constant:2mbps", "seconds": 10, "modelled": True, "clip": "generated:1280x720"}
@@ -88,7 +88,7 @@ def test_a_model_of_the_mmsys24_challenge_is_an_estimator(tmp_path: Path) -> Non
     assert simulate(**call, controller="mmsys24", model=path).scores == named.scores
     with pytest.raises(ValueError, match="one for `lockstep`, not for an estimator at the receiver"):
         simulate(**call, estimator=MODELS / "lockstep.onnx")
-    # One that does not say whose it is is taken for one of the challenge.
+    # A model without the name of its controller counts as one of the challenge.
     nameless = onnx.load(str(MODELS / "lockstep.onnx"))
     del nameless.metadata_props[:]
     onnx.save(nameless, str(path))
@@ -97,15 +97,15 @@ def test_a_model_of_the_mmsys24_challenge_is_an_estimator(tmp_path: Path) -> Non
 
 
 class TestTraining:
-    """With PyTorch."""
+    """Tests with PyTorch."""
 
     @pytest.fixture(autouse=True)
     def _torch(self) -> None:
-        pytest.importorskip("torch", reason="waits for PyTorch: `make test-learn`")
-        pytest.importorskip("onnx", reason="waits for ONNX: `make test-learn`")
+        pytest.importorskip("torch", reason="requires PyTorch: `make test-learn`")
+        pytest.importorskip("onnx", reason="requires ONNX: `make test-learn`")
 
     @pytest.mark.parametrize("algorithm", TINY)
-    def test_a_run_that_goes_on_has_the_weights_of_one_that_was_not_ended(self, algorithm: str, tmp_path: Path) -> None:
+    def test_resumed_run_has_the_weights_of_a_full_run(self, algorithm: str, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
 
         def weights(folder: Path) -> dict[str, Any]:
@@ -132,12 +132,12 @@ class TestTraining:
         )
         assert call.scores["throughput_bps"] > 0
 
-    def test_choices_are_those_that_there_are(self) -> None:
+    def test_choices_match_the_implementations(self) -> None:
         from lockstep.learn import concerto  # noqa: PLC0415
 
         assert (tuple(concerto.LADDERS), tuple(concerto.INPUTS)) == (LADDERS, INPUTS)
 
-    def test_imitation_gets_better_at_what_the_expert_does(self) -> None:
+    def test_imitation_reduces_the_difference_from_the_expert(self) -> None:
         import torch  # noqa: PLC0415
 
         from lockstep.learn import concerto  # noqa: PLC0415
@@ -147,19 +147,19 @@ class TestTraining:
         options = parser("concerto").parse_args(["--output", "nowhere", "--call-seconds", "6", "--threads", "1"])
         traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
         net = concerto.ConcertoNet(26)
-        says = concerto.expert_of(options)
-        samples, before = concerto.collect(options, traces, net, 1.0, 5, says)
-        _, start = concerto.collect(options, traces, net, 0.0, 6, says)
+        expert = concerto.expert_of(options)
+        samples, before = concerto.collect(options, traces, net, 1.0, 5, expert)
+        _, start = concerto.collect(options, traces, net, 0.0, 6, expert)
         optimiser = torch.optim.Adam(net.parameters(), 1e-3)
         losses = [
             concerto.train_epoch(options, net, optimiser, [samples], lambda _share, _mean: None) for _ in range(3)
         ]
-        _, after = concerto.collect(options, traces, net, 0.0, 6, says)
+        _, after = concerto.collect(options, traces, net, 0.0, 6, expert)
         assert losses[-1] < losses[0]
         assert after["reward"] > start["reward"]
         assert before["reward"] > start["reward"]
 
-    def test_the_rule_of_thumb_of_rlv_goes_up_from_a_short_queue_and_down_from_a_long_one(self) -> None:
+    def test_rlv_rule_follows_the_queueing_delay(self) -> None:
         from lockstep.gym import FEATURES  # noqa: PLC0415
         from lockstep.learn import rlv  # noqa: PLC0415
 
@@ -170,10 +170,10 @@ class TestTraining:
         features[:, place("delay_ms")] = [35.0, 35.0, 70.0, 200.0, 35.0]
         features[:, place("received_bps")] = [390e3, 90e3, 390e3, 390e3, 390e3]
         features[:, place("loss")] = [0.0, 0.0, 0.0, 0.0, 0.3]
-        # Up; down by one where next to nothing was sent; held; down to four fifths of what came; down for losses.
+        # Up; down by one if almost nothing was sent; held; down to four fifths of the throughput; down after losses.
         assert rlv.careful(ladder)(features, np.array([2, 3, 2, 2, 2])).tolist() == [3, 2, 2, 1, 1]
 
-    def test_lessons_are_learned_by_quantiles_that_are_met_as_often_as_they_say(self) -> None:
+    def test_learned_quantiles_have_their_coverage(self) -> None:
         import torch  # noqa: PLC0415
 
         from lockstep.learn import lockstep as own  # noqa: PLC0415
@@ -195,7 +195,7 @@ class TestTraining:
         assert after["loss"] < 0.7 * min(before["loss"], before["loss of fixed quantiles"])
         assert after["worst error of coverage, 60 ms"] < 0.2
 
-    def test_delays_scatter_in_a_fifth_of_the_lessons(self) -> None:
+    def test_a_fifth_of_the_samples_have_jitter(self) -> None:
         from lockstep._lockstep import LessonSetting  # noqa: PLC0415
 
         def seen(jitter_ms: float) -> NDArray[np.float32]:
@@ -217,7 +217,7 @@ class TestTraining:
         differ = sum(not np.array_equal(one, other, equal_nan=True) for one, other in calls)
         assert 4 <= differ <= 22, differ
 
-    def test_one_picture_after_another_says_what_a_whole_call_says(self) -> None:
+    def test_stepwise_forward_equals_whole_call(self) -> None:
         import torch  # noqa: PLC0415
 
         from lockstep.learn import lockstep as own  # noqa: PLC0415
@@ -229,23 +229,23 @@ class TestTraining:
         whole, _ = net.follow(seen, None)
         remembered = torch.zeros(1, own.STATE)
         for picture in range(5):
-            said = net(torch.cat([seen[picture], remembered], -1))
-            remembered = said[:, own.FORECAST :]
-            torch.testing.assert_close(said[:, : own.FORECAST], whole[picture], rtol=1e-5, atol=1e-5)
+            output = net(torch.cat([seen[picture], remembered], -1))
+            remembered = output[:, own.FORECAST :]
+            torch.testing.assert_close(output[:, : own.FORECAST], whole[picture], rtol=1e-5, atol=1e-5)
 
-    def test_a_rule_pays_for_delays_above_the_classical_ones_of_each_kind_and_loss(self) -> None:
+    def test_rule_is_penalised_for_delays_above_classical(self) -> None:
         from lockstep.learn import rule  # noqa: PLC0415
 
         calls = [{"trace": "constant:1mbps", "loss": loss} for loss in ("0", "0.01")]
         classical = np.array([[4.0, 100.0], [4.0, 150.0]])
         even = rule.worth(calls, np.array([[4.0, 100.0], [4.0, 150.0]]), classical)
         np.testing.assert_allclose(even, 0.0, atol=1e-12)
-        # Shorter delays without loss make up for none with it; better pictures count, but not without end.
+        # Shorter delays without loss do not offset longer ones with loss. Better pictures count up to a limit.
         late = rule.worth(calls, np.array([[4.0, 50.0], [4.0, 200.0]]), classical)
         np.testing.assert_allclose(late, -rule.LATE * np.log(200 / 150) / 2)
         assert 0.0 < rule.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < rule.MOST_GAIN
 
-    def test_a_second_of_delay_costs_a_rule_what_it_takes_off_the_score(self) -> None:
+    def test_delay_penalty_of_a_rule_matches_the_score(self) -> None:
         from lockstep.learn import rule  # noqa: PLC0415
 
         calls = [
@@ -257,7 +257,7 @@ class TestTraining:
         (delay, _, _), *_ = np.linalg.lstsq(np.array(terms), np.array([call["qoe_d"] for call in calls]))
         assert delay == pytest.approx(-rule.DELAY)
 
-    def test_a_rule_that_is_given_takes_the_place_of_one_that_was_searched_for(self) -> None:
+    def test_given_rule_replaces_the_searched_one(self) -> None:
         from lockstep.learn import rule  # noqa: PLC0415
 
         searches = {latency: rule.Search(latency) for latency in rule.DELAY_WEIGHTS}
@@ -266,10 +266,10 @@ class TestTraining:
         assert given != searched["balanced"]
         assert rule.rules_of(searches, [f"balanced={given}"]) == {**searched, "balanced": given}
         for wrong in ("", "balanced", "balanced=level=0.4", f"soon={given}", f"balanced={given},mood=1"):
-            with pytest.raises(ValueError, match="numbers of deadline"):
+            with pytest.raises(ValueError, match="and deadline"):
                 rule.rules_of(searches, [wrong])
 
-    def test_a_net_that_begins_at_an_earlier_model_says_what_that_said(self, tmp_path: Path) -> None:
+    def test_net_with_earlier_weights_gives_equal_outputs(self, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
 
         from lockstep.learn import lockstep as own  # noqa: PLC0415
@@ -283,10 +283,10 @@ class TestTraining:
         own.begin(net, tmp_path / "earlier.onnx", torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
         given = torch.randn(3, own.OBSERVED + own.STATE)
         torch.testing.assert_close(net(given), earlier(given))
-        with pytest.raises(ValueError, match="no model of Lockstep's own"):
+        with pytest.raises(ValueError, match="expected a trained model of Lockstep's own"):
             own.begin(net, MODELS / "hrcc.onnx", torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
 
-    def test_the_expert_takes_what_the_link_carries_and_less_when_there_is_a_queue(self) -> None:
+    def test_expert_choice_is_capacity_less_the_queue(self) -> None:
         from lockstep.gym import FEATURES, LadderAction  # noqa: PLC0415
         from lockstep.learn import concerto  # noqa: PLC0415
 
@@ -298,7 +298,7 @@ class TestTraining:
         np.testing.assert_array_equal(choice(features, present, ladder, 0.2, "capacity"), [10, 10, 0])
         np.testing.assert_array_equal(choice(features, present, ladder, 0.2, "climbs"), [6, 5, 0])
 
-    def test_saying_more_than_the_expert_costs_more_than_saying_less(self) -> None:
+    def test_overshoot_costs_more_than_undershoot(self) -> None:
         import torch  # noqa: PLC0415
 
         from lockstep.learn.concerto import imitation_loss  # noqa: PLC0415
@@ -311,7 +311,7 @@ class TestTraining:
         assert loss(10) < loss(9) < loss(11)
         assert loss(9) < loss(7)
 
-    def test_generated_traces_are_the_same_for_a_seed_and_a_split_never_shares_a_trace(self, tmp_path: Path) -> None:
+    def test_generated_traces_repeat_and_split_parts_are_disjoint(self, tmp_path: Path) -> None:
         from lockstep.learn.traces import generated_traces, split_folder  # noqa: PLC0415
 
         assert generated_traces(1, 20) == generated_traces(1, 20) != generated_traces(2, 20)
@@ -323,10 +323,10 @@ class TestTraining:
         with pytest.raises(ValueError, match="no such folder"):
             split_folder(tmp_path / "none", 3)
         (tmp_path / "few").mkdir()
-        with pytest.raises(ValueError, match="five at least"):
+        with pytest.raises(ValueError, match="at least five"):
             split_folder(tmp_path / "few", 3)
 
-    def test_varied_traces_are_the_same_for_a_seed_of_every_kind_and_each_carries_a_call(self) -> None:
+    def test_varied_traces_repeat_and_each_carries_a_call(self) -> None:
         from lockstep.learn.families import varied_traces  # noqa: PLC0415
 
         traces = varied_traces(1, 40)
@@ -335,7 +335,7 @@ class TestTraining:
         for trace in traces[:16]:
             assert 0.0 < simulate(trace=trace, modelled=True, seconds=5.0).scores["qoe_d"] < 5.0
 
-    def test_calls_that_a_rule_is_searched_by_have_pixels_where_clips_are_given(self) -> None:
+    def test_search_calls_have_pixels_with_clips(self) -> None:
         from lockstep.learn import rule  # noqa: PLC0415
 
         traces = ["constant:1mbps", "poisson:1mbps"]
@@ -344,13 +344,13 @@ class TestTraining:
         assert {(call["clip"], call["modelled"]) for call in with_pixels} == {("generated:176x144@30", False)}
         assert rule.outcome(with_pixels[0], "sprout", "balanced", None, seconds=1.0)[1] > 0.0
 
-    def test_what_the_selector_takes_is_within_its_threshold_of_the_heuristic(self) -> None:
+    def test_selector_output_is_within_its_threshold(self) -> None:
         from lockstep.learn.bob import select  # noqa: PLC0415
 
         learned, heuristic = np.array([1.34e6, 1.36e6, 0.7e6, 0.76e6]), np.full(4, 1e6)
         np.testing.assert_array_equal(select(learned, heuristic, 0.3), [1.34e6, 1e6, 1e6, 0.76e6])
 
-    def test_a_clone_says_what_the_heuristic_says(self, tmp_path: Path) -> None:
+    def test_clone_equals_the_heuristic(self, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
 
         from lockstep.learn import bob, ppo  # noqa: PLC0415
@@ -362,15 +362,15 @@ class TestTraining:
         traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
         assert ppo.clone(learner, options, traces, lambda seen: seen[:, -1]) < 0.05
         seen = ppo.examples(learner, options, traces)
-        said = learner.rates(seen.numpy(), learner.actor.eval()(seen).squeeze(-1).detach().numpy().astype(np.float64))
-        assert np.abs(np.log(said / learner.heuristic(seen.numpy()))).max() < 0.35
+        rates = learner.rates(seen.numpy(), learner.actor.eval()(seen).squeeze(-1).detach().numpy().astype(np.float64))
+        assert np.abs(np.log(rates / learner.heuristic(seen.numpy()))).max() < 0.35
 
-    def test_the_rule_that_bob_begins_at_climbs_holds_and_drops_within_what_the_selector_takes(self) -> None:
+    def test_initial_rule_of_bob_stays_in_range_of_the_selector(self) -> None:
         from lockstep.gym.features import linear, logarithmic  # noqa: PLC0415
         from lockstep.learn.bob import careful, reach, select  # noqa: PLC0415
 
         seen = np.full((4, 11), logarithmic(np.array([1e6]))[0], np.float32)
-        # Nothing waits; something does; much does; nothing waits, but a quarter of what was allowed arrives.
+        # No queueing delay; some; much; none, but only a quarter of the allowed rate arrives.
         seen[:, 1] = [0.0, 0.03, 0.4, 0.0]
         seen[3, 0] = logarithmic(np.array([250e3]))[0]
         rates = linear(careful(seen, 0.3))
@@ -380,7 +380,7 @@ class TestTraining:
         np.testing.assert_array_equal(select(rates, np.full(4, 1e6), 0.3), rates)
         assert reach(2.0) == 1.0
 
-    def test_the_critic_is_told_of_capacities_until_a_call_ends(self) -> None:
+    def test_critic_input_has_capacities_until_the_end_of_call(self) -> None:
         import torch  # noqa: PLC0415
 
         from lockstep.gym import FEATURES  # noqa: PLC0415
@@ -388,26 +388,26 @@ class TestTraining:
 
         capacities = torch.tensor([[0.5], [0.5], [1.0], [0.0]])
         ends = torch.tensor([[0.0], [1.0], [0.0]])
-        known = ppo.foreseen(capacities, ends)
-        # The third step's capacity is that of another call.
+        known = ppo.future_capacities(capacities, ends)
+        # The third step's capacity belongs to another call.
         np.testing.assert_allclose(known[:2].numpy(), 0.5)
         np.testing.assert_allclose(known[2, 0].numpy(), 0.0, atol=1e-7)
-        told = ppo.told(np.zeros((2, len(FEATURES))), np.array([0.0, 1.0]))
-        assert told.shape == (2, ppo.TOLD - len(ppo.FORESIGHT))
-        assert np.isfinite(told).all()
+        inputs = ppo.privileged(np.zeros((2, len(FEATURES))), np.array([0.0, 1.0]))
+        assert inputs.shape == (2, ppo.PRIVILEGED - len(ppo.FORESIGHT))
+        assert np.isfinite(inputs).all()
 
-    def test_a_policy_that_strays_is_drawn_back_to_what_the_selector_takes(self, tmp_path: Path) -> None:
+    def test_policy_is_penalised_beyond_the_selector_range(self, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
 
         from lockstep.learn import bob  # noqa: PLC0415
 
         learner = bob.Bob(parser("bob").parse_args(["--output", str(tmp_path)]))
         seen = torch.full((3, 11), 0.5)
-        strays = learner.strays(seen, torch.tensor([0.5, 0.53, 0.6]))
-        assert strays[0] == strays[1] == 0.0
-        assert strays[2] > 0.05
+        excess = learner.excess(seen, torch.tensor([0.5, 0.53, 0.6]))
+        assert excess[0] == excess[1] == 0.0
+        assert excess[2] > 0.05
 
-    def test_the_best_reward_is_what_the_link_carries_without_a_queue(self) -> None:
+    def test_best_reward_uses_capacity_without_a_queue(self) -> None:
         from lockstep.gym import FEATURES  # noqa: PLC0415
         from lockstep.learn.ppo import best_reward  # noqa: PLC0415
 
@@ -417,7 +417,7 @@ class TestTraining:
         np.testing.assert_allclose(best_reward("bob", features), 0.95)
         np.testing.assert_allclose(best_reward("hrcc", features), 0.6 * np.log(33) - 0.05)
 
-    def test_the_study_of_bob_compares_estimators_and_thresholds_and_goes_on(
+    def test_study_of_bob_compares_and_resumes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         import polars  # noqa: PLC0415
@@ -432,30 +432,30 @@ class TestTraining:
         (profiles / "cascade_profile").write_text("rate 1200kbit\nwait 2s\nrate 400kbit\nwait 2s\n")
         words = ["--output", str(tmp_path / "study"), "--profiles", str(profiles), "--seconds", "5", "--seeds", "2"]
         assert bob.main(words) == 0
-        said = capsys.readouterr().out
-        assert "BoB's total above its heuristic's on" in said
+        output = capsys.readouterr().out
+        assert "BoB's total is above its heuristic's on" in output
         table = polars.read_parquet(tmp_path / "study" / "estimators.parquet")
         assert len(table) == 4 * 2 * 2
         weighed = table["network_bob"] + 0.3 * table["vmaf"] - table["total_bob"]
         assert weighed.abs().max() < 1e-9  # type: ignore[operator]
-        # What is within 5 % of the heuristic is not what is within 50 % of it.
+        # A threshold of 5 % gives other estimates than one of 50 %.
         by = polars.read_parquet(tmp_path / "study" / "thresholds.parquet").filter(polars.col("seed") == 1)
         assert by["receive_mbps"].n_unique() > 2
         journal = (tmp_path / "study" / "bob.journal").read_text()
         assert bob.main(words) == 0
         assert (tmp_path / "study" / "bob.journal").read_text() == journal
-        with pytest.raises(ValueError, match="none of BoB's profiles"):
+        with pytest.raises(ValueError, match="no profile of BoB's paper"):
             bob.main([*words, "--profiles", str(tmp_path)])
 
-    def test_the_study_of_concerto_trains_each_variant_once_and_compares_it(
+    def test_study_of_concerto_trains_each_variant_once(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setattr(concerto_study, "TRAINING", {"small": tuple(TINY["concerto"])})
         words = ["--output", str(tmp_path), "--traces", "1", "--seconds", "5", "--seeds", "1"]
         words += ["--parts", "controllers", "inputs"]
         assert concerto_study.main(words) == 0
-        said = capsys.readouterr().out
-        assert "2 (transport)" in said
+        output = capsys.readouterr().out
+        assert "2 (transport)" in output
         assert len(list((tmp_path / "runs").iterdir())) == 2
         journal = (tmp_path / "concerto.journal").read_text()
         assert concerto_study.main(words) == 0

@@ -1,4 +1,4 @@
-"""What trainings are told. Nothing of it takes PyTorch."""
+"""Arguments of trainings. None of these tests requires PyTorch."""
 
 import json
 import subprocess
@@ -15,17 +15,17 @@ from lockstep.learn.arguments import parser
 MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
 
 
-def test_an_algorithm_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_algorithm_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["alchemy"]) == 2
     assert "no algorithm called 'alchemy'" in capsys.readouterr().err
 
 
 OWN = ("algorithm", "seed", "traces", "split", "begin", "rule", "generations", "target_level")
-"""What of a card's setting belongs to that training: its data, and a rule that was given and not searched for."""
+"""Parts of a card's setting that belong to that training: its data, and a given rule."""
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_training_has_by_default_the_setting_of_the_shipped_model(algorithm: str) -> None:
+def test_defaults_are_the_setting_of_the_shipped_model(algorithm: str) -> None:
     setting = json.loads((MODELS / f"{algorithm}.json").read_text())["setting"]
     defaults = vars(parser(algorithm).parse_args(["--output", "nowhere"]))
     shipped = {name: value for name, value in setting.items() if name not in OWN}
@@ -33,7 +33,7 @@ def test_a_training_has_by_default_the_setting_of_the_shipped_model(algorithm: s
 
 
 def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What is said of arguments that are refused, after which one it is."""
+    """The error for refused arguments, without the name of the argument."""
     with pytest.raises(SystemExit) as ended:
         main([algorithm, "--output", str(folder), *words])
     assert ended.value.code == 2
@@ -78,33 +78,33 @@ def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFix
         ("--device", ("xyz", "cuda:", "")),
     ],
 )
-def test_a_number_that_makes_no_sense_is_refused_with_what_would(
+def test_number_out_of_range_is_refused_with_its_range(
     algorithm: str, argument: str, wrong: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if argument.removeprefix("--").replace("-", "_") not in vars(parser(algorithm).parse_args(["--output", "nowhere"])):
         return
     for text in wrong:
-        said = refused(algorithm, tmp_path / "run", argument, text, capsys=capsys)
-        assert said.startswith(f"{argument}: {text!r} is "), said
-        assert "at least" in said or "more than" in said or "cpu" in said
+        error = refused(algorithm, tmp_path / "run", argument, text, capsys=capsys)
+        assert error.startswith(f"{argument}: {text!r} is "), error
+        assert "at least" in error or "more than" in error or "cpu" in error
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("level", ["0", "0.05", "0.8", "nan"])
-def test_a_target_that_no_model_forecasts_is_refused_before_training(
+def test_target_without_forecast_is_refused_before_training(
     level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert refused("lockstep", tmp_path, "--target-level", level, capsys=capsys).startswith("--target-level: ")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_trace_is_no_short_word_for_the_folder_of_traces(capsys: pytest.CaptureFixture[str]) -> None:
+def test_abbreviated_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["bob", "--output", "nowhere", "--trace", "0.95"])
     assert "unrecognized arguments: --trace" in capsys.readouterr().err
 
 
-def test_the_arguments_are_listed_and_a_model_is_missed_in_one_line_without_pytorch(tmp_path: Path) -> None:
+def test_help_works_without_pytorch_and_training_names_it(tmp_path: Path) -> None:
     def python(lines: str) -> subprocess.CompletedProcess[str]:
         without = "import sys; sys.modules.update(torch=None, gymnasium=None)\n"
         given = "from lockstep.learn.__main__ import export, main\n"
@@ -126,7 +126,7 @@ def test_the_arguments_are_listed_and_a_model_is_missed_in_one_line_without_pyto
 
 
 @pytest.mark.parametrize("words", [["--foo"], ["run", "--foo"], ["run", "other"], []])
-def test_an_export_takes_a_folder_and_nothing_else(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_accepts_only_a_folder(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         export(words)
     assert ended.value.code == 2
@@ -135,7 +135,7 @@ def test_an_export_takes_a_folder_and_nothing_else(words: list[str], capsys: pyt
 
 @pytest.mark.parametrize("library", ["numpy", "polars"])
 @pytest.mark.parametrize("command", ["learn", "studies"])
-def test_a_library_that_is_missing_is_told_in_one_line(command: str, library: str, tmp_path: Path) -> None:
+def test_missing_library_is_reported_in_one_line(command: str, library: str, tmp_path: Path) -> None:
     what = "bob"
     lines = (
         f"import sys; sys.modules.update({library}=None)\nfrom lockstep.{command}.__main__ import main\n"

@@ -1,4 +1,4 @@
-"""Where nets are trained. All of it takes PyTorch (`make test-learn`); a GPU is used where there is one."""
+"""Devices of trainings. All tests require PyTorch (`make test-learn`); they use a GPU if there is one."""
 
 import os
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from tiny_trainings import TINY, train
 
 from lockstep.learn.arguments import parser
 
-torch: Any = pytest.importorskip("torch", reason="waits for PyTorch: `make test-learn`")
-pytest.importorskip("onnx", reason="waits for ONNX: `make test-learn`")
+torch: Any = pytest.importorskip("torch", reason="requires PyTorch: `make test-learn`")
+pytest.importorskip("onnx", reason="requires ONNX: `make test-learn`")
 
 
 def weights(folder: Path) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def weights(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A device that is none, for trainings: `--device cuda` and `auto` are that."""
+    """A stub device for trainings; `--device cuda` and `auto` select it."""
     from stub_device import AWAY, StubDevice  # noqa: PLC0415
     from torch.overrides import _pop_mode_temporarily  # noqa: PLC0415
 
@@ -30,13 +30,13 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     write_onnx = training.write_onnx
 
-    def write_aside(model: Any, *given: Any, **named: Any) -> None:
-        # The exporter traces a copy on the CPU, with modes of its own.
+    def write_outside(model: Any, *given: Any, **named: Any) -> None:
+        # The exporter traces a copy on the CPU, with its own modes.
         with _pop_mode_temporarily():
             write_onnx(model, *given, **named)
 
     for module in (training, own):
-        monkeypatch.setattr(module, "write_onnx", write_aside)
+        monkeypatch.setattr(module, "write_onnx", write_outside)
     monkeypatch.setattr(training, "choose", lambda name: torch.device("cpu") if name == "cpu" else AWAY)
     monkeypatch.setattr(training, "random_state", lambda _device: None)
     with StubDevice() as device:
@@ -44,7 +44,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("algorithm", TINY)
-def test_a_training_on_a_device_sends_all_there_and_goes_on_there(algorithm: str, tmp_path: Path, stub: Any) -> None:
+def test_training_on_a_device_resumes_there(algorithm: str, tmp_path: Path, stub: Any) -> None:
     assert train(algorithm, tmp_path / "cpu", "--device", "cpu") == 0
     assert stub.moved == 0
     assert train(algorithm, tmp_path / "gpu", "--device", "cuda", "--stop-after", "1") == 0
@@ -52,7 +52,7 @@ def test_a_training_on_a_device_sends_all_there_and_goes_on_there(algorithm: str
     assert first > 0
     assert train(algorithm, tmp_path / "gpu") == 0
     assert stub.moved > first
-    # The device is a stub of the CPU: it has to come to the same weights.
+    # The stub device computes on the CPU, so the weights must be equal.
     cpu, gpu = weights(tmp_path / "cpu"), weights(tmp_path / "gpu")
     assert cpu.keys() == gpu.keys()
     assert all(torch.equal(cpu[name], gpu[name]) for name in cpu)
@@ -61,9 +61,9 @@ def test_a_training_on_a_device_sends_all_there_and_goes_on_there(algorithm: str
 
 
 @pytest.mark.parametrize("algorithm", TINY)
-def test_a_training_on_a_gpu_goes_on_to_the_same_weights(algorithm: str, tmp_path: Path) -> None:
+def test_training_on_a_gpu_resumes_to_the_same_weights(algorithm: str, tmp_path: Path) -> None:
     if not torch.cuda.is_available():
-        pytest.skip("there is no GPU here")
+        pytest.skip("there is no GPU")
     assert train(algorithm, tmp_path / "whole", "--device", "cuda") == 0
     assert train(algorithm, tmp_path / "parts", "--device", "cuda", "--stop-after", "1") == 0
     assert train(algorithm, tmp_path / "parts", "--device", "cuda") == 0
@@ -72,19 +72,19 @@ def test_a_training_on_a_gpu_goes_on_to_the_same_weights(algorithm: str, tmp_pat
     assert train(algorithm, tmp_path / "parts", "--device", "cpu", "--export") == 0
 
 
-def test_a_run_goes_on_on_another_device_and_says_that_it_does(
+def test_run_resumed_on_another_device_prints_a_warning(
     tmp_path: Path, stub: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train("hrcc", tmp_path, "--device", "cpu", "--stop-after", "1") == 0
     assert capsys.readouterr().err == ""
     assert train("hrcc", tmp_path) == 0
     assert stub.moved > 0
-    said = capsys.readouterr().err
-    assert f"{tmp_path} was trained on cpu until here, and goes on on cuda:0: with --device cpu" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert f"{tmp_path} was trained on cpu until here and continues on cuda:0; use --device cpu" in error
+    assert error.count("\n") == 1
 
 
-def test_by_default_it_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_device_is_a_gpu_if_available(monkeypatch: pytest.MonkeyPatch) -> None:
     from lockstep.learn.devices import choose  # noqa: PLC0415
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -94,17 +94,15 @@ def test_by_default_it_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPat
     assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
     assert choose("auto").type == choose("cuda:0").type == "cuda"
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    with pytest.raises(ValueError, match=r"--device cuda:1: PyTorch finds 1 CUDA device here; take cpu, or auto"):
+    with pytest.raises(ValueError, match=r"--device cuda:1: PyTorch finds 1 CUDA device here; use cpu or auto"):
         choose("cuda:1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose("auto").type == "cpu"
-    with pytest.raises(ValueError, match=r"--device cuda: PyTorch finds no CUDA devices here; take cpu, or auto"):
+    with pytest.raises(ValueError, match=r"--device cuda: PyTorch finds no CUDA devices here; use cpu or auto"):
         choose("cuda")
 
 
-def test_the_random_numbers_of_a_device_go_on_from_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_state_of_a_device_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lockstep.learn import devices, training  # noqa: PLC0415
 
     gpu = torch.device("cuda")
@@ -112,8 +110,8 @@ def test_the_random_numbers_of_a_device_go_on_from_a_checkpoint(
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda _device: states[-1])
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, _device: states.append(state))
     monkeypatch.setattr(training, "choose", lambda _name: gpu)
-    told = parser("hrcc").parse_args(["--output", str(tmp_path)])
-    with training.Run("hrcc", told) as run:
+    options = parser("hrcc").parse_args(["--output", str(tmp_path)])
+    with training.Run("hrcc", options) as run:
         run.save({"step": 1})
         states.append(torch.zeros(4, dtype=torch.uint8))
         assert run.load() == {"step": 1}

@@ -1,4 +1,4 @@
-"""Concerto's observation as a part of its study: what is run, kept, worked out and said."""
+"""Concerto's observation as a part of its study: its runs, its kept results, its statistics and its output."""
 
 import json
 import math
@@ -12,21 +12,21 @@ import pytest
 from lockstep.sources_plot import SOURCES
 from lockstep.studies import concerto
 from lockstep.studies.observation import LADDERS, LINK_MEANS, against_full, links
-from lockstep.studies.printed import PaperFigure, beside, best_row, row_mean
+from lockstep.studies.printed import PaperFigure, best_row, comparison, row_mean
 from lockstep.study import summary
 
 COMMAND = """#!{python}
 import json, sys
-told = sys.argv[1:]
-with open({heard!r}, "a") as heard:
-    heard.write(json.dumps(told) + "\\n")
-links, seed = told[told.index("--links") + 1], int(told[told.index("--seeds") + 1])
+arguments = sys.argv[1:]
+with open({log!r}, "a") as log:
+    log.write(json.dumps(arguments) + "\\n")
+links, seed = arguments[arguments.index("--links") + 1], int(arguments[arguments.index("--seeds") + 1])
 if seed == {failing}:
     sys.exit("lockstep: no room on the device")
 calls, recoveries = [], []
 for control in {ladders!r} + ["another"]:
     for source in {sources!r}:
-        # Of video 80, 85 and 90 % of full throttle, by seed.
+        # Video has 80, 85 and 90 % of full throttle, by seed.
         rate = (75 + 5 * seed) * 10_000 if source == "video" else 1_000_000
         both = {{"control": control, "source": source, "seed": seed, "trace": "constant"}}
         calls.append({{**both, "throughput_bps": rate, "link_utilisation": 0.5, "one_way_delay_ms": None,
@@ -40,46 +40,48 @@ print(json.dumps({{"calls": calls if links == "varying" else [],
 
 
 @pytest.fixture
-def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A command in the place of `lockstep`, and the file that has what it was told."""
-    heard = tmp_path / "heard"
-    install(tmp_path, heard)
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A command instead of `lockstep`, and the file with its arguments."""
+    recorded = tmp_path / "heard"
+    install(tmp_path, recorded)
     monkeypatch.setenv("LOCKSTEP_COMMAND", str(tmp_path / "lockstep"))
     monkeypatch.setattr(concerto, "torch_missing", lambda: True)
-    return heard
+    return recorded
 
 
-def install(folder: Path, heard: Path, failing: int = 0) -> None:
+def install(folder: Path, recorded: Path, failing: int = 0) -> None:
     command = folder / "lockstep"
     command.write_text(
-        COMMAND.format(python=sys.executable, heard=str(heard), ladders=list(LADDERS), sources=SOURCES, failing=failing)
+        COMMAND.format(
+            python=sys.executable, log=str(recorded), ladders=list(LADDERS), sources=SOURCES, failing=failing
+        )
     )
     command.chmod(0o755)
 
 
-def told(heard: Path) -> list[list[str]]:
-    lines = heard.read_text().splitlines() if heard.exists() else []
-    heard.unlink(missing_ok=True)
+def arguments_of(recorded: Path) -> list[list[str]]:
+    lines = recorded.read_text().splitlines() if recorded.exists() else []
+    recorded.unlink(missing_ok=True)
     return [json.loads(line) for line in lines]
 
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the command is a script")
 
 
-def test_the_observation_takes_no_pytorch_has_every_seed_run_once_and_says_its_budget(
-    tmp_path: Path, heard: Path, capsys: pytest.CaptureFixture[str]
+def test_observation_runs_every_seed_once_without_pytorch(
+    tmp_path: Path, recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "study"
     words = ["--output", str(folder), "--parts", "observation"]
     assert concerto.main(words) == 0
-    assert [(call[2], call[8], call[4]) for call in told(heard)] == [
+    assert [(call[2], call[8], call[4]) for call in arguments_of(recorded)] == [
         (*links, seed) for links in (("varying", "256"), ("varying", "40"), ("returning", "256")) for seed in "123"
     ]
-    said = capsys.readouterr().out
-    assert "observation, budget small: 3 seeds" in said
-    # 4.303 is the quantile for two degrees of freedom, and the deviation is 5.
-    assert "-15.0 ± 12.4" in said
-    assert "there -21.6 %; here -15.0 ± 12.4 %" in said
+    lines = capsys.readouterr().out
+    assert "observation, budget small: 3 seeds" in lines
+    # 4.303 is the quantile for two degrees of freedom; the standard deviation is 5.
+    assert "-15.0 ± 12.4" in lines
+    assert "paper -21.6 %; here -15.0 ± 12.4 %" in lines
     calls = polars.read_parquet(folder / "observation.parquet")
     assert calls["budget"].unique().to_list() == ["small"]
     assert calls["control"].unique().sort().to_list() == sorted([*LADDERS, "another"])
@@ -90,14 +92,14 @@ def test_the_observation_takes_no_pytorch_has_every_seed_run_once_and_says_its_b
     for name in ("observation", "observation-short-queue", "observation-recovery"):
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "budget small" in (folder / f"{name}.html").read_text()
-    # What is over is not run again, another program's calls are.
+    # Finished calls are not run again, except after a change of the program.
     assert concerto.main(words) == 0
-    assert told(heard) == []
+    assert arguments_of(recorded) == []
     (tmp_path / "lockstep").write_text((tmp_path / "lockstep").read_text() + "# another\n")
     assert concerto.main(words) == 0
-    assert len(told(heard)) == 9
+    assert len(arguments_of(recorded)) == 9
     assert concerto.main([*words, "--budget", "full", "--real", "--seeds", "1"]) == 0
-    assert [("--coded" in call, call[6]) for call in told(heard)] == [
+    assert [("--coded" in call, call[6]) for call in arguments_of(recorded)] == [
         (True, "300.0"),
         (False, "300.0"),
         (False, "240.0"),
@@ -105,23 +107,23 @@ def test_the_observation_takes_no_pytorch_has_every_seed_run_once_and_says_its_b
     assert polars.read_parquet(folder / "observation.parquet")["budget"].unique().to_list() == ["full"]
 
 
-def test_what_was_over_before_a_call_failed_is_kept(tmp_path: Path, heard: Path) -> None:
-    install(tmp_path, heard, failing=2)
+def test_results_before_a_failure_are_kept(tmp_path: Path, recorded: Path) -> None:
+    install(tmp_path, recorded, failing=2)
     words = ["--output", str(tmp_path / "study"), "--parts", "observation"]
-    with pytest.raises(ValueError, match=r"lockstep sources ended with status 1: lockstep: no room on the device"):
+    with pytest.raises(ValueError, match=r"lockstep sources failed with status 1: lockstep: no room on the device"):
         concerto.main(words)
     journal = (tmp_path / "study" / "concerto.journal").read_text()
     assert journal.count("\n") == 1
     assert json.loads(journal)["cell"]["seed"] == 1
 
 
-def test_parts_that_train_say_at_once_that_pytorch_is_missing(tmp_path: Path, heard: Path) -> None:
-    with pytest.raises(ValueError, match=r"PyTorch is missing.* install .*torch.*--parts observation"):
+def test_missing_pytorch_is_reported_before_training_parts(tmp_path: Path, recorded: Path) -> None:
+    with pytest.raises(ValueError, match=r"trainings require PyTorch.* install .*torch.*--parts observation"):
         concerto.main(["--output", str(tmp_path / "study")])
-    assert told(heard) == []
+    assert arguments_of(recorded) == []
 
 
-def test_throughput_is_set_against_full_throttle_of_the_same_control_and_seed() -> None:
+def test_throughput_is_relative_to_full_throttle() -> None:
     rows = [
         {"control": control, "source": source, "seed": seed, "trace": trace, "throughput_mbps": rate * seed * trace}
         for control, rates in (("old", (2.0, 1.0)), ("new", (2.0, 3.0)))
@@ -136,20 +138,20 @@ def test_throughput_is_set_against_full_throttle_of_the_same_control_and_seed() 
     assert found == pytest.approx({("old", "video"): -50.0, ("new", "video"): 50.0})
 
 
-def test_each_seed_has_links_of_its_own() -> None:
+def test_each_seed_has_its_own_links() -> None:
     assert links(1)[0] == "cellular:mean=1.5mbps,seed=1"
     assert len({*links(1), *links(2), *links(3)}) == 3 * len(LINK_MEANS)
 
 
-def test_a_papers_figure_stands_beside_ours_and_a_part_without_says_so() -> None:
+def test_paper_figures_are_compared_with_measured_ones() -> None:
     figures = [
         PaperFigure("delay", "delay", "300 ms", "section 2", row_mean("ms", 0, "ms", who="a"), "Another queue."),
         PaperFigure("delay", "loss", "4 %", "section 2", row_mean("ms", 0, "ms", who="nobody"), "Another queue."),
         PaperFigure("threshold", "threshold", "30 %", "table 1", best_row(("none", "ms"), "who", "%"), "Another net."),
     ]
     means = polars.DataFrame({"who": ["a", "b"], "ms": [90.0, 100.0], "ms_half": [2.0, float("nan")]})
-    said = beside(figures, "delay", means, "BoB").splitlines()
-    assert said[1] == "  delay: there 300 ms; here 90 ± 2 ms. Another queue. [section 2]"
-    assert len(said) == 2, "what was not run has no line"
-    assert "there 30 %; here b % (the best ms)" in beside(figures, "threshold", means, "BoB")
-    assert "not at hand" in beside(figures, "beta", means, "BoB")
+    lines = comparison(figures, "delay", means, "BoB").splitlines()
+    assert lines[1] == "  delay: paper 300 ms; here 90 ± 2 ms. Another queue. [section 2]"
+    assert len(lines) == 2, "a figure without a measurement has no line"
+    assert "paper 30 %; here b % (the best ms)" in comparison(figures, "threshold", means, "BoB")
+    assert "No figure of BoB is available" in comparison(figures, "beta", means, "BoB")

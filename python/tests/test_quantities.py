@@ -21,11 +21,11 @@ from lockstep import quantities
         (quantities.minutes_per_hour(0.84), "0.84 min/h"),
     ],
 )
-def test_numbers_carry_their_units(text: str, expected: str) -> None:
+def test_numbers_have_units(text: str, expected: str) -> None:
     assert text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{NARROW NO-BREAK SPACE}", " ") == expected
 
 
-def test_what_is_not_there_is_a_dash() -> None:
+def test_missing_value_is_a_dash() -> None:
     forms = (quantities.bit_rate, quantities.milliseconds, quantities.percent, quantities.decibels, quantities.number)
     for form in forms:
         assert form(None) == quantities.MISSING

@@ -1,11 +1,11 @@
-"""How the miss of a target is counted."""
+"""Statistics of deviations from a target."""
 
 import pytest
 
 from lockstep.rate_miss import Miss, RateMissError, chart, ivf_frames, miss
 
 
-def test_a_second_at_twice_the_target_and_one_at_half_of_it_deviate_by_three_quarters_in_the_mean() -> None:
+def test_twice_and_half_the_target_deviate_by_75_percent() -> None:
     frames = [(0.1, 20_000.0), (0.9, 5_000.0), (1.0, 6_250.0), (2.2, 99_999.0)]
     of = miss("a clip", "an encoder", 100, frames, 2.5)
     assert of.seconds == 2
@@ -15,7 +15,7 @@ def test_a_second_at_twice_the_target_and_one_at_half_of_it_deviate_by_three_qua
         miss("a clip", "an encoder", 100, frames, 0.5)
 
 
-def test_frames_of_an_ivf_file_have_times_and_sizes_and_a_damaged_one_is_refused() -> None:
+def test_ivf_frames_are_read_and_a_damaged_file_is_refused() -> None:
     header = b"DKIF" + bytes([0, 0, 32, 0]) + b"VP80" + bytes([16, 0, 16, 0])
     header += (30).to_bytes(4, "little") + (1).to_bytes(4, "little") + bytes(8)
     frames = b"".join(

@@ -16,7 +16,7 @@ NOTHING = CallReport(lockstep="0.1.0", kind="simulate")
 
 
 class References(HTMLParser):
-    """Collects what a page would load."""
+    """Collects the resources that a page would load."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ def payload(page: str) -> dict[str, Any]:
     return value
 
 
-def test_the_page_loads_nothing_from_elsewhere(call: tuple[Path, Path]) -> None:
+def test_page_loads_no_external_resource(call: tuple[Path, Path]) -> None:
     page = render_html(load_call(call[0]), load_frames(call[1]))
     references = References()
     references.feed(page)
@@ -42,7 +42,7 @@ def test_the_page_loads_nothing_from_elsewhere(call: tuple[Path, Path]) -> None:
     assert len(page) < 1_500_000
 
 
-def test_the_page_shows_every_score_with_its_definition(call: tuple[Path, Path]) -> None:
+def test_page_shows_every_score_with_its_definition(call: tuple[Path, Path]) -> None:
     report = load_call(call[0])
     page = render_html(report, load_frames(call[1]))
     scores = summary.scores(report)
@@ -61,7 +61,7 @@ NEW_SCORES = [
 ]
 
 
-def test_a_call_of_an_earlier_version_has_the_scores_and_rates_that_it_wrote(call: tuple[Path, Path]) -> None:
+def test_call_of_an_earlier_version_keeps_its_scores(call: tuple[Path, Path]) -> None:
     document = json.loads(call[0].read_text())
     for name in NEW_SCORES:
         del document[name]
@@ -74,7 +74,7 @@ def test_a_call_of_an_earlier_version_has_the_scores_and_rates_that_it_wrote(cal
     assert '"Estimate"' not in page
 
 
-def test_the_delay_of_displayed_frames_and_the_freezes_stand_beside_the_video_delay_and_the_stalls(
+def test_displayed_delay_and_freezes_are_scores(
     call: tuple[Path, Path],
 ) -> None:
     report = load_call(call[0])
@@ -86,7 +86,7 @@ def test_the_delay_of_displayed_frames_and_the_freezes_stand_beside_the_video_de
     assert stalls.note == "2 freezes, the longest 0.23\N{NO-BREAK SPACE}s"
 
 
-def test_a_vmaf_that_was_not_measured_says_why(call: tuple[Path, Path]) -> None:
+def test_missing_vmaf_has_a_reason(call: tuple[Path, Path]) -> None:
     document = json.loads(call[0].read_text()) | {"vmaf": None, "vmaf_missing": "not asked for", "total": None}
     call[0].write_text(json.dumps(document))
     scores = {score.name: score for score in summary.scores(load_call(call[0]))}
@@ -95,39 +95,39 @@ def test_a_vmaf_that_was_not_measured_says_why(call: tuple[Path, Path]) -> None:
     assert "Total, BoB" not in scores
 
 
-def test_bound_on_qoe_is_said_where_it_was_computed(call: tuple[Path, Path]) -> None:
-    definition = "The same for applications that weigh delay."
+def test_qoe_bound_is_shown_if_computed(call: tuple[Path, Path]) -> None:
+    definition = "The same for applications that favour low delay."
     document = json.loads(call[0].read_text())
     for bound, expected in [
         ({}, definition),
-        ({"qoe_d_bound": 4.5}, f"{definition} No controller exceeds 4.50 in this call."),
+        ({"qoe_d_bound": 4.5}, f"{definition} The upper bound for any controller in this call is 4.50."),
     ]:
         call[0].write_text(json.dumps(document | bound))
         scores = {score.name: score for score in summary.scores(load_call(call[0]))}
-        assert scores["QoE weighing delay"].definition == expected
+        assert scores["QoE weighted for delay"].definition == expected
 
 
-def test_target_and_estimate_are_drawn_beside_the_capacity(call: tuple[Path, Path]) -> None:
+def test_chart_of_the_link_has_target_and_estimate(call: tuple[Path, Path]) -> None:
     report = load_call(call[0])
     page = render_html(report, None)
     assert '"Capacity","Sent","Received","Target","Estimate"]' in page
     assert payload(page)["datasets"]["series"]["target"][3] == round((report.series.target_bps[3] or 0) / 1e6, 4)
 
 
-def test_a_target_beyond_everything_does_not_press_the_rates_flat() -> None:
+def test_huge_target_does_not_flatten_the_rates() -> None:
     series = Series(capacity_bps=[1e6, 2e6], sent_bps=[1e6, 1e6], target_bps=[None, 1e9])
     data = charts.datasets(CallReport(lockstep="", kind="call", series=series), None)
     assert "'domain': [0, 3.0]" in str(charts.timeline(data).to_dict())
 
 
-def test_the_data_of_every_frame_is_in_the_page_once(call: tuple[Path, Path]) -> None:
+def test_page_contains_each_frame_once(call: tuple[Path, Path]) -> None:
     frames = load_frames(call[1])
     data = payload(render_html(load_call(call[0]), frames))["datasets"]
     assert data["frames"]["capture"] == frames["capture"].to_list()
     assert len(data["series"]["time"]) == 60
 
 
-def test_a_call_without_a_frame_log_has_the_charts_of_its_link(call: tuple[Path, Path]) -> None:
+def test_call_without_frame_log_has_the_link_charts(call: tuple[Path, Path]) -> None:
     page = render_html(load_call(call[0]), None)
     assert payload(page)["distributions"] == {}
     assert payload(page)["timeline"] != {}
@@ -135,20 +135,20 @@ def test_a_call_without_a_frame_log_has_the_charts_of_its_link(call: tuple[Path,
 
 
 @pytest.mark.parametrize("dropped", [["ssim", "psnr_db"], ["displayed_at", "ssim"], ["budget"], ["video_delay"]])
-def test_columns_that_are_null_throughout_leave_their_charts_out(call: tuple[Path, Path], dropped: list[str]) -> None:
+def test_empty_columns_have_no_charts(call: tuple[Path, Path], dropped: list[str]) -> None:
     frames = load_frames(call[1]).with_columns(polars.lit(None, dtype=polars.Float64).alias(name) for name in dropped)
     report = load_call(call[0])
     assert render_html(report, frames)
     assert render_png(report, frames).startswith(b"\x89PNG")
 
 
-def test_a_call_of_nothing_has_a_page() -> None:
+def test_empty_call_has_a_page() -> None:
     page = render_html(NOTHING, None)
     assert payload(page)["timeline"] == {}
     assert "Simulated call" in page
 
 
-def test_a_call_without_a_series_has_the_charts_of_its_frames(call: tuple[Path, Path]) -> None:
+def test_call_without_series_has_the_frame_charts(call: tuple[Path, Path]) -> None:
     frames = load_frames(call[1])
     assert len(payload(render_html(NOTHING, frames))["timeline"]["vconcat"]) == 6
     assert render_png(NOTHING, frames).startswith(b"\x89PNG")
@@ -160,7 +160,7 @@ def test_an_empty_frame_log_has_a_page(call: tuple[Path, Path]) -> None:
     assert payload(render_html(load_call(call[0]), empty))["distributions"] == {}
 
 
-def test_texts_of_the_call_cannot_leave_their_place_in_the_page(call: tuple[Path, Path]) -> None:
+def test_texts_of_the_call_are_escaped(call: tuple[Path, Path]) -> None:
     evil = "</script><script>alert(1)</script>"
     document = json.loads(call[0].read_text())
     document["config"]["trace"] = evil
@@ -170,12 +170,12 @@ def test_texts_of_the_call_cannot_leave_their_place_in_the_page(call: tuple[Path
     assert "<script>alert" not in render_html(load_call(call[0]), frames)
 
 
-def test_the_same_call_makes_the_same_page(call: tuple[Path, Path]) -> None:
+def test_equal_calls_give_equal_pages(call: tuple[Path, Path]) -> None:
     report, frames = load_call(call[0]), load_frames(call[1])
     assert render_html(report, frames) == render_html(report, frames)
 
 
-def test_a_long_series_is_drawn_as_means_that_keep_its_total() -> None:
+def test_long_series_is_averaged_with_equal_total() -> None:
     series = Series(capacity_bps=[float(1_000_000 * (index % 10)) for index in range(6000)])
     table = charts.datasets(CallReport(lockstep="", kind="call", series=series), None)["series"]
     assert len(table) == charts.MOST_BINS
@@ -183,7 +183,7 @@ def test_a_long_series_is_drawn_as_means_that_keep_its_total() -> None:
     assert table["end"].item(-1) == 600.0
 
 
-def test_the_title_says_what_was_run(call: tuple[Path, Path]) -> None:
+def test_title_describes_the_call(call: tuple[Path, Path]) -> None:
     report = load_call(call[0])
     assert summary.title(report) == "Live call of 6 s over a generated cellular trace (mean=4mbps,seed=1)"
     assert "20 ms of propagation delay each way, a queue of 256 packets" in summary.description(report)
@@ -202,7 +202,7 @@ def test_the_command_writes_page_and_picture(
     assert page.as_uri() in capsys.readouterr().out
 
 
-def test_the_command_says_in_one_line_what_is_wrong(
+def test_command_reports_errors_in_one_line(
     call: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nowhere = str(tmp_path / "call.json" / "report.html")
@@ -213,11 +213,11 @@ def test_the_command_says_in_one_line_what_is_wrong(
         assert error.count("\n") == 1
 
 
-def test_the_extension_and_the_package_have_one_version() -> None:
+def test_extension_and_package_have_equal_versions() -> None:
     assert __version__ == version() == "0.1.0"
 
 
-def test_the_shares_of_the_limits_fill_each_part_of_the_call(call: tuple[Path, Path]) -> None:
+def test_shares_of_limits_add_up_to_one(call: tuple[Path, Path]) -> None:
     limits = charts.datasets(load_call(call[0]), load_frames(call[1]))["limits"]
     assert set(limits["limit"]) == {"link estimate", "deadline: frames in flight"}
     ends = limits.group_by("time").agg(polars.col("low").min(), polars.col("high").max(), polars.col("share").sum())
@@ -227,14 +227,14 @@ def test_the_shares_of_the_limits_fill_each_part_of_the_call(call: tuple[Path, P
     assert ends["share"].max() == pytest.approx(1.0)
 
 
-def test_the_page_says_what_held_the_call_back(call: tuple[Path, Path]) -> None:
+def test_page_shows_the_limits_of_the_call(call: tuple[Path, Path]) -> None:
     report = load_call(call[0])
     headline = next(line for line in summary.headlines(report) if line.label == "Held back by")
     assert headline.note.startswith("link estimate; ")
     assert "What held this call back" in render_html(report, load_frames(call[1]))
 
 
-def test_a_log_without_limits_has_no_chart_of_them(call: tuple[Path, Path]) -> None:
+def test_log_without_limits_has_no_chart_of_limits(call: tuple[Path, Path]) -> None:
     frames = load_frames(call[1]).with_columns(polars.lit(None, polars.String).alias("limited_by"))
     data = charts.datasets(NOTHING, frames)
     assert len(data["limits"]) == 0

@@ -1,4 +1,4 @@
-"""Session logs: written, read, reported, and asked in SQL."""
+"""Session logs: writing, reading, reports and SQL."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 def command() -> Path:
     program = built()
     if program is None:
-        pytest.skip("the lockstep command is not built; make build")
+        pytest.skip("the lockstep command is not built; run make build")
     return program
 
 
@@ -51,7 +51,7 @@ def figures(folder: Path) -> Figures:
 
 
 def small_log(folder: Path) -> None:
-    """Three sessions: one goes over into the next hour and is poor before, one loses too much, one just does not."""
+    """Three sessions: one continues into the next hour and is poor before, one loses too much, one just does not."""
     late = session(1, place="Ulm", access="wifi", local_start_s=21 * 3600 - 10)
     write_session(folder, late, seconds(20, rtt_us=[400_000] * 10 + [100_000] * 10, packets_sent=100, packets_lost=0))
     lossy = session(2, place="Ulm", access="4g", local_start_s=9 * 3600, codec="functional")
@@ -60,7 +60,7 @@ def small_log(folder: Path) -> None:
     write_session(folder, fair, seconds(10, rtt_us=300_000, packets_sent=100, packets_lost=[10] + [0] * 9))
 
 
-def test_poor_windows_are_those_that_are_slow_or_lossy_and_sessions_are_split_by_hours(tmp_path: Path) -> None:
+def test_slow_or_lossy_hours_are_poor_windows(tmp_path: Path) -> None:
     small_log(tmp_path)
     found = figures(tmp_path)
     assert (found.sessions, found.seconds, found.windows) == (3, 40, 4)
@@ -73,7 +73,7 @@ def test_poor_windows_are_those_that_are_slow_or_lossy_and_sessions_are_split_by
     assert (found.rtt_ms["wifi"][0], found.rtt_ms["wifi"][100]) == (100.0, 400.0)
 
 
-def test_two_ends_of_a_call_are_one_session_and_its_losses_are_the_senders(tmp_path: Path) -> None:
+def test_losses_of_a_two_sided_session_are_the_senders(tmp_path: Path) -> None:
     sender = session(7, seen_from="sender")
     write_session(tmp_path, sender, seconds(5, rtt_us=20_000, packets_sent=100, packets_lost=2))
     receiver = session(7, seen_from="receiver", codec="")
@@ -94,13 +94,13 @@ def rates(*parts: tuple[int, int]) -> list[int]:
     return [rate for rate, count in parts for _ in range(count)]
 
 
-def test_reduction_and_recovery_are_timed_from_the_drop(tmp_path: Path) -> None:
+def test_reduction_and_recovery_start_at_the_drop(tmp_path: Path) -> None:
     transport = rates((1_000_000, 10), (400_000, 7), (800_000, 13))
     codec = rates((1_000_000, 12), (300_000, 8), (750_000, 10))
     write_session(
         tmp_path, session(1), seconds(30, transport_bps=transport, codec_bps=codec, packets_sent=1, packets_lost=0)
     )
-    # The same that ends before it has recovered, and one whose codec never follows.
+    # The same session, but it ends before the recovery; and one whose codec never follows.
     short = seconds(15, transport_bps=transport[:15], codec_bps=codec[:15], packets_sent=1, packets_lost=0)
     write_session(tmp_path, session(2), short)
     deaf = seconds(15, transport_bps=transport[:15], codec_bps=1_000_000, packets_sent=1, packets_lost=0)
@@ -115,18 +115,18 @@ def test_reduction_and_recovery_are_timed_from_the_drop(tmp_path: Path) -> None:
     assert found.reduction.cdf == [[0.0, 0.0], [2.0, pytest.approx(2 / 3)]]
 
 
-def test_the_first_second_of_a_session_is_no_drop() -> None:
+def test_first_second_of_a_session_is_not_a_drop() -> None:
     session = numpy.repeat(numpy.array([5, 6]), 4)
     transport = numpy.repeat(numpy.array([1_000, 100]), 4)
     assert len(drops(session, transport, transport).rows) == 0
     one = numpy.zeros(8, numpy.int64)
     assert drops(one, transport, transport).rows.tolist() == [4]
-    # A fall over several seconds is one drop, and what is not known none.
+    # A decrease over several seconds is one drop; missing values are none.
     assert drops(one, transport, numpy.array([1_000, 500, 200, 100, 100, 100, 100, 100])).rows.tolist() == [1]
     assert len(drops(one, transport, numpy.array([1_000, -1, 200, -1, 100, -1, 0, 100])).rows) == 0
 
 
-def test_rates_are_distributed_over_seconds_within_the_width_of_a_bin(tmp_path: Path) -> None:
+def test_rate_quantiles_are_exact_to_a_bin(tmp_path: Path) -> None:
     codec = [1_000 * rate for rate in range(101)]
     rows = seconds(101, codec_bps=codec, transport_bps=50_000, packets_sent=1, packets_lost=0, codec_updates=2)
     write_session(tmp_path, session(1), rows)
@@ -139,7 +139,7 @@ def test_rates_are_distributed_over_seconds_within_the_width_of_a_bin(tmp_path: 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_parts_of_any_size_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_results_do_not_depend_on_the_part_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     random = numpy.random.default_rng(seed)
     for number in range(12):
         count = int(random.integers(1, 40))
@@ -152,7 +152,7 @@ def test_parts_of_any_size_give_the_same(tmp_path: Path, monkeypatch: pytest.Mon
     assert figures(tmp_path) == whole
 
 
-def test_a_session_longer_than_a_part_is_not_held_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_session_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reaction, "PART", 10)
     rows = seconds(95, transport_bps=500_000, codec_bps=500_000, packets_sent=1, packets_lost=0)
     write_session(tmp_path, session(1), rows)
@@ -163,7 +163,7 @@ def test_a_session_longer_than_a_part_is_not_held_whole(tmp_path: Path, monkeypa
     assert figures(tmp_path).codecs[0].seconds == 95
 
 
-def test_what_is_made_of_seconds_is_their_sum_or_mean(tmp_path: Path) -> None:
+def test_session_columns_are_sums_or_means_of_seconds(tmp_path: Path) -> None:
     write_session(tmp_path, session(1), seconds(3, rtt_us=[10, None, 30], stalls=[0, 1, 2], sent_bps=1_000))
     with connect(find(tmp_path)) as database:
         query = "SELECT seconds, complete, rtt_ms, stalls, sent_bps, packets_sent, labels FROM sessions"
@@ -175,21 +175,21 @@ def test_what_is_made_of_seconds_is_their_sum_or_mean(tmp_path: Path) -> None:
         ]
 
 
-def test_what_is_no_session_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    for row, rows, said in [
+def test_invalid_session_is_refused_before_writing(tmp_path: Path) -> None:
+    for row, rows, expected in [
         (session(-1), seconds(1, rtt_us=1), "63 bits"),
-        (session(1, colour="red"), seconds(1, rtt_us=1), "no column 'colour'"),
-        (session(1), seconds(1, taste=1), "no column 'taste'"),
+        (session(1, colour="red"), seconds(1, rtt_us=1), "unknown column 'colour'"),
+        (session(1), seconds(1, taste=1), "unknown column 'taste'"),
         (session(1, kind=""), seconds(1, rtt_us=1), "kind is missing"),
-        (session(1, kind="a/b"), seconds(1, rtt_us=1), "no name of a file"),
+        (session(1, kind="a/b"), seconds(1, rtt_us=1), "not a valid file name"),
         (session(1), seconds(1, rtt_us=1 << 40), "conversion"),
     ]:
-        with pytest.raises(SessionError, match=said):
+        with pytest.raises(SessionError, match=expected):
             write_session(tmp_path, row, rows)
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def test_labels_are_those_of_the_command() -> None:
+def test_labels_match_those_of_the_command() -> None:
     known = labelled({"place": "Ulm", "access": "4g", "hour": "21:30", "phone": "x"})
     assert known == {"place": "Ulm", "access": "4g", "local_start_s": 77_400, "labels": '{"phone": "x"}'}
     for wrong in ({"access": "pigeon"}, {"hour": "24"}, {"hour": "9:60"}, {"hour": "noon"}, {"hour": ""}):
@@ -199,11 +199,11 @@ def test_labels_are_those_of_the_command() -> None:
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
     status = main([str(word) for word in words])
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    expected = capsys.readouterr()
+    return status, expected.out, expected.err
 
 
-def test_a_report_is_a_page_a_table_and_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_has_page_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small_log(tmp_path)
     page, numbers = tmp_path / "out" / "report.html", tmp_path / "report.json"
     status, out, _ = run(capsys, "report", tmp_path, "--output", page, "--json", numbers)
@@ -221,7 +221,7 @@ def test_a_report_is_a_page_a_table_and_numbers(tmp_path: Path, capsys: pytest.C
     assert "wifi" in err
 
 
-def test_sql_is_one_select_over_the_logs_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sql_allows_only_one_select_over_the_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small_log(tmp_path)
     query = "SELECT access, count(*) AS n FROM sessions GROUP BY 1 ORDER BY 1"
     assert run(capsys, "sql", tmp_path, query, "--format", "csv")[:2] == (0, "access,n\n4g,2\nwifi,1\n")
@@ -229,25 +229,25 @@ def test_sql_is_one_select_over_the_logs_and_nothing_else(tmp_path: Path, capsys
     assert [json.loads(line) for line in out.splitlines()] == [{"access": "4g", "n": 2}, {"access": "wifi", "n": 1}]
     status, out, err = run(capsys, "sql", tmp_path, "SELECT second FROM seconds", "--rows", "4")
     assert (status, len(out.splitlines())) == (0, 6)
-    assert "and more" in err
+    assert "printed the first 4 rows" in err
     secret = tmp_path.parent / "secret.csv"
     secret.write_text("a\n1\n")
-    for wrong, said in [
-        (f"COPY sessions TO '{tmp_path}/sessions/x.parquet'", "only read"),
-        ("SELECT 1; SELECT 2", "only read"),
-        ("SET memory_limit = '100GB'", "only read"),
+    for wrong, expected in [
+        (f"COPY sessions TO '{tmp_path}/sessions/x.parquet'", "read-only"),
+        ("SELECT 1; SELECT 2", "read-only"),
+        ("SET memory_limit = '100GB'", "read-only"),
         (f"SELECT * FROM read_csv('{secret}')", "Permission"),  # noqa: S608
         ("SELECT * FROM nothing", "nothing"),
         ("SELEC", "syntax"),
-        ("", "only read"),
+        ("", "read-only"),
     ]:
         status, out, err = run(capsys, "sql", tmp_path, wrong)
         assert (status, out) == (1, "")
-        assert said in err
+        assert expected in err
     assert not (tmp_path / "sessions" / "x.parquet").exists()
 
 
-def test_what_cannot_be_read_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_logs_are_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(folder: Path) -> str:
         status, _, err = run(capsys, "report", folder)
         assert status == 1
@@ -264,22 +264,22 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path: Path, capsys: pytest.
     file.write_bytes(b"")
     assert str(file) in refused(tmp_path)
     polars.read_parquet(next((tmp_path / "sessions").glob("*.parquet"))).write_parquet(file)
-    assert "no session log" in refused(tmp_path)
+    assert "not a session log" in refused(tmp_path)
     polars.DataFrame({"a": [1]}).write_parquet(file, metadata={SCHEMA.metadata_key: "2"})
     assert "of version 2" in refused(tmp_path)
     file.write_bytes(whole)
     status, _, err = run(capsys, "report", tmp_path, "--memory", "much")
-    assert (status, "no size" in err) == (1, True)
+    assert (status, "not a size" in err) == (1, True)
 
 
-def test_a_simulated_call_leaves_the_log_that_the_command_leaves(tmp_path: Path) -> None:
+def test_simulated_call_writes_the_log_of_the_command(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     labels = {"place": "Ulm", "access": "wifi", "hour": "7:05"}
     arguments: dict[str, Any] = {"controller": "gcc", "codec": "conventional", "modelled": True, "seconds": 12.0}
     call = lockstep.simulate("constant:700kbps", **arguments, session_log=here, session_labels=labels)
     words = "--controller gcc --codec conventional --modelled --seconds 12 --trace constant:700kbps"
-    said = [word for name, value in labels.items() for word in ("--session-label", f"{name}={value}")]
-    program = [str(command()), "simulate", *words.split(), "--session-log", str(there), *said]
+    expected = [word for name, value in labels.items() for word in ("--session-label", f"{name}={value}")]
+    program = [str(command()), "simulate", *words.split(), "--session-log", str(there), *expected]
     subprocess.run(program, check=True, capture_output=True)  # noqa: S603
     columns = [column.name for column in SCHEMA.seconds if column.name != "session"]
     mine, theirs = (polars.read_parquet(folder / "seconds" / "*.parquet", columns=columns) for folder in (here, there))
@@ -297,9 +297,7 @@ def test_a_simulated_call_leaves_the_log_that_the_command_leaves(tmp_path: Path)
         lockstep.simulate("constant:700kbps", **arguments, session_labels=labels)
 
 
-def test_sessions_of_a_population_are_made_once_and_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_generated_sessions_repeat_and_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     population = json.loads((ROOT / "crates/cli/src/commands/sessions/population.json").read_text())
     population["length_s"] = {"median": 10, "deviation": 0.2, "least": 5, "most": 20}
     file = tmp_path / "population.json"

@@ -20,13 +20,13 @@ from lockstep import _lockstep
 from lockstep.call_log import FRAME_COLUMNS
 
 SMALL: dict[str, Any] = {"clip": "generated:160x96@30", "seconds": 2.0, "seed": 5}
-"""A call with the real codec that does not take long."""
+"""A short call with the real codec."""
 
 MODELLED: dict[str, Any] = {"codec": "modelled", "clip": "generated:640x360@30", "seconds": 10.0, "seed": 5}
 
 
 def command() -> Path | None:
-    """The lockstep command, where it is built."""
+    """The lockstep command, if it is built."""
     root = Path(__file__).parents[2]
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     candidates = [target / profile / "lockstep" for profile in ("release", "debug")]
@@ -37,7 +37,7 @@ def command() -> Path | None:
 def test_python_and_the_command_run_the_same_call(tmp_path: Path) -> None:
     program = command()
     if program is None:
-        pytest.skip("the lockstep command is not built; make build")
+        pytest.skip("the lockstep command is not built; run make build")
     scores = tmp_path / "scores.json"
     words = "--clip generated:160x96@30 --seconds 2 --seed 5 --trace cellular:mean=1mbps,seed=3 --loss 3% --delay-ms 15"
     words += " --burst-loss 0.5%,30% --reorder 1%,15ms --loss-at 1s+100ms --jitter-ms 2.5 --queue-packets 100"
@@ -58,10 +58,10 @@ def test_python_and_the_command_run_the_same_call(tmp_path: Path) -> None:
     assert result.json.encode() == scores.read_bytes()
 
 
-def test_the_same_goes_for_modelled_calls(tmp_path: Path) -> None:
+def test_python_and_the_command_run_the_same_modelled_call(tmp_path: Path) -> None:
     program = command()
     if program is None:
-        pytest.skip("the lockstep command is not built; make build")
+        pytest.skip("the lockstep command is not built; run make build")
     scores = tmp_path / "scores.json"
     words = "--modelled --codec conventional --seconds 10 --seed 4 --trace constant:1mbps --controller bob-heuristic"
     subprocess.run(  # noqa: S603
@@ -73,8 +73,8 @@ def test_the_same_goes_for_modelled_calls(tmp_path: Path) -> None:
     assert result.json.encode() == scores.read_bytes()
 
 
-def test_every_option_of_the_command_has_an_argument_and_a_line_of_documentation() -> None:
-    # Where a call leaves its log is no option of the call.
+def test_every_option_has_a_documented_argument() -> None:
+    # The folder of the session log is not an option of the call.
     names = {*_lockstep.simulate_options(), "session_log", "session_labels"}
     assert names == set(inspect.signature(lockstep.simulate).parameters)
     arguments = (inspect.getdoc(lockstep.simulate) or "").partition("Args:")[2].partition("Raises:")[0]
@@ -82,7 +82,7 @@ def test_every_option_of_the_command_has_an_argument_and_a_line_of_documentation
 
 
 SHORT: dict[str, Any] = {"clip": "generated:160x96@30", "trace": "cellular:mean=1mbps,seed=3", "seconds": 1.0}
-"""A call with the real codec, since a model has no use for some options."""
+"""A call with the real codec, because some options have no effect on modelled calls."""
 
 ESTIMATOR = Path(__file__).parent / "estimators" / "fixed.py"
 
@@ -130,18 +130,18 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "vmaf": {"vmaf": True},
     "bound": {"bound": True, "modelled": True},
 }
-"""For each option a value that is not its default, with the other options that it needs."""
+"""For each option a value other than the default, with the other options that it requires."""
 
 OPTIONS = _lockstep.simulate_options()
 
 UNRECORDED = {"python", "estimator_limit"}
-"""Options of which a report says nothing: what they change is how long a call takes, not what comes of it."""
+"""Options that reports omit: they change the duration of a run, not its result."""
 
 
 def example(option: str) -> dict[str, Any]:
-    """A call with a value of `option` that is not its default."""
+    """A call with a value of `option` other than the default."""
     if option not in EXAMPLES:
-        pytest.fail(f"lockstep.simulate has the option `{option}`: give EXAMPLES a value of it that is not its default")
+        pytest.fail(f"lockstep.simulate has the option `{option}`: add a value other than the default to EXAMPLES")
     return {**SHORT, **EXAMPLES[option]}
 
 
@@ -160,7 +160,7 @@ def test_every_option_changes_the_call_and_is_in_its_report(option: str) -> None
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_the_configuration_in_a_report_gives_the_same_call_again(option: str) -> None:
+def test_configuration_of_a_report_repeats_the_call(option: str) -> None:
     call = lockstep.simulate(**example(option))
     again = lockstep.simulate(**call.config)
     assert again.json == call.json
@@ -175,18 +175,18 @@ def test_options_of_the_estimators_process_reach_it(tmp_path: Path) -> None:
         lockstep.simulate(estimator=hangs, estimator_limit=0.25, **SHORT)
 
 
-def test_no_sound_is_what_false_means() -> None:
+def test_audio_false_means_no_sound() -> None:
     assert lockstep.simulate(audio=False, **SHORT).json == lockstep.simulate(**SHORT).json
     assert lockstep.simulate(audio=True, **SHORT).json == lockstep.simulate(audio="tone", **SHORT).json
 
 
-def test_a_value_may_be_a_word_as_on_the_command_line() -> None:
+def test_value_may_be_text_as_on_the_command_line() -> None:
     words: dict[str, Any] = {"loss": "5%", "burst_loss": "1%,30%", "delay_ms": "7.5", "loss_at": ["0.1s+50ms"]}
     typed = lockstep.simulate(loss=0.05, burst_loss=(0.01, 0.3), delay_ms=7.5, loss_at=[(0.1, 0.05)], **SHORT)
     assert lockstep.simulate(**words, **SHORT).json == typed.json
 
 
-def test_equal_seeds_give_equal_bytes_and_others_do_not() -> None:
+def test_calls_are_byte_identical_only_for_equal_seeds() -> None:
     first, second = (lockstep.simulate("cellular:mean=2mbps", loss=0.02, **MODELLED) for _ in range(2))
     assert first.json == second.json
     assert first.frames.to_polars().equals(second.frames.to_polars())
@@ -194,7 +194,7 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not() -> None:
     assert other.scores != first.scores
 
 
-def test_equal_calls_are_equal_and_others_are_not() -> None:
+def test_calls_compare_by_their_results() -> None:
     first, second = (lockstep.simulate("cellular:mean=2mbps", loss=0.02, **MODELLED) for _ in range(2))
     assert first == second
     assert first.frames == second.frames
@@ -206,7 +206,7 @@ def test_equal_calls_are_equal_and_others_are_not() -> None:
     assert first.frames != "frames"
 
 
-def test_a_call_survives_being_pickled_and_copied() -> None:
+def test_call_can_be_pickled_and_copied() -> None:
     call = lockstep.simulate("cellular:mean=1mbps", loss=0.05, **MODELLED)
     for restored in (pickle.loads(pickle.dumps(call)), copy.deepcopy(call)):  # noqa: S301 -- our own
         assert restored == call
@@ -214,10 +214,12 @@ def test_a_call_survives_being_pickled_and_copied() -> None:
         assert restored.frames.to_polars().schema == call.frames.to_polars().schema
         assert restored.series.columns == call.series.columns
         assert restored.report == call.report
-    assert call.frames["displayed_at"].size > np.isfinite(call.frames["displayed_at"]).sum(), "some were never shown"
+    assert call.frames["displayed_at"].size > np.isfinite(call.frames["displayed_at"]).sum(), (
+        "some frames were never displayed"
+    )
 
 
-def test_a_pickled_table_that_is_damaged_is_refused() -> None:
+def test_damaged_pickled_table_is_refused() -> None:
     column = np.zeros(3)
     damaged: list[Any] = [
         [("time", column, np.ones(2, np.bool_), True)],
@@ -303,31 +305,37 @@ def test_the_report_has_types() -> None:
         ({"max_bitrate": 5_000_000}, "^max_bitrate: `5000000` is neither a bit rate such as 5mbps"),
         ({"loss_at": [(-1, 1)]}, "^loss_at: time -1s is out of range, which is 0 to 49 days$"),
         ({"modelled": True, "audio": "nosuch.wav"}, r"cannot read nosuch\.wav"),
-        ({"estimator": 3}, "^estimator: 3 is neither a file nor an object with report_states"),
-        ({"session_log": 3}, "^session_log: 3 names no folder$"),
-        ({"session_log": ""}, "^session_log: '' names no folder$"),
-        ({"session_log": "logs", "session_labels": 3}, "^session_labels: 3 are no names with text for each"),
-        ({"session_log": "logs", "session_labels": {"hour": 21}}, "^session_labels: {'hour': 21} are no names"),
+        ({"estimator": 3}, "^estimator: 3 is not a file and not an object with report_states"),
+        ({"session_log": 3}, "^session_log: expected the path of a folder, found 3$"),
+        ({"session_log": ""}, "^session_log: expected the path of a folder, found ''$"),
+        (
+            {"session_log": "logs", "session_labels": 3},
+            "^session_labels: expected a mapping of names to texts .*, found 3$",
+        ),
+        (
+            {"session_log": "logs", "session_labels": {"hour": 21}},
+            "^session_labels: expected a mapping .*, found {'hour': 21}$",
+        ),
     ],
 )
-def test_wrong_arguments_are_told_in_one_line(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_reported_in_one_line(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         lockstep.simulate(**arguments)
     assert "\n" not in str(caught.value)
 
 
-def test_a_clip_that_ends_before_the_call_is_warned_of(tmp_path: Path) -> None:
+def test_clip_shorter_than_the_call_gives_a_warning(tmp_path: Path) -> None:
     clip = tmp_path / "short.y4m"
     pictures = [b"FRAME\n" + bytes((at * 7 + picture * 31) % 256 for at in range(270)) for picture in range(10)]
     clip.write_bytes(b"YUV4MPEG2 W18 H10 F25:1\n" + b"".join(pictures))
-    with pytest.warns(UserWarning, match=r"ended after 0\.4 s of the 2 s"):
+    with pytest.warns(UserWarning, match=r"ended after 0\.4 s of the requested 2 s"):
         result = lockstep.simulate("constant:1mbps", clip=clip, seconds=2.0)
     assert result.scores["scored_seconds"] == pytest.approx(0.4)
     assert result.report.scored_seconds == pytest.approx(0.4)
 
 
 def test_an_interrupt_ends_a_long_call() -> None:
-    # Where the tests run in the background of a shell, the signal is ignored and Python leaves it so.
+    # In a background shell job the signal is ignored, and Python does not change that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT))
     begun = time.monotonic()
@@ -348,8 +356,8 @@ def test_an_interrupt_ends_a_long_call() -> None:
     ],
     ids=["loading", "answering"],
 )
-def test_an_interrupt_ends_the_wait_for_an_estimator_that_hangs(tmp_path: Path, source: str) -> None:
-    # As control-C in a terminal does it: to the process and to that of the estimator.
+def test_interrupt_ends_the_wait_for_a_hanging_estimator(tmp_path: Path, source: str) -> None:
+    # Like Ctrl-C in a terminal: a signal to this process and to the estimator's.
     (tmp_path / "estimator.py").write_text(f"open('begun', 'w').close()\n{source}")
     program = (
         "import lockstep, signal, sys\n"
@@ -362,24 +370,24 @@ def test_an_interrupt_ends_the_wait_for_an_estimator_that_hangs(tmp_path: Path, 
     words = [sys.executable, "-c", program, str(tmp_path / "estimator.py")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:  # noqa: S603
         while not (tmp_path / "begun").exists():
-            assert process.poll() is None, "it ended by itself"
+            assert process.poll() is None, "the process ended early"
             time.sleep(0.02)
         for _ in range(100):
-            # Again if it came before the estimator was asked for the first time.
+            # Repeat it, because it may arrive before the first request to the estimator.
             os.killpg(process.pid, signal.SIGINT)
             try:
-                said, _ = process.communicate(timeout=0.5)
+                output, _ = process.communicate(timeout=0.5)
                 break
             except subprocess.TimeoutExpired:
                 continue
         else:
             os.killpg(process.pid, signal.SIGKILL)
-            pytest.fail("fifty seconds of interrupts did not end it")
-    assert said == "KeyboardInterrupt\n"
+            pytest.fail("the process did not end within fifty seconds of interrupts")
+    assert output == "KeyboardInterrupt\n"
 
 
-def test_a_call_can_be_interrupted_between_the_answers_of_an_estimator_that_hangs(tmp_path: Path) -> None:
-    # As a debugger's or a notebook's stop button does it: to this process alone.
+def test_interrupt_ends_a_call_with_a_hanging_estimator(tmp_path: Path) -> None:
+    # Like the stop button of a debugger or notebook: a signal to this process only.
     (tmp_path / "estimator.py").write_text("open('begun', 'w').close()\nwhile True: pass\n")
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -400,7 +408,7 @@ def test_a_call_can_be_interrupted_between_the_answers_of_an_estimator_that_hang
     assert time.monotonic() - begun < 60, "the limit of loading is 600 s"
 
 
-def test_the_documentation_names_what_an_estimator_may_raise() -> None:
+def test_documentation_names_the_errors_of_estimators() -> None:
     documented = inspect.getdoc(lockstep.simulate) or ""
     for error in ("lockstep.EstimatorError", "lockstep.alphartc.UnusableError"):
         assert error in documented
@@ -409,7 +417,7 @@ def test_the_documentation_names_what_an_estimator_may_raise() -> None:
     assert pickle.loads(pickle.dumps(lockstep.EstimatorError("late"))).args == ("late",)  # noqa: S301 -- our own
 
 
-def test_other_threads_go_on_while_a_call_runs() -> None:
+def test_other_threads_run_during_a_call() -> None:
     counted = 0
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The plot of what `lockstep sources` found."""
+"""The plot of `lockstep sources`."""
 
 import json
 from pathlib import Path
@@ -26,21 +26,19 @@ def numbers(path: Path, sources: list[str]) -> Path:
     return path
 
 
-def test_a_control_with_every_source_has_a_line_for_each_and_an_interval_over_seeds(tmp_path: Path) -> None:
+def test_control_with_every_source_has_lines_and_intervals(tmp_path: Path) -> None:
     table = curves(load(numbers(tmp_path / "numbers.json", SOURCES)))
     assert table["control"].unique().to_list() == ["whole"]
     assert sorted(table["source"].unique()) == sorted(SOURCES)
     returned = table.row(by_predicate=(polars.col("source") == "video") & (polars.col("second") == 5), named=True)
     assert returned["share"] == pytest.approx(80.0)
-    # 70, 80 and 90 %: a deviation of ten, and 4.303 is the quantile for two degrees of freedom.
+    # 70, 80 and 90 %: the standard deviation is ten, and 4.303 is the quantile for two degrees of freedom.
     assert returned["high"] - returned["share"] == pytest.approx(4.303 * 10 / 3**0.5)
     layers = chart(table).to_dict()["spec"]["layer"]
     assert [layer["encoding"]["color"]["scale"]["domain"] for layer in layers] == [SOURCES, SOURCES]
 
 
-def test_what_the_command_has_not_written_is_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_document_of_sources_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for content in ("", "[]", "{}", '{"recoveries": [{}]}', '{"recoveries": []}'):
         path = tmp_path / "other.json"
         path.write_text(content)

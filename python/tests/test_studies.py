@@ -1,4 +1,4 @@
-"""Studies: what is run once is kept, and what tables and plots say of it."""
+"""Studies: kept results, tables and plots."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.intervals import mean_interval
 from lockstep.studies.__main__ import main
-from lockstep.study import Cell, Study, chart, say, summary
+from lockstep.study import Cell, Study, chart, print_table, summary
 
 CELLS = [{"controller": name, "seed": seed} for name in ("gcc", "salsify") for seed in (1, 2)]
 
@@ -18,7 +18,7 @@ def measure(cell: Cell) -> Mapping[str, float]:
     return {"delay": 100.0 * cell["seed"] + len(cell["controller"])}
 
 
-def test_a_study_that_was_killed_runs_what_it_had_not_finished_and_nothing_else(tmp_path: Path) -> None:
+def test_killed_study_runs_only_unfinished_cells(tmp_path: Path) -> None:
     first = Study("tiny", tmp_path, quiet=True).run(CELLS, measure)
     journal = tmp_path / "tiny.journal"
     lines = journal.read_text().splitlines(keepends=True)
@@ -38,7 +38,7 @@ def test_a_study_that_was_killed_runs_what_it_had_not_finished_and_nothing_else(
     assert ran == [*CELLS[2:], CELLS[0]]
 
 
-def test_a_cell_that_fails_leaves_the_others_in_the_journal(tmp_path: Path) -> None:
+def test_failed_cell_keeps_others_in_the_journal(tmp_path: Path) -> None:
     def failing(cell: Cell) -> Mapping[str, float]:
         if cell["seed"] == 2:
             raise ValueError("no such trace")
@@ -49,8 +49,8 @@ def test_a_cell_that_fails_leaves_the_others_in_the_journal(tmp_path: Path) -> N
     assert '"seed": 1' in (tmp_path / "tiny.journal").read_text()
 
 
-def test_an_interval_is_students() -> None:
-    # 2.776 is the quantile for four degrees of freedom, and the deviation of 1 to 5 is the root of 2.5.
+def test_interval_is_students_t() -> None:
+    # 2.776 is the quantile for four degrees of freedom; the variance of 1 to 5 is 2.5.
     mean, half = mean_interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert mean == 3.0
     assert half == pytest.approx(2.776 * math.sqrt(2.5 / 5))
@@ -64,7 +64,7 @@ def test_traces_are_averaged_before_seeds_are_compared(capsys: pytest.CaptureFix
     means = summary(polars.DataFrame(rows), ["who"], ["delay"])
     assert means["delay"].to_list() == [30.0]
     assert means["delay_half"].to_list() == [0.0]
-    say(means, ["who"], {"delay": 1}, {"a": "31 ms"})
+    print_table(means, ["who"], {"delay": 1}, {"a": "31 ms"})
     assert "30.0 ± 0.0   31 ms" in capsys.readouterr().out
     plot = chart(means, ["who"], {"delay": "delay, ms"}, "Delay")
     Study("tiny", tmp_path, quiet=True).write("part", means, {"plot": plot})
@@ -72,8 +72,8 @@ def test_traces_are_averaged_before_seeds_are_compared(capsys: pytest.CaptureFix
     assert polars.read_parquet(tmp_path / "part.parquet").equals(means)
 
 
-def test_a_study_that_there_is_not_is_named_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_study_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["imitation"]) == 2
-    said = capsys.readouterr().err
-    assert "there is no study called 'imitation'" in said
-    assert "concerto " in said
+    error = capsys.readouterr().err
+    assert "there is no study called 'imitation'" in error
+    assert "concerto " in error

@@ -1,4 +1,4 @@
-"""What studies keep, and what they may not: results of other files, and cells that were interrupted."""
+"""Kept results of studies: dependence on files and programs, and interruptions."""
 
 import os
 import re
@@ -26,12 +26,12 @@ Ran = list[tuple[str, str]]
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Who was called with which model: every call is a made-up one, whose scores are by the bytes of its files."""
+    """Controllers and models of fake calls, whose scores depend on the bytes of their files."""
     ran: Ran = []
 
-    def simulate(trace: Path | str, **told: Any) -> SimpleNamespace:
-        model = b"" if told["model"] is None else told["model"].read_bytes()
-        ran.append((told["controller"], model.decode(errors="replace")))
+    def simulate(trace: Path | str, **options: Any) -> SimpleNamespace:
+        model = b"" if options["model"] is None else options["model"].read_bytes()
+        ran.append((options["controller"], model.decode(errors="replace")))
         score = 10.0 * len(model) + len(trace if isinstance(trace, str) else trace.read_bytes())
         return SimpleNamespace(
             scores={
@@ -53,7 +53,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    """A study of BoB with models of one's own, on one profile."""
+    """A study of BoB with custom models on one profile."""
     for folder in ("models", "profiles"):
         (tmp_path / folder).mkdir()
     for name in bob.LEARNED:
@@ -70,7 +70,7 @@ def totals(folder: Path) -> dict[str, float]:
     return dict(zip(table["estimator"], table["total_bob"], strict=True))
 
 
-def test_a_model_that_was_replaced_runs_again_and_the_others_do_not(tmp_path: Path, ran: Ran, words: list[str]) -> None:
+def test_only_a_replaced_model_runs_again(tmp_path: Path, ran: Ran, words: list[str]) -> None:
     assert bob.main(words) == 0
     before = totals(tmp_path)
     assert len(ran) == len(bob.ESTIMATORS)
@@ -86,13 +86,13 @@ def test_a_model_that_was_replaced_runs_again_and_the_others_do_not(tmp_path: Pa
 
 
 @pytest.mark.parametrize("other", ["trace", "program", "vmaf", "seconds"])
-def test_what_all_calls_depend_on_makes_them_run_again(
+def test_changed_inputs_make_calls_run_again(
     other: str, tmp_path: Path, ran: Ran, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert bob.main(words) == 0
     ran.clear()
     if other == "trace":
-        # Another folder, in which a file of the same name has something else.
+        # Another folder with a file of the same name and other contents.
         (tmp_path / "others").mkdir()
         (tmp_path / "others" / "cascade_profile").write_text("rate 400kbit\nwait 2s\n")
         words += ["--profiles", str(tmp_path / "others")]
@@ -106,55 +106,55 @@ def test_what_all_calls_depend_on_makes_them_run_again(
     assert len(ran) == len(bob.ESTIMATORS)
 
 
-def test_a_model_that_is_not_there_is_told_whatever_was_kept(tmp_path: Path, ran: Ran, words: list[str]) -> None:
+def test_missing_model_is_reported_despite_kept_results(tmp_path: Path, ran: Ran, words: list[str]) -> None:
     assert bob.main(words) == 0
     ran.clear()
     (tmp_path / "models" / "hrcc.onnx").unlink()
-    with pytest.raises(ValueError, match=r"hrcc\.onnx: there is no such file"):
+    with pytest.raises(ValueError, match=r"hrcc\.onnx: no such file"):
         bob.main(words)
     assert not ran
 
 
-def test_network_scores_are_compared_without_vmaf(
+def test_study_without_vmaf_compares_network_scores(
     tmp_path: Path, ran: Ran, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bob, "vmaf_missing", lambda: "ffmpeg has no libvmaf")
     monkeypatch.setattr(bob, "vmaf_line", None)
     assert bob.main(words) == 0
     assert len(ran) == len(bob.ESTIMATORS)
-    said = capsys.readouterr()
-    assert re.search(r"ffmpeg has no libvmaf.*install imageio-ffmpeg, .*LOCKSTEP_VMAF=", said.err)
-    assert "BoB's network score above its heuristic's on" in said.out
-    assert "total_bob" not in said.out
+    output = capsys.readouterr()
+    assert re.search(r"ffmpeg has no libvmaf.*install imageio-ffmpeg and .*LOCKSTEP_VMAF=", output.err)
+    assert "BoB's network score is above its heuristic's on" in output.out
+    assert "total_bob" not in output.out
 
     def same(model: Path, threshold: int, folder: Path) -> None:
         (folder / f"bob-{threshold}.onnx").write_bytes(model.read_bytes())
 
     monkeypatch.setattr(bob, "model_with", same)
     assert bob.main([*words, "--parts", "thresholds"]) == 0
-    said = capsys.readouterr()
-    assert "without VMAF and the totals that take it (ffmpeg has no libvmaf)" in said.err
-    assert "network_bob" in said.out
-    assert "total_bob" not in said.out
+    output = capsys.readouterr()
+    assert "no VMAF and no total scores (ffmpeg has no libvmaf)" in output.err
+    assert "network_bob" in output.out
+    assert "total_bob" not in output.out
     table = polars.read_parquet(tmp_path / "study" / "thresholds.parquet")
     assert table["vmaf"].null_count() == table["total_bob"].null_count() == len(table) == len(bob.THRESHOLDS)
 
 
-def test_profiles_are_generated_where_none_are_named(
+def test_default_profiles_are_generated(
     tmp_path: Path, ran: Ran, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = words.index("--profiles")
     assert bob.main(words[:at] + words[at + 2 :]) == 0
-    said = capsys.readouterr()
-    assert "on 6 generated profiles (the published profiles are in BoB's public repository" in said.out
-    assert "generated, of the kind of BoB's" in said.err
+    output = capsys.readouterr()
+    assert "on 6 generated profiles (the published profiles are in BoB's public repository" in output.out
+    assert "using generated profiles similar to BoB's" in output.err
     table = polars.read_parquet(tmp_path / "study" / "estimators.parquet")
     assert set(table["profile"]) == {f"{profile}, generated" for profile in PROFILES}
     assert len(ran) == len(bob.ESTIMATORS) * len(PROFILES)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.25])
-def test_generated_profiles_have_the_rates_of_bobs(share: float) -> None:
+def test_generated_profiles_have_the_mean_rates_of_bob(share: float) -> None:
     means = {  # kb/s, of the published files
         "FCCamazone": 2707,
         "NYUbus": 9632,
@@ -169,20 +169,18 @@ def test_generated_profiles_have_the_rates_of_bobs(share: float) -> None:
         assert capacity == pytest.approx(mean * share, rel=0.05), profile
 
 
-def test_a_folder_without_profiles_says_where_they_are(tmp_path: Path, words: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"has none of BoB's profiles \(.*NUStreaming/BoB on GitHub"):
+def test_folder_without_profiles_names_their_source(tmp_path: Path, words: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"no profile of BoB's paper in .* \(.*NUStreaming/BoB on GitHub"):
         bob.main([*words, "--profiles", str(tmp_path)])
 
 
-def test_whether_vmaf_can_be_measured_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vmaf_availability_is_tested_by_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCKSTEP_VMAF", str(tmp_path / "none"))
     assert str(bob.vmaf_missing()).startswith(f"cannot run {tmp_path / 'none'}")
     assert not bob.vmaf_program()
 
 
-def test_models_of_the_study_of_concerto_are_known_by_what_they_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_are_identified_by_content_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured, trained = [], []
 
     def measure(controller: str, *_: Any, model: Path | None, **__: Any) -> dict[str, float]:
@@ -218,16 +216,16 @@ def test_models_of_the_study_of_concerto_are_known_by_what_they_hold(
     model = next(path for path in tmp_path.glob("*/concerto.onnx") if "inputs=transport" in str(path))
     model.write_text("another concerto")
     assert again() == {"concerto": 3}
-    # Another program measures anew, and trains in other folders.
+    # Another program measures again, and trains in other folders.
     monkeypatch.setattr(concerto, "program_hash", lambda: "another program")
     assert again() == first
     assert len(trained) == 4
     (tmp_path / "rlv.onnx").unlink()
-    with pytest.raises(ValueError, match=r"--rlv .*rlv\.onnx: there is no such file"):
+    with pytest.raises(ValueError, match=r"--rlv .*rlv\.onnx: no such file"):
         concerto.main(words)
 
 
-def test_every_part_that_trains_takes_every_seed_and_says_which_budget_it_was(
+def test_training_parts_use_every_seed_and_print_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def train(_: Study, algorithm: str, run: str, __: list[str]) -> Path:
@@ -243,21 +241,21 @@ def test_every_part_that_trains_takes_every_seed_and_says_which_budget_it_was(
     folder = tmp_path / "study"
     words = ["--output", str(folder), "--traces", "1", "--seeds", "2", "--workers", "1", "--parts", *parts]
     assert concerto.main(words) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for part in parts:
         table = polars.read_parquet(folder / f"{part}.parquet")
         ours = table.filter(polars.col("controller") == "concerto")
         variants = ours.group_by([name for name in ("variant", "network", "codec") if name in ours.columns])
         assert variants.agg(polars.col("seed").sort())["seed"].to_list() == [[1, 2]] * len(variants.agg()), part
         assert table["budget"].unique().to_list() == ["small"]
-        assert f"{part}, budget small: 2 seeds" in said
+        assert f"{part}, budget small: 2 seeds" in output
         assert f"{part}, budget small" in (folder / f"{part}.txt").read_text()
-    assert said.count("figures for this are not at hand") == len(parts) - 1, "of the controllers there is one"
+    assert output.count("No figure of the paper is available") == len(parts) - 1, "there is one for the controllers"
 
 
 @pytest.mark.parametrize("study", ["bob", "concerto"])
 @pytest.mark.parametrize("wrong", [("--seeds", "0"), ("--seeds", "-2"), ("--workers", "0"), ("--seconds", "nan")])
-def test_a_number_of_a_study_that_makes_no_sense_is_refused(
+def test_study_argument_out_of_range_is_refused(
     study: str, wrong: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -285,7 +283,7 @@ def main(words):
         if cell["seed"] == 0:
             return {"delay": 1.0}
         if cell["seed"] == 1 and words[2] != "1":
-            time.sleep(60)  # as a call does, which nothing ends
+            time.sleep(60)  # like a call, which cannot be stopped
         return {"model": str(study.train("concerto", str(cell["seed"]), []))}
 
     study.run(cells, measure, int(words[2]))
@@ -304,9 +302,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of processes")
 @pytest.mark.parametrize("workers", ["1", "3"])
-def test_an_interrupted_study_ends_its_trainings_begins_no_other_and_keeps_what_is_over(
-    workers: str, tmp_path: Path
-) -> None:
+def test_interrupted_study_ends_trainings_and_keeps_results(workers: str, tmp_path: Path) -> None:
     package = tmp_path / "slow_studies"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -324,12 +320,12 @@ def test_an_interrupted_study_ends_its_trainings_begins_no_other_and_keeps_what_
             assert eventually(lambda: began.exists() and len(began.read_text().split()) == trainings)
             assert eventually(lambda: '"seed": 0' in (folder / "slow.journal").read_text())
             study.send_signal(signal.SIGINT)
-            _, said = study.communicate(timeout=15)
+            _, output = study.communicate(timeout=15)
         finally:
             study.kill()
     assert study.returncode == 130
-    assert "interrupted; the same command goes on from where it was" in said
-    assert "Traceback" not in said
+    assert "interrupted; run the same command again to resume" in output
+    assert "Traceback" not in output
     started = began.read_text().split()
     assert len(started) == trainings
     assert not any(Path(f"/proc/{process}").exists() for process in started)

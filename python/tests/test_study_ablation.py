@@ -1,4 +1,4 @@
-"""`lockstep study ablation`: calls with a constant changed are compared with the same calls without."""
+"""`lockstep study ablation`: calls with a changed constant are compared with their baseline."""
 
 import polars
 import pytest
@@ -12,10 +12,10 @@ def cell(variant: str, condition: str, calls: dict[tuple[str, int], float]) -> d
     return {"variant": variant, "condition": condition, "calls": rows}
 
 
-def test_calls_are_compared_with_their_own_link_and_seed() -> None:
+def test_calls_are_compared_with_their_baseline_call() -> None:
     cells = [
-        cell(ablation.AS_IT_IS, "plain", {("a", 1): 4.0, ("b", 1): 3.0}),
-        cell(ablation.AS_IT_IS, "loss 5 %", {("a", 1): 2.0, ("b", 1): 1.0}),
+        cell(ablation.BASELINE, "plain", {("a", 1): 4.0, ("b", 1): 3.0}),
+        cell(ablation.BASELINE, "loss 5 %", {("a", 1): 2.0, ("b", 1): 1.0}),
         cell("x.y=1", "plain", {("b", 1): 3.0, ("a", 1): 4.5}),
         cell("x.y=1", "loss 5 %", {("a", 1): 1.5, ("b", 1): 1.0}),
     ]

@@ -11,7 +11,7 @@ from lockstep.studies import lockstep
 
 
 def calls(controller: str, qoe_d: list[float], p95_ms: float, ssim_db: float) -> polars.DataFrame:
-    """The calls of a controller as a sweep has them."""
+    """The calls of a controller in the form of a sweep."""
     bound = 4.5 if controller == lockstep.OWN else None
     row = {"controller": controller, "codec": "modelled", "qoe_d_bound": bound, "video_delay_ms_p95": p95_ms}
     rows = [{**row, "ssim_db_mean": ssim_db, "link_utilisation": 0.5, "qoe_d": value} for value in qoe_d]
@@ -19,7 +19,7 @@ def calls(controller: str, qoe_d: list[float], p95_ms: float, ssim_db: float) ->
 
 
 def four() -> polars.DataFrame:
-    """The table of four controllers, one of which another beats."""
+    """A table of four controllers, one of them dominated by another."""
     parts = [
         calls("lockstep", [4.1, 4.3], 100.0, 15.0),
         calls("sprout", [4.1], 110.0, 14.9),
@@ -29,7 +29,7 @@ def four() -> polars.DataFrame:
     return lockstep.table(polars.concat(parts))
 
 
-def test_front_has_no_beaten_controller() -> None:
+def test_front_has_no_dominated_controller() -> None:
     on_front = {row["controller"]: row["on_front"] for row in four().iter_rows(named=True)}
     assert on_front == {"lockstep": True, "sprout": False, "gcc": True, "hindsight": True}
 
@@ -42,11 +42,11 @@ def test_rows_have_means_intervals_and_worst_calls() -> None:
 
 
 def test_verdict_starts_at_the_best_classical_controller() -> None:
-    said = lockstep.verdict(four())
+    verdict = lockstep.verdict(four())
     expected = "lockstep is +0.100 from sprout, the best classical one; hindsight +0.200, the upper bound +0.400"
-    assert said == expected
+    assert verdict == expected
     text = lockstep.words("a title", four())
-    assert said in text
+    assert verdict in text
     assert "nan" not in text
 
 
@@ -63,7 +63,7 @@ def test_means_are_over_families_without_loss() -> None:
     assert (own["calls"], own["family"]) == (4, lockstep.ALL_FAMILIES)
 
 
-def test_a_manifest_is_a_family_by_its_name(tmp_path: Path) -> None:
+def test_manifest_is_a_family(tmp_path: Path) -> None:
     trace = tmp_path / "b"
     trace.write_text("10\n")
     manifest = tmp_path / "lte.json"

@@ -31,13 +31,13 @@ def sweep(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("against", ["ssim", "throughput", "utilisation"])
-def test_a_sweep_becomes_a_picture(sweep: Path, tmp_path: Path, against: str) -> None:
+def test_sweep_is_plotted_as_a_picture(sweep: Path, tmp_path: Path, against: str) -> None:
     picture = tmp_path / "plots" / "sweep.png"
     assert sweep_plot.main([str(sweep), "--against", against, "--output", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_page_names_every_controller_and_loads_nothing(sweep: Path, tmp_path: Path) -> None:
+def test_page_names_every_controller_and_loads_nothing(sweep: Path, tmp_path: Path) -> None:
     page = tmp_path / "sweep.html"
     assert sweep_plot.main([str(sweep), "--output", str(page)]) == 0
     text = page.read_text()
@@ -46,7 +46,7 @@ def test_a_page_names_every_controller_and_loads_nothing(sweep: Path, tmp_path: 
     assert "<script src" not in text
 
 
-def test_several_sweeps_are_one_plot(sweep: Path, tmp_path: Path) -> None:
+def test_several_sweeps_give_one_plot(sweep: Path, tmp_path: Path) -> None:
     other, page = tmp_path / "other.parquet", tmp_path / "both.html"
     calls = polars.DataFrame(ROWS)
     calls.with_columns(polars.lit("hindsight").alias("controller")).write_parquet(other)
@@ -56,7 +56,7 @@ def test_several_sweeps_are_one_plot(sweep: Path, tmp_path: Path) -> None:
     assert "hindsight" in text
 
 
-def test_controllers_are_called_by_their_names(sweep: Path, tmp_path: Path) -> None:
+def test_plot_uses_names_of_controllers(sweep: Path, tmp_path: Path) -> None:
     path = tmp_path / "named.parquet"
     names = polars.when(controller="gcc").then(polars.lit("mine.py")).otherwise(polars.lit("yours.py")).alias("name")
     calls = polars.DataFrame(ROWS).with_columns(names, polars.lit("receiver-estimate").alias("controller"))
@@ -65,7 +65,7 @@ def test_controllers_are_called_by_their_names(sweep: Path, tmp_path: Path) -> N
     assert set(drawn["controller"]) == {"salsify", "gcc", "mine.py", "yours.py"}
 
 
-def test_one_name_of_two_estimators_is_two_names(tmp_path: Path) -> None:
+def test_equal_names_of_different_estimators_are_distinguished(tmp_path: Path) -> None:
     paths = [tmp_path / "first.parquet", tmp_path / "second.parquet"]
     for path in paths:
         calls = polars.DataFrame(ROWS).filter(controller="gcc")
@@ -75,7 +75,7 @@ def test_one_name_of_two_estimators_is_two_names(tmp_path: Path) -> None:
     assert set(drawn["controller"]) == {f"mine.py ({path})" for path in paths}
 
 
-def test_there_is_a_point_a_call_and_one_for_each_mean(sweep: Path) -> None:
+def test_plot_has_a_point_per_call_and_per_mean(sweep: Path) -> None:
     measure = sweep_plot.MEASURES["ssim"]
     calls = sweep_plot.joined([sweep], measure)
     assert len(calls) == 10
@@ -85,7 +85,7 @@ def test_there_is_a_point_a_call_and_one_for_each_mean(sweep: Path) -> None:
     assert (len(means), gcc["calls"], gcc["delay"], gcc["value"]) == (4, 2, 160.0, 13.5)
 
 
-def test_what_cannot_be_plotted_is_said_in_one_line(
+def test_unplottable_sweep_is_reported_in_one_line(
     sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.parquet"
@@ -94,10 +94,10 @@ def test_what_cannot_be_plotted_is_said_in_one_line(
     garbage.write_bytes(b"PAR1 but not really")
     for arguments, reason in [
         ([str(other)], "column codec is missing"),
-        ([str(garbage)], "no table of"),
+        ([str(garbage)], "as a table of"),
         ([str(tmp_path / "none.parquet")], "cannot read"),
         ([str(sweep), "--against", "vmaf"], "column vmaf is missing"),
-        ([str(sweep), "--output", str(tmp_path / "sweep.txt")], "ends in .html or .png"),
+        ([str(sweep), "--output", str(tmp_path / "sweep.txt")], "a name that ends in .html or .png"),
     ]:
         assert sweep_plot.main(arguments) == 1
         error = capsys.readouterr().err

@@ -9,7 +9,7 @@ from lockstep.ray_cluster import LOCAL, ClusterError
 
 
 @pytest.mark.parametrize(("count", "cores"), [(0, 4), (1, 4), (7, 2), (100, 3), (100, 1000)])
-def test_every_job_is_in_one_part_and_no_core_is_left_without(count: int, cores: int) -> None:
+def test_split_covers_every_job_and_uses_every_core(count: int, cores: int) -> None:
     jobs = [{"key": str(number)} for number in range(count)]
     parts = sweep_ray.split(jobs, cores)
     assert [job for part in parts for job in part] == jobs
@@ -29,30 +29,30 @@ ECHO = 'assert sys.argv[1:5] == ["sweep", "--workers", "1", "--job-file"]\n' + (
 )
 
 
-def test_a_machine_of_the_cluster_runs_the_command_on_its_jobs(tmp_path: Path) -> None:
+def test_cluster_machine_runs_the_command_on_its_jobs(tmp_path: Path) -> None:
     lines = sweep_ray.run_jobs(fake_program(tmp_path, ECHO), [{"key": "a"}, {"key": "b"}])
     assert lines == ['{"key": "a"}', '{"key": "b"}']
 
 
-def test_a_command_that_fails_or_is_not_there_is_said(tmp_path: Path) -> None:
+def test_failing_or_missing_command_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="no such trace"):
         sweep_ray.run_jobs(fake_program(tmp_path, 'sys.exit("no such trace")'), [{"key": "a"}])
-    with pytest.raises(ClusterError, match="cannot be run"):
+    with pytest.raises(ClusterError, match="cannot run"):
         sweep_ray.run_jobs(str(tmp_path / "missing"), [{"key": "a"}])
 
 
-def test_all_jobs_come_back_whatever_part_is_done_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_all_parts_arrive_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = FakeRay()
     monkeypatch.setitem(sys.modules, "ray", ray)
     jobs = [{"key": str(number)} for number in range(5)]
-    said: list[str] = []
+    printed: list[str] = []
     lines = sweep_ray.on_ray(LOCAL, fake_program(tmp_path, ECHO), jobs)
-    assert sweep_ray.run(lines, said.append) == 5
+    assert sweep_ray.run(lines, printed.append) == 5
     assert ray.address == "local"
-    assert sorted(said) == [f'{{"key": "{number}"}}' for number in range(5)]
+    assert sorted(printed) == [f'{{"key": "{number}"}}' for number in range(5)]
 
 
-def test_a_python_without_ray_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ray_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ClusterError, match="Ray is missing"):
+    with pytest.raises(ClusterError, match="cannot import Ray"):
         next(sweep_ray.on_ray(LOCAL, "lockstep", [{"key": "a"}]))

@@ -1,4 +1,4 @@
-"""The testbed: the ruler's rules, what programs and links are told, statistics and the report."""
+"""The testbed: rules of the ruler, arguments of programs and links, statistics and the report."""
 
 import json
 import math
@@ -42,13 +42,13 @@ STEADY = Schedule(RATE, (0,), (100.0,))
 
 
 def waited_by_definition(number: int, shown: list[Sight], end: float) -> float:
-    """The paper's words: from capture until this frame or a later one is shown."""
+    """The paper's definition: from capture until this frame or a later one is displayed."""
     times = [sight.at for sight in shown if sight.number >= number]
     return min(times, default=end) - STEADY.at(number)
 
 
 def random_shows(draw: random.Random) -> list[Sight]:
-    """Pictures that are lost, late, out of order or shown twice."""
+    """Displayed pictures with losses, delays, reordering and duplicates."""
     shown = []
     for number in range(60):
         if draw.random() < 0.6:
@@ -60,7 +60,7 @@ def random_shows(draw: random.Random) -> list[Sight]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_frame_waits_until_it_or_a_later_one_is_shown(seed: int) -> None:
+def test_video_delay_ends_with_this_or_a_later_frame(seed: int) -> None:
     shown = random_shows(random.Random(seed))  # noqa: S311
     found = ruler.measure(STEADY, shown, 0, 63, 110.0)
     assert [frame.number for frame in found] == list(range(64))
@@ -69,18 +69,18 @@ def test_a_frame_waits_until_it_or_a_later_one_is_shown(seed: int) -> None:
         assert frame.open == all(sight.number < frame.number for sight in shown)
         own = [sight.at for sight in shown if sight.number == frame.number]
         assert frame.shown_at == (min(own) if own else None)
-    # A later frame is captured later, and shown no earlier than what it may stand for.
+    # A later frame is captured later, and displayed no earlier than the frames that it replaces.
     moments = [frame.captured_at + frame.waited for frame in found]
     assert moments == sorted(moments)
 
 
-def test_what_is_never_followed_has_waited_until_the_end() -> None:
+def test_delay_without_a_later_frame_ends_with_the_reading() -> None:
     (frame,) = ruler.measure(STEADY, [], 7, 7, 103.0)
     assert frame == Measured(7, STEADY.at(7), None, 103.0 - STEADY.at(7), True)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_schedule_is_what_the_earliest_sights_keep_and_follows_a_camera_that_falls_behind(seed: int) -> None:
+def test_schedule_follows_a_camera_that_falls_behind(seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311
     slips = sorted(draw.sample(range(50, 250), 2))
     previews, truth = [], []
@@ -98,13 +98,13 @@ def test_the_schedule_is_what_the_earliest_sights_keep_and_follows_a_camera_that
     assert schedule.slipped(0, 259) == pytest.approx(0.080, abs=0.005)
 
 
-def test_numbers_go_on_where_the_clip_begins_again() -> None:
+def test_numbers_continue_when_the_clip_repeats() -> None:
     truth = [Sight(number, 10.0 + number / RATE + 0.2) for number in range(0, 700, 3)]
     seen = [Sight(sight.number % 200, sight.at) for sight in truth]
     assert ruler.unrolled(seen, 200, RATE) == truth
 
 
-def test_quantiles_are_those_of_numpy() -> None:
+def test_quantiles_match_numpy() -> None:
     draw = random.Random(3)  # noqa: S311
     values = [draw.random() for _ in range(101)]
     for share in (0.0, 0.25, 0.5, 0.95, 1.0):
@@ -112,7 +112,7 @@ def test_quantiles_are_those_of_numpy() -> None:
     assert math.isnan(ruler.quantile([], 0.5))
 
 
-def test_statistics_are_of_all_captured_frames_and_of_the_shown_ones() -> None:
+def test_statistics_cover_captured_and_displayed_frames() -> None:
     frames = polars.DataFrame(
         {
             "number": [0, 1, 2, 3],
@@ -133,7 +133,7 @@ def test_statistics_are_of_all_captured_frames_and_of_the_shown_ones() -> None:
     assert found["ssim_db"] == pytest.approx(-10 * math.log10(1 - 0.945))
 
 
-def test_frames_are_decoded_in_order_and_once() -> None:
+def test_frames_are_decoded_in_order_without_duplicates() -> None:
     near_wrap = 2**32 - 3000
     frames = [EncodedFrame((near_wrap + 3000 * index) % 2**32, index == 1, bytes([index])) for index in range(6)]
     arrived = [frames[index] for index in (0, 2, 1, 2, 3, 5, 4, 4)]
@@ -141,23 +141,23 @@ def test_frames_are_decoded_in_order_and_once() -> None:
     assert decoding.in_order([]) == []
 
 
-def test_a_program_is_named_with_its_options() -> None:
+def test_program_name_includes_options() -> None:
     named = programs.parse("chromium:codec=vp9,layers=L1T3")
     assert (named.kind, named.options["codec"], named.options["layers"]) == ("chromium", "vp9", "L1T3")
     assert named.options["cap"] == "default"
     for wrong, word in (
-        ("netscape", "no program"),
+        ("netscape", "unknown program"),
         ("chromium:codek=vp9", "codek"),
         ("lockstep:controller", "NAME=VALUE"),
     ):
         with pytest.raises(programs.TestbedError, match=word):
             programs.parse(wrong)
     assert chromium.bits_per_second("12mbps") == 12_000_000
-    with pytest.raises(programs.TestbedError, match="no bit rate"):
+    with pytest.raises(programs.TestbedError, match="not a bit rate"):
         chromium.bits_per_second("12")
 
 
-def test_a_relay_is_the_only_way_that_a_session_description_tells() -> None:
+def test_relay_is_the_only_candidate_of_a_description() -> None:
     lines = [
         "v=0",
         "a=candidate:1 1 udp 2122 192.0.2.2 40000 typ host",
@@ -180,7 +180,7 @@ def test_a_relay_is_the_only_way_that_a_session_description_tells() -> None:
     assert chromium.without_candidates(sdp) == "v=0\r\na=mid:0\r\n"
 
 
-def test_packets_that_were_dropped_have_no_time_of_leaving(tmp_path: Path) -> None:
+def test_dropped_packets_have_no_departure_time(tmp_path: Path) -> None:
     log = tmp_path / "packets.csv"
     log.write_text(
         "direction,bytes,in_s,out_s,fate,queueing_ms,late_ms,marked\n"
@@ -195,7 +195,7 @@ def test_packets_that_were_dropped_have_no_time_of_leaving(tmp_path: Path) -> No
     assert link.rates(packets, "reverse", 0.0, 2.0, [0.0, 1.0]) == [0.0, 800.0]
 
 
-def test_a_run_that_the_machine_slowed_says_so() -> None:
+def test_run_on_a_slow_machine_has_a_reason() -> None:
     fine: dict[str, Any] = {
         "lateness_p99_ms": 0.8,
         "preview_late_p99": 0.004,
@@ -209,18 +209,18 @@ def test_a_run_that_the_machine_slowed_says_so() -> None:
         ({"lateness_p99_ms": 9.0}, "link itself"),
         ({"preview_late_p99": 0.030}, "late by 30 ms"),
         ({"preview_missed": 0.1}, "10.0 %"),
-        ({"waited": 0.3}, "10 ms a frame"),
+        ({"waited": 0.3}, "10 ms per frame"),
         ({"limited": ["bandwidth", "cpu"]}, "limited by the processor"),
     ):
-        (said,) = machine.bottlenecks(**{**fine, **change})
-        assert word in said
+        (message,) = machine.bottlenecks(**{**fine, **change})
+        assert word in message
 
 
 def write_y4m(path: Path, pictures: list[bytes], header: str) -> None:
     path.write_bytes(header.encode() + b"".join(b"FRAME\n" + picture for picture in pictures))
 
 
-def test_clips_are_read_by_number_and_other_formats_refused(tmp_path: Path) -> None:
+def test_clips_are_read_by_number_and_other_formats_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "clip.y4m"
     pictures = [bytes([value]) * 24 for value in (10, 20, 30)]
     write_y4m(path, pictures, "YUV4MPEG2 W4 H4 F30:1 Ip C420jpeg\n")
@@ -252,14 +252,14 @@ def generated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str]
     return run
 
 
-def test_the_intermittent_link_fails_for_0_2_s_every_5_s(generated: Callable[[str], lockstep.Simulated]) -> None:
+def test_intermittent_link_fails_for_0_2_s_every_5_s(generated: Callable[[str], lockstep.Simulated]) -> None:
     call = generated("intermittent")
     assert set(call.series["capacity_bps"]) == {12e6}
-    # In the mean 0.2 / 5.2 of the time.
+    # On average 0.2 / 5.2 of the time.
     assert call.scores["packet_loss"] == pytest.approx(0.2 / 5.2, rel=0.3)
 
 
-def test_the_ramp_reaches_zero_and_recovers_within_30_s(generated: Callable[[str], lockstep.Simulated]) -> None:
+def test_ramp_reaches_zero_and_recovers_within_30_s(generated: Callable[[str], lockstep.Simulated]) -> None:
     capacity = generated("ramp").series["capacity_bps"]
     seconds = [capacity[10 * second : 10 * (second + 1)].mean() / 1e6 for second in range(30)]
     assert seconds[0] == pytest.approx(24.0, rel=0.01)
@@ -269,10 +269,10 @@ def test_the_ramp_reaches_zero_and_recovers_within_30_s(generated: Callable[[str
     assert seconds[29] == pytest.approx(9.0, rel=0.01)
 
 
-def test_the_wifi_path_is_poisson_of_570_kbps(generated: Callable[[str], lockstep.Simulated]) -> None:
+def test_wifi_path_is_poisson_at_570_kbps(generated: Callable[[str], lockstep.Simulated]) -> None:
     capacity = generated("wifi").series["capacity_bps"]
     assert capacity.mean() == pytest.approx(570e3, rel=0.1)
-    # Of a Poisson process of 4.75 opportunities in a tenth of a second.
+    # A Poisson process with 4.75 opportunities in a tenth of a second.
     assert capacity.std() / capacity.mean() == pytest.approx(4.75**-0.5, rel=0.2)
 
 
@@ -310,7 +310,7 @@ def run_row(program: str, repeat: int, **changes: object) -> dict[str, object]:
     return {**row, **changes}
 
 
-def test_the_report_has_what_was_measured_what_was_not_counted_and_the_papers_figures(tmp_path: Path) -> None:
+def test_report_has_results_uncounted_runs_and_paper_figures(tmp_path: Path) -> None:
     rows = [run_row(program, repeat) for program in ("lockstep", "chromium") for repeat in (1, 2, 3)]
     rows.append(run_row("chromium", 4, counted=False, reasons="the link itself was late by 9.0 ms (p99)"))
     rows.append(run_row("lockstep", 1, case=experiments.SELF_TEST.name))
@@ -340,7 +340,7 @@ def test_the_report_has_what_was_measured_what_was_not_counted_and_the_papers_fi
         "Chromium, VP8",
         "the link itself was late by 9.0 ms (p99)",
         "1,040",
-        "a call over no link takes",
+        "a call without a link takes",
         "120 of 120",
     ):
         assert text in page
@@ -349,14 +349,14 @@ def test_the_report_has_what_was_measured_what_was_not_counted_and_the_papers_fi
     assert 'src="http' not in page
 
 
-def test_a_folder_without_runs_is_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_on_a_folder_without_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path)]) == 1
-    assert "has no runs to report on" in capsys.readouterr().err
+    assert "no runs in it" in capsys.readouterr().err
     assert main(["measure"]) == 2
     assert main(["run", "verizon", "--repeats", "0", "--program", "lockstep"]) == 1
 
 
-def test_runs_have_folders_of_their_own() -> None:
+def test_runs_have_separate_folders() -> None:
     cells = [
         {"case": case, "program": program, "repeat": repeat}
         for case in ("a", "b c")
@@ -366,13 +366,13 @@ def test_runs_have_folders_of_their_own() -> None:
     assert len({report.run_name(cell) for cell in cells}) == len(cells)
 
 
-def test_a_vp8_key_frame_says_its_size() -> None:
+def test_size_of_a_vp8_key_frame_is_read() -> None:
     data = b"\x00" * 3 + b"\x9d\x01\x2a" + struct.pack("<HH", 640 | 0x4000, 360) + b"\x00"
     assert decoding._vp8_size(data) == (640, 360)
     assert decoding._vp8_size(b"\x00") == (0, 0)
 
 
-def test_barcodes_are_read_from_what_was_cut_out_of_a_picture() -> None:
+def test_barcodes_are_read_from_cut_regions() -> None:
     width, height = 640, 360
     blank = np.full((height, width), 128, np.uint8)
     assert barcodes.read(blank) is None
@@ -383,8 +383,8 @@ def test_barcodes_are_read_from_what_was_cut_out_of_a_picture() -> None:
     assert barcodes.read_cut(width, height, cuts) is None
 
 
-def heard(own: programs.OwnSession | None, *, logged: bool = True) -> session_log.Heard:
-    """A run of 4 s from 100.25 on: 30 pictures a second, each shown 100 ms later, none between 1 and 2 s."""
+def run_data(own: programs.OwnSession | None, *, logged: bool = True) -> session_log.RunData:
+    """A run of 4 s from 100.25 on: 30 pictures per second, each displayed after 100 ms, none between 1 and 2 s."""
     captured = [index / RATE for index in range(120)]
     frames = polars.DataFrame(
         {
@@ -403,37 +403,37 @@ def heard(own: programs.OwnSession | None, *, logged: bool = True) -> session_lo
     )
     clip = programs.Clip(Path("clip.y4m"), 640, 360, RATE, 900)
     linked = link.LinkOutcome(packets if logged else None)
-    return session_log.Heard(clip, None, linked, frames, 100.25, 4.0, "a program 1.0", own)
+    return session_log.RunData(clip, None, linked, frames, 100.25, 4.0, "a program 1.0", own)
 
 
-def test_a_session_log_has_what_the_link_carried_and_what_was_shown_in_each_second() -> None:
-    origin, table = session_log.rows(heard(None))
+def test_session_log_has_traffic_and_pictures_per_second() -> None:
+    origin, table = session_log.rows(run_data(None))
     assert origin == 100.25
     assert table["frames_captured"].to_list() == [30, 30, 30, 30]
     assert table["frames_shown"].to_list() == [27, 3, 27, 30]
     assert table["delay_us"].to_list() == [100_000] * 4
-    # The freeze belongs to the second in which it ends.
+    # The freeze counts in the second in which it ends.
     assert table["stalls"].to_list() == [0, 0, 1, 0]
     assert table["stall_ms"][2] == pytest.approx(1000 + 1000 / RATE, abs=1)
     assert table["sent_bps"].to_list() == [8000, 8 * (500 + 100), 0, 0]
     assert table["received_bps"].to_list() == [8000, 0, 800, 0]
     assert table["packets_lost"].to_list() == [0, 1, 0, 0]
-    assert "packets_lost" not in session_log.rows(heard(None, logged=False))[1].columns
+    assert "packets_lost" not in session_log.rows(run_data(None, logged=False))[1].columns
 
 
 @pytest.mark.parametrize("logged", [True, False])
-def test_what_only_the_program_knows_is_in_the_seconds_that_it_counts(logged: bool) -> None:
+def test_own_statistics_are_in_the_counted_seconds(logged: bool) -> None:
     seconds = polars.DataFrame({"rtt_us": [1, 2, 3, 4], "packets_lost": [7, 7, 7, 7]})
-    origin, table = session_log.rows(heard(programs.OwnSession(99.5, seconds, "gcc", "vp8"), logged=logged))
-    # 99.5 and 100.5 begin before and after what counts; of 104.5 there is no whole second.
+    origin, table = session_log.rows(run_data(programs.OwnSession(99.5, seconds, "gcc", "vp8"), logged=logged))
+    # The seconds 99.5 and 100.5 begin before and in the measured time; 104.5 is not complete.
     assert origin == 100.5
     assert table["rtt_us"].to_list() == [2, 3, 4]
     assert table["packets_lost"].to_list() == ([1, 0, 0] if logged else [7, 7, 7])
-    late = session_log.rows(heard(programs.OwnSession(102.0, seconds.head(1))))
+    late = session_log.rows(run_data(programs.OwnSession(102.0, seconds.head(1))))
     assert (late[0], late[1]["rtt_us"].to_list()) == (102.0, [1, None])
 
 
-def test_counters_are_taken_to_go_on_evenly_between_two_looks() -> None:
+def test_counters_are_interpolated_between_samples() -> None:
     samples: list[dict[str, float | None]] = [
         {"at": 10.0, "bits": None, "rate": None},
         {"at": 11.25, "bits": 2500.0, "rate": 5.0},
@@ -447,40 +447,43 @@ def test_counters_are_taken_to_go_on_evenly_between_two_looks() -> None:
     assert session_log.sampled(samples[:1], {}, {}) is None
 
 
-def test_a_run_leaves_a_session_that_the_reports_read(tmp_path: Path) -> None:
+def test_run_writes_a_session_that_reports_can_read(tmp_path: Path) -> None:
     log = session_log.Log(tmp_path, ("verizon", "lockstep", "1"), {"access": "4g", "program": "lockstep"})
-    session_log.write(log, heard(None), counted=False)
+    session_log.write(log, run_data(None), counted=False)
     row = polars.read_parquet(tmp_path / "sessions" / "*.parquet").row(0, named=True)
     assert (row["kind"], row["access"], row["seconds"], row["stalls"]) == ("testbed", "4g", 4, 1)
     assert json.loads(row["labels"]) == {"counted": "no", "program": "lockstep"}
     pytest.importorskip("duckdb")
-    from lockstep.sessions import sql  # noqa: PLC0415 - it takes DuckDB
+    from lockstep.sessions import sql  # noqa: PLC0415 - requires DuckDB
 
     assert sql.main([str(tmp_path), "SELECT sum(packets_lost) AS lost FROM seconds", "--format", "csv"]) == 0
 
 
-def test_what_is_wrong_is_told_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_reported_before_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "out"
-    for words, said in (
+    for words, message in (
         (["compare", "lockstep:controller=nosuch", "lockstep"], "no controller is called `nosuch`"),
-        (["compare", "lockstep:controller=hindsight", "lockstep"], "knows the link"),
+        (["compare", "lockstep:controller=hindsight", "lockstep"], "requires the trace of the link"),
         (["compare", "lockstep:grace=long", "lockstep"], "grace"),
         (["compare", "lockstep", "lockstep", "--trace", "nosuch.up"], "nosuch.up"),
         (["compare", "lockstep", "lockstep", "--trace", "constant:1mbps", "--loss", "3"], "out of range"),
-        (["compare", "lockstep", "lockstep", "--loss", "1%"], "takes --trace"),
-        (["compare", "lockstep", "lockstep", "--trace", "constant:1mbps", "--experiment", "wifi"], "two links"),
+        (["compare", "lockstep", "lockstep", "--loss", "1%"], "add --trace"),
+        (
+            ["compare", "lockstep", "lockstep", "--trace", "constant:1mbps", "--experiment", "wifi"],
+            "exclude each other",
+        ),
         (["run", "verizon", "--program", "lockstep", "--clip", str(tmp_path / "nosuch.mp4")], "nosuch.mp4"),
         (["run", "verizon", "--program", "lockstep", "--size", "16x16"], "carries no barcodes"),
         (["run", "verizon", "--program", "lockstep", "--rate", "nan"], "--rate"),
         (["run", "verizon", "--program", "lockstep", "--seconds", "3600", "--size", "9000x9000"], "GB are free"),
     ):
         assert main([*words, "--link", "relay", "--output", str(folder)]) == 1, words
-        assert said in capsys.readouterr().err, words
+        assert message in capsys.readouterr().err, words
     assert not folder.exists()
     assert list(tmp_path.glob("clips/*")) == []
 
 
-def test_a_full_disk_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+def test_full_disk_ends_the_run_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "shown.i420").symlink_to("/dev/full")
     write_y4m(tmp_path / "shown.y4m", [bytes(96 * 64)] * 40, "YUV4MPEG2 W64 H64 F30:1 Ip C420jpeg\n")
     program = own.Lockstep(programs.KINDS["lockstep"].options)
@@ -491,7 +494,7 @@ def test_a_full_disk_ends_the_run_with_its_reason(tmp_path: Path) -> None:
         program.poll()
 
 
-def test_a_pause_ends_as_soon_as_the_run_is_to_end_and_a_second_signal_is_not_caught() -> None:
+def test_signal_ends_a_pause_and_a_second_one_the_process() -> None:
     script = (
         "import signal, os, threading\n"
         "from lockstep.testbed.processes import interruptible, pause\n"
@@ -508,7 +511,7 @@ def test_a_pause_ends_as_soon_as_the_run_is_to_end_and_a_second_signal_is_not_ca
     assert (ended.stdout, ended.returncode) == ("SIGTERM\n", -signal.SIGTERM)
 
 
-def test_another_video_of_the_same_name_is_another_clip(tmp_path: Path) -> None:
+def test_videos_of_equal_names_give_different_clips(tmp_path: Path) -> None:
     header = "YUV4MPEG2 W320 H180 F30:1 Ip C420jpeg\n"
     made = []
     for folder, value in (("a", 60), ("b", 200)):
@@ -519,7 +522,7 @@ def test_another_video_of_the_same_name_is_another_clip(tmp_path: Path) -> None:
     lumas = [y4m.ClipReader(clip).luma(0)[100, 160] for clip in made]
     assert lumas == [60, 200]
     assert (made[0].width, made[0].height) == (322, 182)
-    # Three pictures are too few: they begin again, and are numbered on.
+    # Three pictures are too few, so they repeat with continued numbers.
     assert made[0].frames == round((2.0 + clips.SPARE_SECONDS) * RATE)
     reader = y4m.ClipReader(made[0])
     assert [barcodes.read(reader.luma(number)) for number in (0, 2, 3, 400)] == [0, 2, 3, 400]

@@ -1,4 +1,4 @@
-"""The programs under test: their options, what is missing of them, and what is kept of what they show."""
+"""Programs under test: their options, their missing requirements, and the pictures that they display."""
 
 import base64
 import subprocess
@@ -32,16 +32,16 @@ RATE = 30.0
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("codec=vp10", "vp8, vp9, av1, h264"),
-        ("cap=fast", "no bit rate"),
-        ("layers=L9T9", "no scalability mode"),
+        ("cap=fast", "not a bit rate"),
+        ("layers=L9T9", "not a scalability mode"),
         ("degradation=none", "balanced"),
     ],
 )
-def test_options_of_chromium_are_told_apart_before_it_starts(words: str, said: str) -> None:
-    with pytest.raises(programs.TestbedError, match=said):
+def test_wrong_options_of_chromium_are_refused_before_start(words: str, message: str) -> None:
+    with pytest.raises(programs.TestbedError, match=message):
         chromium.check(programs.parse(f"chromium:{words}").options)
     for program in experiments.ALL:
         if program.startswith("chromium"):
@@ -49,26 +49,26 @@ def test_options_of_chromium_are_told_apart_before_it_starts(words: str, said: s
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("firefox:codec=vp10", "vp8, vp9, av1, h264"),
-        ("firefox:cap=fast", "no bit rate"),
-        ("gstreamer:bitrate=fast", "no bit rate"),
-        ("gstreamer:latency=soon", "no time in ms"),
-        ("gstreamer:latency=99999", "no time in ms"),
-        ("str0m:cap=fast", "no bit rate"),
+        ("firefox:cap=fast", "not a bit rate"),
+        ("gstreamer:bitrate=fast", "not a bit rate"),
+        ("gstreamer:latency=soon", "not a time from 0"),
+        ("gstreamer:latency=99999", "not a time from 0"),
+        ("str0m:cap=fast", "not a bit rate"),
     ],
 )
-def test_options_of_other_programs_are_told_apart_before_they_start(name: str, said: str) -> None:
+def test_wrong_options_of_other_programs_are_refused(name: str, message: str) -> None:
     modules = {"firefox": firefox, "gstreamer": gstreamer_call, "str0m": str0m_call}
     named = programs.parse(name)
-    with pytest.raises(programs.TestbedError, match=said):
+    with pytest.raises(programs.TestbedError, match=message):
         modules[named.kind].check(named.options)
     for kind, module in modules.items():
         module.check(programs.KINDS[kind].options)
 
 
-def test_what_is_missing_is_said_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_requirement_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(str0m_call, "BUILT", tmp_path / "nothing")
     monkeypatch.setattr(gstreamer_call, "PYTHONS", (str(tmp_path / "python"),))
@@ -92,10 +92,10 @@ def test_what_is_missing_is_said_with_how_to_install_it(monkeypatch: pytest.Monk
         gstreamer_call._found.cache_clear()
 
 
-def test_pictures_that_an_encoder_left_out_were_captured_if_those_around_were_in_time() -> None:
+def test_pictures_skipped_by_the_encoder_count_as_captured() -> None:
     clip = programs.Clip(Path("x"), 640, 360, RATE, 100)
     encoded = [Sight(number, number / RATE) for number in (96, 97, 99)]
-    # The clip begins again; then the camera stops for a while.
+    # The clip repeats; then the camera pauses.
     encoded += [Sight(1, 101 / RATE), Sight(5, 105 / RATE + 0.2)]
     captured = firefox.all_captured(encoded, clip)
     assert [sight.number for sight in captured] == [96, 97, 98, 99, 0, 1, 5]
@@ -104,17 +104,17 @@ def test_pictures_that_an_encoder_left_out_were_captured_if_those_around_were_in
     assert firefox.all_captured([], clip) == []
 
 
-def test_of_decoded_pictures_those_are_taken_that_a_later_look_does_not_belie() -> None:
+def test_only_pictures_confirmed_by_a_later_check_count() -> None:
     frames = [EncodedFrame(rtp, rtp in (0, 6), b"") for rtp in range(9)]
     looks = {2: True, 4: False, 7: True}
     pictures = ((frame, bytes([frame.rtp])) for frame in frames)
     wanted = {rtp: 10 + rtp for rtp in range(9) if rtp != 1}
     found = decoding.confirmed(pictures, wanted, lambda frame, _: looks.get(frame.rtp))
-    # 3 and 4 are belied; 5 is of the same stretch, whose end nobody looked at; a key frame begins anew.
+    # 3 and 4 are refuted. 5 belongs to the same stretch, whose end has no check. A key frame starts a new one.
     assert [(key, samples.tolist()) for key, samples in found] == [(10 + rtp, [rtp]) for rtp in (0, 2, 6, 7, 8)]
 
 
-def test_barcodes_are_read_from_what_a_screen_has_in_colours(tmp_path: Path) -> None:
+def test_barcodes_are_read_from_colour_pictures(tmp_path: Path) -> None:
     if lacking := own.missing():
         pytest.skip(lacking)
     made = [lockstep_command(), "barcode", "generated:640x360@10", str(tmp_path / "x.y4m")]
@@ -131,20 +131,20 @@ def test_barcodes_are_read_from_what_a_screen_has_in_colours(tmp_path: Path) -> 
     assert firefox._number({**row, "regions": regions[:1]}) is None
 
 
-def test_charts_of_many_programs_are_drawn() -> None:
+def test_charts_of_many_programs_are_made() -> None:
     rows = polars.DataFrame({"at": list(range(6000))})
     drawn = charts._bare(altair.Chart(rows).mark_line().encode(x="at:Q"))
     assert sum(len(values) for values in drawn["datasets"].values()) == 6000
 
 
-def test_what_an_end_wrote_last_may_be_cut_off(tmp_path: Path) -> None:
+def test_truncated_last_line_of_an_end_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text('{"at": 1}\n{"at": 2}\n{"at"')
     assert [line["at"] for line in two_ends.lines_of(tmp_path / "lines")] == [1, 2]
     assert two_ends.lines_of(tmp_path / "nothing") == []
 
 
 @pytest.mark.parametrize(("width", "height"), [(640, 360), (322, 181), (6, 3)])
-def test_pictures_of_gstreamer_are_kept_without_the_ends_of_its_rows(width: int, height: int) -> None:
+def test_row_padding_of_gstreamer_is_removed(width: int, height: int) -> None:
     planes = [(width, height, -(-height // 2) * 2)]
     planes += [(-(-width // 2), -(-height // 2), -(-height // 2))] * 2
     padded, tight = b"", b""

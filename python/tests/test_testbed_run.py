@@ -1,4 +1,4 @@
-"""A short run of the testbed, where Chromium and the right to make namespaces are; it says what is missing."""
+"""A short run of the testbed, if Chromium and the right to make namespaces are available."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ from lockstep.testbed.programs import Clip
 SECONDS = 8.0
 DELAY_MS = 20.0
 LINK = link.LinkSpecification("cellular:mean=2mbps,seed=1", delay_ms=DELAY_MS)
-# What a module that comes in late warns of is none of ours.
+# Ignore warnings of modules that are imported late.
 pytestmark = pytest.mark.filterwarnings("default")
 
 
@@ -44,8 +44,8 @@ def namespaces() -> str:
 
 
 def not_built() -> str | None:
-    # A test is not to build for minutes.
-    return str0m_call.missing() or (None if str0m_call.built() else "it is not built: make test-testbed builds it")
+    # A test should not build for minutes.
+    return str0m_call.missing() or (None if str0m_call.built() else "it is not built: run make test-testbed")
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,20 @@ def not_built() -> str | None:
     ],
 )
 @pytest.mark.parametrize("kind", ["tun", "relay"])
-def test_frames_of_a_call_over_a_link_are_found_again(
+def test_frames_of_a_call_over_a_link_are_measured(
     program: str, missing: object, kind: str, clip: Clip, tmp_path: Path
 ) -> None:
     assert callable(missing)
     if lacking := missing() or link.missing(kind):
         pytest.skip(f"{program} over {kind}: {lacking}")
     if kind == "relay" and program not in ("lockstep", "chromium", "str0m"):
-        pytest.skip("a few programs are enough for relays")
+        pytest.skip("relays are tested with a few programs")
     found = measuring.run(measuring.Run(program, LINK, kind, clip, SECONDS), tmp_path)
     frames = polars.read_parquet(tmp_path / "frames.parquet")
     assert found["captured"] == len(frames) == SECONDS * clip.rate
-    # How many are shown is up to how fast this machine is; that they are read, and no sooner than they can be, is not.
+    # The number of displayed pictures depends on the machine. That they are read, and not too early, does not.
     assert found["shown"] > 0
-    # Firefox begins with small pictures, whose barcodes may be lost.
+    # Firefox starts with small pictures, whose barcodes may be unreadable.
     assert found["unread"] == 0 or program == "firefox"
     assert frames["waited"].min() > DELAY_MS / 1000 - found["clock_error_ms"] / 1000 - 0.002
     assert found["ssim_frames"] > 0
@@ -89,7 +89,7 @@ def test_frames_of_a_call_over_a_link_are_found_again(
 
 
 @pytest.mark.parametrize("ends", ["link", "sender", "receiver"])
-def test_what_ends_in_the_middle_of_a_run_is_said_and_nothing_is_left(
+def test_process_that_ends_during_a_run_is_reported(
     ends: str, clip: Clip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if lacking := link.missing("tun"):
@@ -112,7 +112,7 @@ def test_what_ends_in_the_middle_of_a_run_is_said_and_nothing_is_left(
     assert program._processes == []
 
 
-def test_a_browser_that_crashes_is_said_and_the_other_one_closed(
+def test_crashed_browser_is_reported_and_the_other_closed(
     clip: Clip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if lacking := chromium.missing():

@@ -1,4 +1,4 @@
-"""Trainings of seconds, for tests."""
+"""Trainings that take seconds, for tests."""
 
 from pathlib import Path
 

@@ -149,7 +149,8 @@ fn nonsense_is_refused_and_shown() {
         ("{}", "{}"),
     ] {
         let error = answers(&returning(&format!("return {value}"))).unwrap_err();
-        let expected = format!("get_estimated_bandwidth returned {shown}, which is no number of bits per second");
+        let expected =
+            format!("get_estimated_bandwidth returned {shown}; expected a number of bits per second, at least 0");
         assert!(error.ends_with(&expected), "{value}: {error}");
     }
 }

@@ -1,10 +1,9 @@
-"""What was written for AlphaRTC runs here as it is.
+"""Runs code written for AlphaRTC without changes.
 
-Estimators, a class ``Estimator`` in a file, run in simulated calls: ``lockstep simulate --estimator FILE`` on the
-command line, ``lockstep.simulate(estimator=...)`` in Python. Code written to AlphaRTC's gym finds it here as
-:class:`Gym`.
+An estimator is a class ``Estimator`` in a file. Simulated calls run it: ``lockstep simulate --estimator FILE`` on the
+command line, ``lockstep.simulate(estimator=...)`` in Python. :class:`Gym` has the interface of AlphaRTC's gym.
 
-A file that fails raises :class:`lockstep.EstimatorError`; an object that answers what is no bandwidth raises
+A failing file raises :class:`lockstep.EstimatorError`. An object that returns an invalid bandwidth raises
 :class:`UnusableError`.
 """
 

@@ -1,4 +1,4 @@
-"""AlphaRTC's estimators: what they are told, what they answer, and how one that is an object is asked."""
+"""AlphaRTC's estimator interface: its input, its output, and calls of an estimator object."""
 
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
@@ -6,7 +6,7 @@ from lockstep.alphartc.worker import Clock, bits_per_second, report
 
 
 class PacketStats(TypedDict):
-    """What an estimator is told of a packet: times in milliseconds, lengths in bytes."""
+    """Report of one packet to an estimator: times in milliseconds, lengths in bytes."""
 
     send_time_ms: int
     arrival_time_ms: int
@@ -23,30 +23,30 @@ class Estimator(Protocol):
     """An estimator of AlphaRTC."""
 
     def report_states(self, stats: Any) -> object:
-        """A packet arrived; ``stats`` is a :class:`PacketStats`."""
+        """Receive one packet; ``stats`` is a :class:`PacketStats`."""
 
     def get_estimated_bandwidth(self) -> Any:
-        """The bandwidth, bit/s: a number, or a pair of which the first is one."""
+        """The bandwidth, bit/s: a number, or a pair whose first item is the number."""
 
 
 PacketFields = tuple[int, int, int, int, int, int]
-"""Arrival in nanoseconds, then send and arrival time in milliseconds, sequence number, header and payload in bytes."""
+"""Arrival in nanoseconds; send and arrival time in milliseconds; sequence number; header and payload in bytes."""
 
 
 def exchange(estimator: Estimator, packets: list[PacketFields], now: int) -> float:
     """Reports ``packets`` to ``estimator`` and asks for the bandwidth, bit/s, at ``now`` nanoseconds.
 
     Raises:
-        UnusableError: If what it answers is no bandwidth.
+        UnusableError: If the estimator returns an invalid bandwidth.
 
     """
     report(estimator, packets, Clock())
-    del now  # an object in this process sees the clock on the wall
+    del now  # an object in this process sees the wall clock
     return bits_per_second(estimator.get_estimated_bandwidth())
 
 
 def stats_of(packets: list[PacketFields]) -> list[PacketStats]:
-    """The packets as estimators are told of them."""
+    """The packets in the form that estimators receive."""
     collected = _Collecting()
     report(collected, packets, Clock())
     return collected.packets

@@ -1,6 +1,6 @@
-"""AlphaRTC's gym by its old names, over a modelled call: no pixels, no processes, thousands of times real time.
+"""AlphaRTC's gym interface over a modelled call: no pixels, no processes, thousands of times faster than real time.
 
-For new code there are the environments of :mod:`lockstep.gym`.
+New code should use the environments of :mod:`lockstep.gym`.
 """
 
 import os
@@ -14,16 +14,16 @@ from lockstep.arguments import MOST_32_BITS, MOST_64_BITS, whole
 class Gym:
     """A call for which an agent at the receiver estimates the bandwidth.
 
-    ``gym_id`` is taken and does nothing: calls here share nothing. What AlphaRTC's gym does not say of the path can be
-    said by name: the propagation delay each way on top of the trace's ``rtt``, the packets that the queue holds, and
-    the seed of all that is random. Each reset takes the next seed, so that episodes differ.
+    ``gym_id`` has no effect: calls share no state. Keyword arguments set the path properties that AlphaRTC's gym has
+    no arguments for. They are the propagation delay each way on top of the trace's ``rtt``, the queue's capacity in
+    packets, and the seed. Each reset takes the next seed, so that episodes differ.
     """
 
     def __init__(self, gym_id: str = "gym", *, seed: int = 1, delay_ms: float = 20.0, queue_packets: int = 256) -> None:
         """A gym without a call; :meth:`reset` begins one.
 
         Raises:
-            ValueError: If the seed or the queue is no number that there is.
+            ValueError: If the seed or the queue length is out of range.
 
         """
         self.gym_id = gym_id
@@ -38,13 +38,13 @@ class Gym:
         report_interval_ms: int = 60,
         duration_time_ms: int | None = None,
     ) -> None:
-        """Begins a call over the trace in ``trace_path``, a JSON file of AlphaRTC or any other that Lockstep reads.
+        """Begins a call over the trace in ``trace_path``: a JSON file of AlphaRTC or any trace that Lockstep reads.
 
-        It lasts ``duration_time_ms``, or once through the trace; a step is ``report_interval_ms``.
+        The call lasts ``duration_time_ms``, or the length of the trace. One step lasts ``report_interval_ms``.
 
         Raises:
             OSError: If the file cannot be read.
-            ValueError: If it holds no trace, or interval or duration are no number of milliseconds that there is.
+            ValueError: If it is not a valid trace, or if interval or duration is out of range.
 
         """
         if not Path(trace_path).exists() and ":" not in os.fspath(trace_path):
@@ -63,11 +63,11 @@ class Gym:
         self._seed = (self._seed + 1) & MOST_64_BITS
 
     def step(self, bandwidth_bps: float) -> tuple[list[PacketStats], bool]:
-        """Sets the estimate and lets an interval pass: the packets that arrived in it, and whether the call is over.
+        """Sets the estimate and runs one interval; returns the packets that arrived, and whether the call is over.
 
         Raises:
-            RuntimeError: Before the first reset, and once the call is over.
-            ValueError: If ``bandwidth_bps`` is negative or no number.
+            RuntimeError: Before the first reset, and after the end of the call.
+            ValueError: If ``bandwidth_bps`` is negative or not a number.
 
         """
         if self._call is None:

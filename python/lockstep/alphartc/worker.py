@@ -1,20 +1,21 @@
-"""The process in which one AlphaRTC estimator runs. It needs nothing but Python's own library.
+"""Process that runs one AlphaRTC estimator. It uses only Python's standard library.
 
-`python3 -B -c SOURCE ESTIMATOR SEED`, in the estimator's folder. Lines of JSON come in on standard input, one for each
-call of `get_estimated_bandwidth`:
+Start it in the estimator's folder: `python3 -B -c SOURCE ESTIMATOR SEED`. It reads lines of JSON from standard input,
+one for each call of `get_estimated_bandwidth`:
 
     {"now": nanoseconds, "packets": [[arrival in nanoseconds, send_time_ms, arrival_time_ms, sequence_number,
                                       header_length, payload_size], ...]}
 
-and for each, after a first `{}` once the estimator is there, one goes out on what was standard output: `{"estimate":
-bits per second}`, or `{"error": "what is wrong"}`, which is the last. What the estimator prints goes to standard error.
+It writes `{}` to the original standard output once the estimator is loaded, then one line for each line read:
+`{"estimate": bits per second}`, or `{"error": "what is wrong"}`, which is the last line. Output of the estimator goes
+to standard error.
 
-The estimator lives in virtual time: all clocks that it can read in Python show the time of the call, and draws are
-seeded, so that the same call gives the same estimates.
+The estimator runs in virtual time. All clocks that it can read in Python show the time of the call. Random numbers
+are seeded, so that the same call gives the same estimates.
 
-The process ends once standard input does, and so do those that it started, where they are a group of their own.
+The process ends at the end of standard input. If it leads a process group, it ends the whole group.
 
-Estimators may want an older Python than the rest of this package does; this file is content with 3.9.
+Estimators may require an older Python than this package, so this file supports Python 3.9.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-# What waits with these does so in real time, although estimators do not: they keep the clock that they find now.
+# These modules wait in real time. They keep the real clock because they are imported before it is replaced.
 for _module in ("queue", "selectors", "socket", "subprocess", "threading"):
     importlib.import_module(_module)
 
 EPOCH_SECONDS = 1_609_459_200
-"""What the wall clock shows when a call begins: 2021-01-01 UTC, as good as any other date in the past."""
+"""Wall-clock time at the start of a call: 2021-01-01 UTC, an arbitrary date in the past."""
 
 PAYLOAD_TYPE = 126
-"""A dynamic one (RFC 3551, section 3): video in AlphaRTC's examples."""
+"""Dynamic payload type (RFC 3551, section 3) of video in AlphaRTC's examples."""
 SYNCHRONIZATION_SOURCE = 1
 
 REAL_DATETIME = datetime_module.datetime
@@ -52,7 +53,7 @@ REAL_DATE = datetime_module.date
 
 
 class UnusableError(Exception):
-    """What is loaded is no estimator, or what it returned is no estimate."""
+    """The file has no usable estimator, or the estimator returned an invalid estimate."""
 
 
 class Clock:
@@ -67,7 +68,7 @@ CLOCK = Clock()
 
 
 class _AnyDatetime(type):
-    """Whatever is a real `datetime` is one of the estimator's as well."""
+    """Makes every real `datetime` an instance of the virtual class as well."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, REAL_DATETIME)
@@ -107,8 +108,8 @@ class VirtualDate(REAL_DATE, metaclass=_AnyDate):
 
 
 def virtual_clocks() -> None:
-    """Puts virtual clocks where estimators look for real ones."""
-    # A call at zero on clocks that have no meaning but differences would look like one that never began.
+    """Replaces the real clocks of Python by virtual ones."""
+    # A monotonic clock that reads zero could look uninitialised, so these clocks start above zero.
     since_start = 1_000_000_000
 
     def wall_nanoseconds() -> int:
@@ -125,7 +126,7 @@ def virtual_clocks() -> None:
     for name in ("monotonic", "perf_counter", "process_time", "thread_time"):
         replacements[name] = lambda: steady_nanoseconds() / 1e9
         replacements[f"{name}_ns"] = steady_nanoseconds
-    # Those that take the present where they are given nothing.
+    # These functions use the present time where the argument is missing.
     for name, position in (("gmtime", 0), ("localtime", 0), ("ctime", 0), ("asctime", 0), ("strftime", 1)):
         real = getattr(time, name)
 
@@ -148,7 +149,7 @@ REAL_GMTIME = time.gmtime
 
 
 def seeded_draws(seed: int) -> None:
-    """Makes the operating system's randomness, from which generators are seeded that have no seed, come from `seed`."""
+    """Derives the operating system's random bytes from `seed`; generators without a seed are seeded from them."""
     entropy = random.Random(seed)  # noqa: S311
     sources: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
     for module, name in sources:
@@ -168,12 +169,12 @@ def seed_libraries(seed: int) -> None:
 
 
 def load(path: Path) -> ModuleType:
-    """The estimator's module, as if it had been imported by its name."""
+    """The estimator's module, imported under its own name."""
     sys.path[:] = [str(path.parent), *(entry for entry in sys.path if entry not in ("", str(path.parent)))]
     sys.argv = [str(path)]
     specification = importlib.util.spec_from_file_location(path.stem, path)
     if specification is None or specification.loader is None:
-        message = f"{path.name} is no Python file"
+        message = f"{path.name} is not a Python file"
         raise ImportError(message)
     module = importlib.util.module_from_spec(specification)
     sys.modules[path.stem] = module
@@ -182,7 +183,7 @@ def load(path: Path) -> ModuleType:
 
 
 def report(estimator: Any, packets: list[tuple[int, int, int, int, int, int]], clock: Clock) -> None:
-    """Reports `packets` to `estimator`, each at its time; for what they are made of, see above."""
+    """Reports `packets` to `estimator`, each at its arrival time; the module's docstring lists their fields."""
     for arrival, sent_ms, arrived_ms, sequence, header, payload in packets:
         clock.nanoseconds = arrival
         estimator.report_states(
@@ -200,55 +201,57 @@ def report(estimator: Any, packets: list[tuple[int, int, int, int, int, int]], c
 
 
 def bits_per_second(value: Any) -> float:
-    """What the estimator returned, as a number.
+    """The value that the estimator returned, as a number.
 
-    NumPy's and PyTorch's scalars are numbers; of a pair, as BoB's heuristic returns, the first counts.
+    Scalars of NumPy and PyTorch count as numbers. Of a pair, as BoB's heuristic returns it, the first item counts.
 
     Raises:
-        UnusableError: If it is no number, not finite, or negative.
+        UnusableError: If it is not a number, not finite, or negative.
 
     """
     number = value[0] if isinstance(value, (tuple, list)) and value else value
     if not isinstance(number, (int, float)) and hasattr(number, "item"):
         number = number.item()
     if isinstance(number, bool) or not isinstance(number, (int, float)):
-        message = f"get_estimated_bandwidth returned {shortened(value)}, which is no number of bits per second"
+        message = (
+            f"get_estimated_bandwidth returned {shortened(value)}; expected a number of bits per second, at least 0"
+        )
         raise UnusableError(message)
     try:
         rate = float(number)
     except OverflowError:
-        # Python does not write whole numbers of any length, either.
-        message = "get_estimated_bandwidth returned a whole number beyond all bits per second"
+        # Python refuses to print very long integers.
+        message = "get_estimated_bandwidth returned a whole number too large for a bit rate"
         raise UnusableError(message) from None
     if not math.isfinite(rate) or rate < 0:
-        message = f"get_estimated_bandwidth returned {number}, which is no number of bits per second"
+        message = f"get_estimated_bandwidth returned {number}; expected a number of bits per second, at least 0"
         raise UnusableError(message)
     return min(rate, 1e15)
 
 
 def shortened(value: Any) -> str:
-    """The value as Python shows it, in one line of no great length."""
+    """The value as Python prints it, in one line of at most 80 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def in_one_line(error: BaseException, folder: Path, what: str) -> str:
-    """What was raised, and where in the estimator's own files."""
+    """The exception in one line, with its place in the estimator's own files."""
     text = " ".join(str(error).split())
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if len(said) > 500:
-        said = f"{said[:497]}..."
+    exception = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if len(exception) > 500:
+        exception = f"{exception[:497]}..."
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).is_relative_to(folder):
-            return f"{what} raised {said} ({Path(frame.filename).relative_to(folder)}, line {frame.lineno})"
-    return f"{what} raised {said}"
+            return f"{what} raised {exception} ({Path(frame.filename).relative_to(folder)}, line {frame.lineno})"
+    return f"{what} raised {exception}"
 
 
 class Worker:
-    """Exchanges lines with whoever started this process."""
+    """Exchanges lines with the process that started this one."""
 
     def __init__(self, path: Path, seed: int, requests: TextIO, answers: TextIO) -> None:
-        """A worker that has not loaded its estimator yet."""
+        """A worker whose estimator is not loaded yet."""
         self.path = path
         self.seed = seed
         self.requests = requests
@@ -261,7 +264,7 @@ class Worker:
         self.answers.flush()
 
     def work(self) -> None:
-        """Loads the estimator and asks it until nobody wants to know any more."""
+        """Loads the estimator and answers requests until standard input ends."""
         seeded_draws(self.seed)
         virtual_clocks()
         module = load(self.path)
@@ -281,7 +284,7 @@ class Worker:
             self.answer(estimate=bits_per_second(estimator.get_estimated_bandwidth()))
 
     def run(self) -> None:
-        """Works, and says what went wrong if something did."""
+        """Runs :meth:`work` and reports any failure as an error line."""
         try:
             self.work()
         except UnusableError as error:
@@ -291,25 +294,25 @@ class Worker:
 
 
 def end() -> None:
-    """Ends this process, and those that it started if it was made the first of a group."""
+    """Ends this process and, if it leads a process group, the whole group."""
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
-    # Not by way of the interpreter's end: threads that an estimator left running could hold it up for ever.
+    # A normal exit would wait for threads that the estimator left running, perhaps forever.
     os._exit(0)
 
 
 def end_with(requests: int) -> None:
-    """Ends everything once nobody is there who could ask, however busy the estimator is."""
+    """Ends everything once the requesting end has closed, however busy the estimator is."""
     poll = select.poll()
-    # Of nothing but that the other end is closed.
+    # No events requested: `poll` then only reports that the other end is closed.
     poll.register(requests, 0)
     poll.poll()
     end()
 
 
 def main() -> None:
-    """The process."""
-    # What the estimator prints, or what it starts prints, must not get among the answers.
+    """Entry point of the process."""
+    # Output of the estimator and of its child processes must not mix with the answers.
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -317,12 +320,12 @@ def main() -> None:
     os.close(nothing)
     os.dup2(2, 1)
     if hasattr(select, "poll"):
-        # A thread of which the estimator's own know nothing.
+        # A raw thread, invisible to the estimator's `threading` module.
         start_new_thread(end_with, (requests.fileno(),))
     try:
         Worker(Path(sys.argv[1]), int(sys.argv[2]), requests, answers).run()
     finally:
-        # That nobody takes an answer any more is an end like others.
+        # A closed answer stream is an ordinary end.
         end()
 
 

@@ -1,12 +1,12 @@
 """Gymnasium environments: an agent controls the bit rate of a call.
 
-``import lockstep.gym`` registers ``lockstep/Call-v0``. An episode is a call over a path drawn at random, with a codec
-that is a model (no pixels); a step is one window of feedback, 200 ms unless told otherwise; an action is a bit rate, in
-the form that the action preset says. :func:`gymnasium.make_vec` gives the vector environment, which steps thousands of
-calls in Rust without the interpreter's lock.
+``import lockstep.gym`` registers ``lockstep/Call-v0``. An episode is a call over a randomly drawn path with a codec
+model (no pixels). A step is one window of feedback, by default 200 ms. An action is a bit rate in the form of the
+action preset. :func:`gymnasium.make_vec` creates the vector environment. It steps thousands of calls in Rust without
+the interpreter's lock.
 
-What an agent sees, what it does and what it is rewarded for are objects that can be exchanged; the presets are in
-:mod:`lockstep.gym.observations`, :mod:`lockstep.gym.actions` and :mod:`lockstep.gym.rewards`.
+Observation, action and reward are exchangeable objects. The presets are in :mod:`lockstep.gym.observations`,
+:mod:`lockstep.gym.actions` and :mod:`lockstep.gym.rewards`.
 """
 
 import gymnasium

@@ -1,4 +1,4 @@
-"""What agents do: from an action to a bit rate. Every preset works on all environments at once."""
+"""Actions: conversion of an agent's action to a bit rate. Every preset works on all environments at once."""
 
 from typing import Any, Protocol
 
@@ -18,20 +18,20 @@ class Action(Protocol):
         ...
 
     def rates(self, actions: NDArray[Any]) -> Values:
-        """The rates, bit/s, of the actions of all environments; the first axis is that of environments.
+        """The rates, bit/s, of the actions of all environments; the first axis counts environments.
 
         Raises:
-            ValueError: If an action is none that the space has.
+            ValueError: If an action is not in the space.
 
         """
         ...
 
 
 class LogarithmicRate:
-    """A number from 0 to 1: a rate on a logarithmic scale from ``least_bps`` to ``most_bps``."""
+    """A number from 0 to 1 for a rate from ``least_bps`` to ``most_bps`` on a logarithmic scale."""
 
     def __init__(self, least_bps: float = 1e4, most_bps: float = 8e6) -> None:
-        """Rates between two bounds, bit/s; BoB's and AlphaRTC's unless told otherwise."""
+        """Rates between two bounds, bit/s; the defaults are those of BoB and AlphaRTC."""
         self.least_bps = least_bps
         self.most_bps = most_bps
 
@@ -60,10 +60,11 @@ class GivenRate:
 
 
 class BobAction:
-    """BoB's: a number p from 0 to 1 stands for 2^(2p - 1) on the logarithmic scale from 10 kb/s to 8 Mb/s, 1 at most.
+    """BoB's action: a number p from 0 to 1.
 
-    So BoB's released code reads the probability that its actor drew (the paper speaks of four ranges). The least that
-    can be said is the middle of the scale, 283 kb/s; everything from p = 0.5 on is 8 Mb/s.
+    It selects the place min(1, 2^(2p - 1)) on the logarithmic scale from 10 kb/s to 8 Mb/s.
+    BoB's released code interprets the sampled probability in this way; the paper describes four ranges. The lowest
+    rate is the middle of the scale, 283 kb/s. All p from 0.5 on give 8 Mb/s.
     """
 
     @property
@@ -78,15 +79,15 @@ class BobAction:
 
 
 class LadderAction:
-    """One of the given rates: Concerto's controller classifies, and does not regress (MobiCom 2019)."""
+    """One of the given rates: Concerto's controller classifies and does not regress (MobiCom 2019)."""
 
     def __init__(self, rates_bps: list[float] | None = None) -> None:
-        """A ladder of rates, bit/s; the paper's 26 from 0 to 2.5 Mb/s unless told otherwise.
+        """A ladder of rates, bit/s; by default the paper's 26 rates from 0 to 2.5 Mb/s.
 
-        Nothing is sent below the environment's least rate, so that 0 stands for that.
+        The environment's lowest rate replaces lower ones, such as 0.
 
         Raises:
-            ValueError: If there is no rate, or one is below zero.
+            ValueError: If the list is empty, or a rate is negative or not finite.
 
         """
         rates = [1e5 * step for step in range(26)] if rates_bps is None else rates_bps
@@ -96,20 +97,17 @@ class LadderAction:
             or len(self._rates) == 0
             or not (np.isfinite(self._rates) & (self._rates >= 0.0)).all()
         ):
-            message = f"a ladder has at least one rate, each of at least 0 bit/s; {rates} is none"
+            message = f"invalid ladder {rates}; expected at least one rate, each at least 0 bit/s"
             raise ValueError(message)
 
     @classmethod
     def logarithmic(cls, count: int = 26, least_bps: float = 5e4, most_bps: float = 8e6) -> "LadderAction":
-        """``count`` rates from ``least_bps`` to ``most_bps``, each larger than the one before by the same factor.
-
-        Rates are whole bits a second.
-        """
+        """``count`` rates from ``least_bps`` to ``most_bps`` with equal ratios, rounded to whole bits per second."""
         return cls([float(round(rate)) for rate in np.geomspace(least_bps, most_bps, count)])
 
     @property
     def rates_bps(self) -> Values:
-        """The rates, bit/s, from the lowest on as they were given."""
+        """The rates, bit/s, in the given order."""
         return self._rates
 
     @property
@@ -124,8 +122,8 @@ class LadderAction:
         if wrong.any():
             environment = int(np.flatnonzero(wrong)[0])
             message = (
-                f"the action of environment {environment} is {indices[environment]}, which is no rate of the ladder: "
-                f"they are 0 to {len(self._rates) - 1}"
+                f"invalid action {indices[environment]} of environment {environment}; expected "
+                f"0 to {len(self._rates) - 1}"
             )
             raise ValueError(message)
         chosen: Values = self._rates[indices.astype(np.intp)]

@@ -1,7 +1,7 @@
-"""`lockstep-bench-gym`: how many steps a second the vector environment takes, all calls at about 1 Mb/s.
+"""`lockstep-bench-gym`: steps per second of the vector environment, with calls at about 1 Mb/s.
 
-The rate is that of the process's own time on its cores, so that other work on the machine does not count; what a
-machine does in a second is as much by the wall clock as it has cores for, where nothing else runs.
+The rate uses the CPU time of the process, so that other work on the machine does not count. On an idle machine, the
+wall-clock rate is this rate times the number of cores.
 """
 
 import argparse
@@ -16,24 +16,24 @@ import numpy as np
 from lockstep.gym.environment import CallVectorEnv
 
 COUNTS = (64, 256, 1024, 4096)
-"""Calls that are stepped together, unless told otherwise."""
+"""Default numbers of calls that step together."""
 RATE_BPS = 1e6
-"""The rate that agents ask for on average, bit/s."""
+"""Mean rate of the agents, bit/s."""
 TRACES = ("constant:1.2mbps", "cellular:mean=2mbps,seed=1", "cellular:mean=2mbps,seed=2")
-"""Paths that carry it most of the time."""
+"""Paths whose capacity exceeds that rate most of the time."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast one number of calls was stepped."""
+    """Speed of stepping one number of calls."""
 
     calls: int
     steps: int
-    """Steps of a call, over all calls."""
+    """Steps of one call, summed over all calls."""
     seconds: float
-    """By the wall clock."""
+    """Wall-clock time."""
     cpu_seconds: float
-    """Of all cores together."""
+    """CPU time of all cores together."""
 
     @property
     def per_second(self) -> float:
@@ -47,11 +47,11 @@ class Speed:
 
 
 def measure(calls: int, steps: int, threads: int = 0, seed: int = 1) -> Speed:
-    """Steps `calls` calls about `steps` times in all, after a tenth as many that do not count."""
+    """Steps `calls` calls about `steps` times in total, after a warm-up of a tenth as many steps."""
     environment = CallVectorEnv(calls, traces=list(TRACES), threads=threads)
     environment.reset(seed=seed)
     random = np.random.default_rng(seed)
-    # On the logarithmic scale of rates; the same few actions again and again, so that drawing them costs nothing.
+    # Places on the logarithmic scale of rates. The actions repeat, so that drawing them costs no time.
     middle = np.log(RATE_BPS / 1e4) / np.log(8e6 / 1e4)
     actions = random.normal(middle, 0.03, (16, calls, 1)).clip(0.0, 1.0).astype(np.float32)
     rounds = max(1, -(-steps // calls))
@@ -66,15 +66,17 @@ def measure(calls: int, steps: int, threads: int = 0, seed: int = 1) -> Speed:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-bench-gym", description=__doc__.partition(": ")[2])
-    parser.add_argument("--calls", type=int, nargs="+", default=list(COUNTS), help="calls that are stepped together")
+    parser.add_argument(
+        "--calls", type=int, nargs="+", default=list(COUNTS), help="numbers of calls that step together"
+    )
     parser.add_argument("--steps", type=int, default=400_000, help="steps of each line, over all calls (%(default)s)")
-    parser.add_argument("--threads", type=int, default=0, help="threads to step on; 0 for one a core (0)")
-    parser.add_argument("--json", type=Path, help="the table as JSON, too")
+    parser.add_argument("--threads", type=int, default=0, help="threads to step on; 0 for one per core (0)")
+    parser.add_argument("--json", type=Path, help="also write the table as JSON to this file")
     options = parser.parse_args(arguments)
     if min(options.calls) < 1 or options.steps < 1 or options.threads < 0:
-        parser.error("calls and steps are at least 1, threads at least 0")
+        parser.error("--calls and --steps must be at least 1, --threads at least 0")
     print(f"{'calls':>8}{'steps':>10}{'steps/s':>12}{'steps/CPU s':>14}")
     speeds = []
     for calls in options.calls:

@@ -1,4 +1,4 @@
-"""The environments: one call, and many."""
+"""The environments: a single call, and a vector of calls."""
 
 import os
 from collections.abc import Sequence
@@ -35,18 +35,18 @@ DEFAULT_TRACES: tuple[str, ...] = tuple(
 )
 """Nine generated cellular paths."""
 MOST_BPS = 10**12
-"""The highest bit rate, that of the fastest trace."""
+"""Largest bit rate, that of the fastest trace."""
 
 
 _Preset = TypeVar("_Preset")
 
 
 def preset(presets: dict[str, type[_Preset]], chosen: str | _Preset, of: str) -> _Preset:
-    """The preset of this name, or the object that was chosen instead."""
+    """The preset of this name, or the given object."""
     if not isinstance(chosen, str):
         return chosen
     if chosen not in presets:
-        message = f"there is no {of} called {chosen!r}; there are {', '.join(presets)}"
+        message = f"unknown {of} {chosen!r}; expected one of {', '.join(presets)}"
         raise ValueError(message)
     return presets[chosen]()
 
@@ -55,13 +55,13 @@ _Text = str | os.PathLike[str]
 
 
 def _list(given: _Text | Sequence[_Text]) -> list[str]:
-    """One or many, as a list: a string is a sequence, too, but of letters."""
+    """One or many paths as a list. A string is one path, although it is a sequence of characters."""
     many = [given] if isinstance(given, str | os.PathLike) else given
     return [os.fspath(one) for one in many]
 
 
 class _Calls:
-    """Calls in Rust, with the presets around them."""
+    """Calls in Rust with the presets."""
 
     def __init__(  # noqa: PLR0913 -- everything has a name and a default
         self,
@@ -89,10 +89,10 @@ class _Calls:
         threads: int = 0,
     ) -> None:
         if place not in ("receiver", "sender"):
-            message = f"an agent is at the 'receiver' or at the 'sender', not at {place!r}"
+            message = f"place: expected 'receiver' or 'sender', found {place!r}"
             raise ValueError(message)
         if not 0 <= threads <= MOST_THREADS:
-            message = f"calls are stepped on 0 (one a core) to {MOST_THREADS} threads, not on {threads}"
+            message = f"threads: expected 0 (one per core) to {MOST_THREADS}, found {threads}"
             raise ValueError(message)
         self.observation = preset(OBSERVATIONS, observation, "observation")
         self.action = preset(ACTIONS, action, "action")
@@ -160,35 +160,35 @@ class _Calls:
 class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     """Many calls, stepped in Rust on all cores.
 
-    An episode that has ended begins anew in the step after (``AutoresetMode.NEXT_STEP``), whose action counts for
-    nothing and whose reward is 0. Episodes end by their length alone, so they are truncated, never terminated.
-    ``info["features"]`` holds all features, shape ``(num_envs, len(FEATURES))``.
+    An ended episode restarts in the next step (``AutoresetMode.NEXT_STEP``); the action of that step is ignored and
+    its reward is 0. Episodes end by their length only, so they are truncated, never terminated.
+    ``info["features"]`` contains all features, shape ``(num_envs, len(FEATURES))``.
 
-    :param observation: ``"bob"``, ``"concerto"``, ``"hrcc"``, or an object of your own.
-    :param action: ``"rate"``, ``"bob"``, ``"concerto"``, or an object of your own.
-    :param reward: ``"bob"``, ``"concerto"``, ``"hrcc"``, or an object of your own.
-    :param place: ``"receiver"`` (the rate is an estimate that feedback carries to the sender) or ``"sender"`` (the rate
-        is the sender's target at once).
-    :param traces: Capacity traces: files, or generated ones such as ``cellular:mean=2mbps,seed=1``; one, or a sequence.
-    :param random_start: Whether an episode begins anywhere in its trace.
+    :param observation: ``"bob"``, ``"concerto"``, ``"hrcc"``, or a custom object.
+    :param action: ``"rate"``, ``"bob"``, ``"concerto"``, or a custom object.
+    :param reward: ``"bob"``, ``"concerto"``, ``"hrcc"``, or a custom object.
+    :param place: ``"receiver"`` (feedback carries the rate as an estimate to the sender) or ``"sender"`` (the rate
+        becomes the sender's target at once).
+    :param traces: Capacity traces: files, or generated ones such as ``cellular:mean=2mbps,seed=1``; one or a sequence.
+    :param random_start: Whether an episode begins at a random position in its trace.
     :param step_ms: Length of a step, milliseconds.
     :param episode_steps: Steps in an episode.
-    :param delay_ms: Least and most propagation delay each way, milliseconds; drawn for each episode, as all that
-        follows.
-    :param queue_packets: Least and most packets that the bottleneck's queue holds.
-    :param loss: Least and most share of packets lost at random.
+    :param delay_ms: Minimum and maximum propagation delay each way, milliseconds. Each episode draws this and all
+        following values.
+    :param queue_packets: Minimum and maximum number of packets that the bottleneck queue holds.
+    :param loss: Minimum and maximum share of packets lost at random.
     :param initial_bps: Rate before the first action, bit/s.
-    :param bounds_bps: What rates are clipped to, bit/s.
-    :param feedback_ms: Least time between two acknowledgements, milliseconds; 0 for one after each packet, none for
-        what calls do; of a sequence, each episode takes one.
-    :param codec: What the codec model stands in for: ``"functional"`` (frames that fit the budget of their moment) or
-        ``"conventional"`` (a rate control that takes the target over once a second, lost fragments sent again), which
-        the papers of Concerto's and BoB's agents have.
-    :param model: A codec model as JSON (``lockstep model fit``); the built-in one if none.
-    :param clips: Names of the model's clips to draw from, or one; all if none.
+    :param bounds_bps: Minimum and maximum rate, bit/s; other rates are clipped.
+    :param feedback_ms: Minimum time between two acknowledgements, milliseconds; 0 sends one after each packet, None
+        uses the default of calls. Of a sequence, each episode takes one.
+    :param codec: Kind of codec model: ``"functional"`` (frames fit the current budget) or ``"conventional"`` (rate
+        control adopts the target once a second, lost fragments are retransmitted), as in the papers on Concerto
+        and BoB.
+    :param model: A codec model as JSON (``lockstep model fit``); the built-in one if None.
+    :param clips: Names of the model's clips to draw from, or one name; all if None.
     :param size: Width and height of the pictures.
     :param frames_per_second: Pictures a second.
-    :param threads: Threads to step on, 1,024 at most; 0 for one a core. Results do not depend on it.
+    :param threads: Threads to step on, at most 1,024; 0 for one per core. Results do not depend on it.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
@@ -209,17 +209,17 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin new episodes. Equal seeds give equal episodes.
 
-        Of a list of seeds, one an environment, each begins as a :class:`CallEnv` does with its own; one that is none
-        goes on with the randomness that the environment has left. One seed gives each environment another seed: the
-        first one this, the others ones far from it. These are not ``seed + 1`` and so on, which Gymnasium's own vectors
-        take: trainings give their vectors seeds that follow each other, and would see the same calls.
+        With a list of seeds, one for each environment, each begins as a :class:`CallEnv` with that seed does. An
+        environment whose seed is None continues with its current random state. A single seed gives each environment a
+        different one: the first environment this seed, the others distant ones. They are not ``seed + 1`` and so on,
+        as in Gymnasium's own vectors. Trainings use consecutive seeds for their vectors, and would see the same calls.
 
-        ``options={"reset_mask": ...}``, a flag for each environment, begins only some; the others stay as they are.
+        ``options={"reset_mask": ...}``, a flag for each environment, resets only some; the others do not change.
 
         Raises:
-            gymnasium.error.ClosedEnvironmentError: Once the environments are closed.
-            gymnasium.error.ResetNeeded: If the first reset begins only some.
-            ValueError: If there is not one seed, or one flag, for each environment, or one of them is none.
+            gymnasium.error.ClosedEnvironmentError: After the environments are closed.
+            gymnasium.error.ResetNeeded: If the first reset has a mask that is not all true.
+            ValueError: If the number of seeds or flags differs from the number of environments, or one is invalid.
 
         """
         _refuse_closed(self.closed)
@@ -232,26 +232,26 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
         return observed, {"features": features.values}
 
     def _mask(self, given: Any) -> NDArray[np.bool_] | None:
-        """The environments to begin anew; none says all."""
+        """Flags of the environments to reset; None for all."""
         if given is None:
             return None
         mask = np.asarray(given)
         if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            message = f"a reset mask is {self.num_envs} flags, one an environment; this is {mask.dtype} {mask.shape}"
+            message = f"reset_mask: expected {self.num_envs} flags, found {mask.dtype} {mask.shape}"
             raise ValueError(message)
         if not self._begun and not mask.all():
-            raise ResetNeeded("the first reset begins every environment; give it no mask")
+            raise ResetNeeded("the first reset must include every environment; remove the mask")
         return mask
 
     def step(
         self, actions: NDArray[Any]
     ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        """Let one step pass everywhere.
+        """Run one step in all environments.
 
         Raises:
-            gymnasium.error.ClosedEnvironmentError: Once the environments are closed.
+            gymnasium.error.ClosedEnvironmentError: After the environments are closed.
             gymnasium.error.ResetNeeded: Before the first reset.
-            ValueError: If there is not one action for each environment, or one of them is no action.
+            ValueError: If the number of actions differs from the number of environments, or one is invalid.
 
         """
         _refuse_closed(self.closed)
@@ -264,16 +264,16 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
 
 
 class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
-    """One call. Takes what :class:`CallVectorEnv` takes; ``info`` holds every feature by its name."""
+    """One call. It has the parameters of :class:`CallVectorEnv`; ``info`` contains every feature by name."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, **setting: Any) -> None:
-        """A call that has not begun."""
+        """A call before its first reset."""
         self._calls = _Calls(1, **{"threads": 1, **setting})
         self.observation_space = self._calls.observation.space
         self.action_space = self._calls.action.space
-        self._going_on = False
+        self._is_running = False
         self._closed = False
 
     def reset(
@@ -283,34 +283,34 @@ class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
         _refuse_closed(self._closed)
         super().reset(seed=seed, options=options)
         observed, features = self._calls.reset(seed)
-        self._going_on = True
+        self._is_running = True
         return observed[0], _named(features)
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Let one step pass.
+        """Run one step.
 
         Raises:
-            gymnasium.error.ClosedEnvironmentError: Once the environment is closed.
-            gymnasium.error.ResetNeeded: Before the first reset, and once the episode has ended.
-            ValueError: If ``action`` is none.
+            gymnasium.error.ClosedEnvironmentError: After the environment is closed.
+            gymnasium.error.ResetNeeded: Before the first reset, and after the end of the episode.
+            ValueError: If ``action`` is invalid.
 
         """
         _refuse_closed(self._closed)
-        if not self._going_on:
-            raise ResetNeeded("no episode is going on: it has ended, or none has begun; reset the environment")
+        if not self._is_running:
+            raise ResetNeeded("the episode has ended or none has begun; reset the environment")
         actions = np.asarray(action)[None]
         observed, rewards, done, features = self._calls.step(actions, np.zeros(1, np.bool_))
-        self._going_on = not done[0]
+        self._is_running = not done[0]
         return observed[0], float(rewards[0]), False, bool(done[0]), _named(features)
 
     def close(self) -> None:
-        """End the call: nothing can be done with it after."""
+        """End the call; afterwards every method raises."""
         self._closed = True
 
 
 def _refuse_closed(closed: bool) -> None:
     if closed:
-        raise ClosedEnvironmentError("the environment is closed: make another one")
+        raise ClosedEnvironmentError("the environment is closed; create a new one")
 
 
 def _named(features: Features) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What agents see. Every preset works on all environments at once."""
+"""Observations: input of agents. Every preset works on all environments at once."""
 
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ from lockstep.gym.features import Features, Values, logarithmic
 
 
 class Observation(Protocol):
-    """Turns features into what an agent sees. Keeps history where it needs any."""
+    """Turns features into an observation, with history if needed."""
 
     @property
     def space(self) -> spaces.Space[Any]:
@@ -18,20 +18,20 @@ class Observation(Protocol):
         ...
 
     def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
-        """Forget the past of the environments in ``mask``, whose new episodes begin with ``features``."""
+        """Clear the history of the environments in ``mask``, whose new episodes begin with ``features``."""
         ...
 
     def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """The observation of every environment; the first axis is that of environments.
+        """The observation of every environment; the first axis counts environments.
 
-        Those in ``mask`` have taken a step or begun an episode since they were last observed. The others have not:
-        their features are those of then, and so is what is observed.
+        Environments in ``mask`` have stepped or begun an episode since the last observation. The others have not:
+        their features and observations are unchanged.
         """
         ...
 
 
 class _History:
-    """The last rows of what each environment gave, newest last."""
+    """The latest rows of each environment, newest last."""
 
     def __init__(self, length: int, width: int) -> None:
         self.length = length
@@ -54,14 +54,14 @@ class _History:
 
 
 class BobObservation:
-    """BoB's eleven values: receive rate, delay, loss, and its last eight predictions (IEEE TMM 2022; released code).
+    """BoB's eleven values: receive rate, delay, loss and the last eight predictions (IEEE TMM 2022; released code).
 
-    The receive rate and the predictions are on a logarithmic scale from 10 kb/s (0) to 8 Mb/s (1); the delay is in
-    seconds, 1 at most; the loss is a share. The predictions here are the rates that the agent set, the oldest first.
+    Receive rate and predictions are on a logarithmic scale from 10 kb/s (0) to 8 Mb/s (1). The delay is in seconds, at
+    most 1; the loss is a share. The predictions are the rates that the agent set, oldest first.
     """
 
     def __init__(self) -> None:
-        """An observation without a past."""
+        """An observation without history."""
         self._predictions = _History(8, 1)
 
     @property
@@ -70,7 +70,7 @@ class BobObservation:
         return spaces.Box(0.0, 1.0, (11,), np.float32)
 
     def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
-        """Forget the predictions."""
+        """Clear the predictions."""
         self._predictions.reset(len(features), mask)
 
     def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -85,26 +85,26 @@ class BobObservation:
 
 
 class HrccObservation:
-    """HRCC's six values over ten steps (its released code, without what GCC's detector would say).
+    """HRCC's six values over ten steps (its released code, without the output of GCC's detector).
 
     Receive rate / 6 Mb/s, delay / 1 s, loss, last rate / 6 Mb/s, steps since the queue grew / 100, and the receive rate
-    at that time / 6 Mb/s. HRCC takes the last two from GCC's overuse detector; here the queue counts as growing when
-    the delay is 50 ms above the smallest of the call.
+    at that time / 6 Mb/s. HRCC takes the last two from GCC's overuse detector. Here the queue counts as growing if the
+    delay is 50 ms above the minimum of the call.
     """
 
     def __init__(self) -> None:
-        """An observation without a past."""
+        """An observation without history."""
         self._history = _History(10, 6)
         self._since = np.zeros(0)
         self._rate = np.zeros(0)
 
     @property
     def space(self) -> spaces.Box:
-        """Six rows of ten numbers, the newest last."""
+        """Six rows of ten numbers, newest last."""
         return spaces.Box(0.0, 10.0, (6, 10), np.float32)
 
     def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
-        """Forget the past."""
+        """Clear the history."""
         count = len(features)
         self._history.reset(count, mask)
         if len(self._since) != count:
@@ -131,13 +131,13 @@ class HrccObservation:
 
 
 class CallObservation:
-    """What a learned controller sees in a call, made by the same code as there (``crates/control/src/learned``).
+    """The observation of a learned controller, from the same code as in calls (``crates/control/src/learned``).
 
-    Two environments of the same calls see the same. Environments ask for it by :attr:`kind`.
+    Environments of the same calls have equal observations. They select it by :attr:`kind`.
     """
 
     def __init__(self, kind: str, shape: tuple[int, ...], least: float, most: float) -> None:
-        """The observation that Rust calls ``kind``, of this shape, with numbers between two bounds."""
+        """The observation ``kind`` of the Rust code, with this shape and numbers between two bounds."""
         self.kind = kind
         self._space = spaces.Box(least, most, shape, np.float32)
 
@@ -147,7 +147,7 @@ class CallObservation:
         return self._space
 
     def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
-        """Nothing: the call itself keeps the past."""
+        """Do nothing: the call itself keeps the history."""
 
     def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:  # noqa: ARG002
         """The observation, shape (environments, ...)."""
@@ -158,13 +158,13 @@ class CallObservation:
 
 
 class ConcertoObservation(CallObservation):
-    """Concerto's state (MobiCom 2019): four arrays a second of the past, 15 reports of 4 groups of packets each.
+    """Concerto's state (MobiCom 2019): four arrays per second of history, 15 reports of 4 packet groups each.
 
-    Loss (a share), waiting time above the least / 1 s (2 at most), sending rate and receive throughput (logarithmic
-    from 10 kb/s to 8 Mb/s, 1.5 at most), of the last three seconds, the oldest first. ``docs/learning.md`` says where
-    this differs from the paper.
+    Loss (a share), queueing delay / 1 s (at most 2), sending rate and receive throughput (logarithmic from 10 kb/s to
+    8 Mb/s, at most 1.5), of the last three seconds, oldest first. Differences from the paper:
+    ``lab: 2026-11-learning``.
     """
 
     def __init__(self) -> None:
-        """Three seconds."""
+        """Three seconds of history."""
         super().__init__("concerto", (4, 3, 15, 4), 0.0, 2.0)

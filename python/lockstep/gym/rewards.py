@@ -1,4 +1,4 @@
-"""What agents are rewarded for. Every preset works on all environments at once."""
+"""Rewards of agents. Every preset works on all environments at once."""
 
 from typing import Protocol
 
@@ -11,14 +11,14 @@ class Reward(Protocol):
     """Turns features into rewards."""
 
     def reward(self, features: Features) -> Values:
-        """The reward of every environment for the step that gave these features, shape ``(environments,)``."""
+        """The reward of every environment for the step with these features, shape ``(environments,)``."""
         ...
 
 
 class AlphaRtcReward:
-    """The reward of AlphaRTC's gym example, from which BoB's training comes: rate - delay - loss, about -2 to 1.
+    """Reward of AlphaRTC's gym example, on which BoB's training is based: rate - delay - loss, about -2 to 1.
 
-    The receive rate is on a logarithmic scale from 10 kb/s (0) to 8 Mb/s (1), the delay in seconds (1 at most), the
+    The receive rate is on a logarithmic scale from 10 kb/s (0) to 8 Mb/s (1), the delay in seconds (at most 1), the
     loss a share.
     """
 
@@ -40,10 +40,10 @@ class HrccReward:
 
 
 class QualityReward:
-    """What Concerto optimises: rate at the receiver, less delay and loss, against what the link could have carried.
+    """Concerto's objective: received rate relative to the link's capacity, less delay and loss.
 
-    ``a * received / capacity - b * (delay - smallest delay) / 100 ms - c * loss``; the weights are ours (Concerto
-    learns from an expert who knows the capacity, not from a reward).
+    ``a * received / capacity - b * (delay - smallest delay) / 100 ms - c * loss``. The weights are Lockstep's own:
+    Concerto learns from an expert with known capacity, not from a reward.
     """
 
     def __init__(self, rate: float = 1.0, delay: float = 0.5, loss: float = 2.0) -> None:

@@ -1,22 +1,25 @@
-"""Learned controllers: one file an algorithm, readable from top to bottom.
+"""Learned controllers: one file for each algorithm.
 
-``lockstep train concerto --seed 1 --output DIR`` trains one and writes the model that ``--controller concerto
---model`` takes; ``lockstep export DIR`` writes it again. They need PyTorch, of the
-extra ``learn``. What agents see is made by the same Rust code as in calls (:mod:`lockstep.gym`). ``docs/learning.md``
-has what was trained, on what, and what came of it.
+``lockstep train concerto --seed 1 --output DIR`` trains a model for ``--controller concerto --model``. ``lockstep
+export DIR`` writes the model again. Both require PyTorch, from the extra ``learn``. The Rust code of calls computes the
+observations (:mod:`lockstep.gym`). Trainings, data and results: ``lab: 2026-11-learning``.
 
-To add an algorithm: a file here with a ``main(arguments)``, a line in :data:`ALGORITHMS`, what it is told in
-``arguments.py``, and its other half in Rust (``crates/control/src/learned``).
+A new algorithm consists of:
+
+- a file here with a ``main(arguments)``,
+- a line in :data:`ALGORITHMS`,
+- its arguments in ``arguments.py``,
+- its other half in Rust (``crates/control/src/learned``).
 """
 
 from typing import Final
 
 ALGORITHMS: Final[dict[str, str]] = {
-    "bob": "BoB: an estimator at the receiver beside a heuristic, behind a selector, by PPO (IEEE TMM 2022)",
-    "concerto": "Concerto: imitates an expert who knows the path (MobiCom 2019)",
-    "gemini": "Gemini: an estimator at the receiver beside GCC, with a safety detector, by PPO (MMSys 2021)",
+    "bob": "BoB: an estimator at the receiver with a heuristic and a selector, by PPO (IEEE TMM 2022)",
+    "concerto": "Concerto: imitates an expert that knows the trace (MobiCom 2019)",
+    "gemini": "Gemini: an estimator at the receiver with GCC and a safety detector, by PPO (MMSys 2021)",
     "hrcc": "HRCC: a heuristic at the receiver that PPO tunes (MMSys 2021)",
-    "lockstep": "Lockstep's own: quantiles of the bytes that the path will take until a deadline",
-    "rlv": "RL-V: the same choice learned from a reward, by A2C",
+    "lockstep": "Lockstep's own: quantiles of the bytes that the path can deliver until a deadline",
+    "rlv": "RL-V: Concerto's choice learned from a reward, by A2C",
 }
-"""Names and meanings of what can be trained; each is a module of this package with a ``main``."""
+"""Names and descriptions of the algorithms; each is a module of this package with a ``main``."""

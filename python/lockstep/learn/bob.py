@@ -1,14 +1,15 @@
 """Trains BoB's learned estimator (IEEE TMM 2022): PPO, with its heuristic and its adaptive selector in the loop.
 
-The estimator (``crates/control/src/learned/bob.rs``) sees eleven numbers every 200 ms: receive rate, waiting time,
-loss, and eight estimates, the newest of which is the heuristic's of this moment. The net says a probability for each
-of four ranges of rates; the estimate is what they expect on the logarithmic scale from 10 kb/s to 8 Mb/s. Where it is
-30 % of their mean or more from the heuristic's, the heuristic's is used. Training begins at a clone of a rule that
-climbs faster than the heuristic: a policy that has learned nothing is hardly ever within those 30 %, so that nothing of
-what it tries is ever used, and one that begins at the heuristic stays as slow.
+The estimator (``crates/control/src/learned/bob.rs``) observes eleven numbers every 200 ms: receive rate, queueing
+delay, loss, and eight estimates. The newest estimate is the heuristic's for this moment. The net returns a probability
+for each of four ranges of rates. The estimate is their mean on the logarithmic scale from 10 kb/s to 8 Mb/s. If it
+differs from the heuristic's by 30 % of their mean or more, the selector uses the heuristic's.
 
-Read from top to bottom: the net, the selector, the parts of the run. :mod:`lockstep.learn.ppo` has PPO and the calls,
-``docs/learning.md`` where paper, published code and this differ.
+Training begins with a clone of a rule that climbs faster than the heuristic. An untrained policy is rarely within the
+30 %, so the selector would use none of its actions. A clone of the heuristic stays as slow as the heuristic.
+
+The sections are the net, the selector, the initial policy and the run. :mod:`lockstep.learn.ppo` contains PPO and the
+calls. Differences between paper, published code and this module: ``lab: 2026-11-learning``.
 """
 
 import argparse
@@ -28,17 +29,17 @@ SEEN = 11
 ESTIMATES = 8
 RANGES = 4
 WIDTHS = (514, 320, 64)
-"""Dense layers."""
+"""Widths of the dense layers."""
 
 
 # --- The net --------------------------------------------------------------------------------------------------------
 
 
 class Body(nn.Module):
-    """Eleven numbers -> what the last dense layer makes of them: a convolution or an LSTM over the estimates first."""
+    """Eleven numbers -> output of the last dense layer, with a convolution or an LSTM over the estimates first."""
 
     def __init__(self, history: str, dropout: float) -> None:
-        """A body that has not learned anything; ``history`` is ``conv`` or ``lstm``."""
+        """An untrained body; ``history`` is ``conv`` or ``lstm``."""
         super().__init__()
         self.history = history
         if history == "lstm":
@@ -60,7 +61,7 @@ class Body(nn.Module):
         )
 
     def forward(self, seen: torch.Tensor) -> torch.Tensor:
-        """Of states ``(calls, 11)``: ``(calls, 64)``."""
+        """States ``(calls, 11)`` -> ``(calls, 64)``."""
         estimates = seen[:, SEEN - ESTIMATES :]
         if self.history == "lstm":
             remembered = self.memory(estimates.unsqueeze(-1))[1][0].squeeze(0)
@@ -71,10 +72,10 @@ class Body(nn.Module):
 
 
 class Actor(nn.Module):
-    """What is exported: a probability for each of the four ranges, the slowest first."""
+    """Exported net: a probability for each of the four ranges, the slowest first."""
 
     def __init__(self, history: str, dropout: float) -> None:
-        """An actor that has not learned anything."""
+        """An untrained actor."""
         super().__init__()
         self.body = Body(history, dropout)
         self.ranges = nn.Linear(WIDTHS[-1], RANGES)
@@ -85,10 +86,10 @@ class Actor(nn.Module):
 
 
 class Place(nn.Module):
-    """What the probabilities expect: a place on the scale of rates, 0 to 1."""
+    """Mean of the probabilities: a place on the scale of rates, 0 to 1."""
 
     def __init__(self, actor: Actor) -> None:
-        """Of an actor."""
+        """The mean for an actor."""
         super().__init__()
         self.probabilities = actor
         self.register_buffer("ends", torch.linspace(0.0, 1.0, RANGES))
@@ -103,28 +104,31 @@ class Place(nn.Module):
 
 
 def select(learned: NDArray[np.float64], heuristic: NDArray[np.float64], threshold: float) -> NDArray[np.float64]:
-    """``learned``, or ``heuristic`` where both are ``threshold`` of their mean apart or more."""
+    """``learned``, or ``heuristic`` where the two differ by at least ``threshold`` of their mean."""
     return np.where(np.abs(learned - heuristic) >= threshold * (learned + heuristic) / 2.0, heuristic, learned)
 
 
 def reach(threshold: float) -> float:
-    """How far from the heuristic's an estimate may be, on the scale of rates, that the selector takes."""
+    """Largest distance from the heuristic's estimate, on the scale of rates, that the selector accepts."""
     return float(logarithmic(np.array([1e4 * (2.0 + threshold) / max(2.0 - threshold, 1e-9)]))[0])
 
 
-# --- What training begins at ----------------------------------------------------------------------------------------
+# --- The initial policy ----------------------------------------------------------------------------------------
 
 RULE = {"climb": 0.035, "free": 0.01, "full": 0.05, "drop": 0.6, "most": 1.5}
-"""Of :func:`careful`: by how much of the scale of rates it climbs (0.035 is a quarter more), below what time of
-waiting (s), above which it drops, to what share of the receive rate, and to what multiple of that it climbs at most. Of
-some sixty such rules, tried on a quarter of the traces that are trained on, it had the highest reward."""
+"""Constants of :func:`careful`, best of about sixty rules on a quarter of the training traces.
+
+``climb``: step up on the scale of rates; 0.035 is a quarter more. ``free``: queueing delay (s) below which the rule
+climbs. ``full``: queueing delay (s) above which it drops. ``drop``: share of the receive rate after a drop. ``most``:
+largest multiple of the receive rate after a climb.
+"""
 
 
 def careful(seen: Seen, threshold: float) -> NDArray[np.float64]:
-    """A rule of thumb by what a receiver sees, within what the selector takes: places on the scale of rates.
+    """A heuristic rule for the receiver, within the range of the selector: places on the scale of rates.
 
-    Up from the heuristic's estimate while packets hardly wait, to a part of what arrives where they wait long, and the
-    heuristic's estimate in between.
+    It climbs from the heuristic's estimate while the queueing delay is short. It drops below the receive rate while the
+    delay is long. In between it keeps the heuristic's estimate.
     """
     received, waited, heuristic = (seen[:, column].astype(np.float64) for column in (0, 1, -1))
     most, least = (received + np.log(RULE[name]) / np.log(8e6 / 1e4) for name in ("most", "drop"))
@@ -136,35 +140,35 @@ def careful(seen: Seen, threshold: float) -> NDArray[np.float64]:
 
 
 class Bob:
-    """BoB for PPO."""
+    """BoB as a learner for PPO."""
 
     name = "bob"
     shape: tuple[int, ...] = (SEEN,)
     reward = "bob"
     every = 1
-    # A tenth of the scale is a factor of two: the selector takes what is within a 22nd of it.
+    # A tenth of the scale is a factor of two. The selector accepts a 22nd of the scale.
     spread: tuple[float, float] = (0.025, 0.006)
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """Nets that have not learned anything."""
+        """Untrained nets."""
         self.threshold = options.threshold
         self.actor: nn.Module = Place(Actor(options.history, options.dropout))
         self.critic: nn.Module = nn.Sequential(Body(options.history, 0.0), nn.Linear(WIDTHS[-1], 1))
 
     def heuristic(self, seen: Seen) -> NDArray[np.float64]:
-        """The newest of the estimates."""
+        """The newest of the estimates, as rates."""
         return linear(seen[:, -1].astype(np.float64))
 
     def rates(self, seen: Seen, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What the selector takes."""
+        """The rates that the selector uses."""
         return select(linear(action), self.heuristic(seen), self.threshold)
 
     def counts(self, seen: Seen) -> NDArray[np.bool_]:
-        """Everything: what the selector would refuse is to be learned, too."""
+        """All decisions: the net also learns from estimates that the selector rejects."""
         return np.ones(len(seen), np.bool_)
 
-    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
-        """What is beyond nine tenths of what the selector takes: there, nothing that is tried would be used."""
+    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
+        """Distance beyond nine tenths of the selector's range: no sampled action there would be used."""
         return ((middle - seen[:, -1]).abs() - 0.9 * reach(self.threshold)).clamp(min=0.0)
 
 
@@ -172,12 +176,12 @@ class Bob:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trains; gives the exit status."""
+    """Trains; returns the exit status."""
     return train("bob", arguments, train_in)
 
 
 def train_in(run: Run, options: argparse.Namespace) -> int:
-    """The same, in the folder of a run."""
+    """Trains in the folder of a run; returns the exit status."""
     learner = Bob(options)
 
     def begin(seen: Seen) -> NDArray[np.floating[Any]]:
@@ -188,8 +192,8 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
     actor = learner.actor.probabilities
     assert isinstance(actor, Actor)  # noqa: S101
     card = {
-        "state": "receive rate, waiting time (s, 1 at most), loss (share), eight estimates: seven used, oldest first, "
-        "and the heuristic's newest; rates logarithmic, 0: 10 kb/s, 1: 8 Mb/s",
+        "state": "receive rate, queueing delay (s, 1 at most), loss (share), eight estimates: seven used, oldest "
+        "first, and the heuristic's newest; rates logarithmic, 0: 10 kb/s, 1: 8 Mb/s",
         "says": "a probability for each of four ranges, whose ends are 0, 1/3, 2/3, 1 of that scale; the mean is the "
         "estimate",
     }

@@ -1,29 +1,36 @@
-"""Concerto: a controller at the sender that imitates an expert who knows the path (MobiCom 2019).
+"""Concerto: a controller at the sender that imitates an expert that knows the trace (MobiCom 2019).
 
-The expert sends at the link's true capacity over the next interval, less what is queued already. A net learns to
-say the same from what a sender can see: four arrays a second of loss, delay, sending rate and receive throughput,
-of the last three seconds (``crates/control/src/learned/concerto.rs`` makes them, here and in calls), and to choose
-one of a ladder of bit rates.
+The expert sends at the link's true capacity over the next interval, less the queued bytes. A net learns to make the
+same choice from signals of the sender: loss, delay, sending rate and receive throughput. The observation has four
+arrays per second, for three seconds (``crates/control/src/learned/concerto.rs`` computes it, here and in calls). The
+net chooses one of a ladder of bit rates.
 
-What is as in the paper: four 3x3 convolutions of 64 filters with LeakyReLU, one an array; a fusion convolution of
-128; a dense layer of 256; softmax over 26 rates; a cross-entropy weighted by the squared distance from the expert's
-rate, plus C = 8 where the net says more than the expert; a smoothness term of 0.5 over the last 3 decisions; four
-loops of imitation in which the expert acts with a probability that halves (SMILe); Adam from 1e-3 decaying by 0.6;
-batches of 32; 20 epochs in all. What is not, and why:
+As in the paper:
 
-- The fusion convolution has strides of 3 and 2: with 1, the dense layer would have 2 M weights and the file 9 MB.
-- pi, in the loss and in decisions, is the place on the ladder that the net expects (the mean under its softmax),
-  and not that of the largest score. Weights that grow with the distance move the largest score to the low tail of
-  what may come, from where the controller sinks to the bottom; the mean they move much less.
-- What is sent goes between the rates of the ladder as the mean does, and a rate stands for the middle from it to the
-  next (:func:`stands_for`): rounded down to 22 % steps, a fifth of a link of 500 kb/s was left.
-- The expert goes up by half of the present rate at a time (``--expert climbs``). What a path carries beyond what is
-  sent does not show at the sender, so an expert who jumps there teaches what no state explains; a net that fears to
-  overshoot then stays at the bottom.
-- phi(t, k) falls with how far the expert's choice moved between the two decisions: what had to change may change.
-- SMILe ends with a mixture of all nets. Here one net goes on learning from the samples of all loops.
-- A decision is taken each ``--interval-ms`` (the paper: each second), and the ladder is logarithmic from 50 kb/s to
-  8 Mb/s (``--ladder paper``: 0 to 2.5 Mb/s in steps of 0.1).
+- Four 3x3 convolutions of 64 filters with LeakyReLU, one per array; a fusion convolution of 128; a dense layer of 256.
+- Softmax over 26 rates.
+- A cross-entropy weighted by the squared distance from the expert's rate, plus C = 8 if the net's rate is higher.
+- A smoothness term of 0.5 over the last 3 decisions.
+- Four imitation loops in which the expert acts with a probability that halves (SMILe).
+- Adam from 1e-3 decaying by 0.6; batches of 32; 20 epochs in total.
+
+Different from the paper, with the reason:
+
+- The fusion convolution has strides of 3 and 2. With strides of 1, the dense layer has 2 M weights and the file 9 MB.
+- pi, in the loss and in decisions, is the mean place on the ladder under the softmax. The paper takes the largest
+    score.
+  The weights grow with the distance and shift the largest score to the low tail of the distribution. Then the
+  controller decays to the lowest rate. The weights shift the mean much less.
+- The sending rate interpolates between the rates of the ladder at the mean place. Each rate of the ladder stands for
+  the middle between it and the next (:func:`stands_for`). Rounded down to 22 % steps, a fifth of a link of 500 kb/s
+  would stay unused.
+- The expert increases the rate by at most half at a time (``--expert climbs``). The sender cannot observe capacity
+  beyond its sending rate, so no state explains a larger jump. A net with a high cost of overshoot then stays at the
+  lowest rate.
+- phi(t, k) falls with the change of the expert's choice between the two decisions, so that necessary changes are free.
+- SMILe ends with a mixture of all nets. Here one net continues to learn from the samples of all loops.
+- The interval between decisions is ``--interval-ms`` (the paper: one second). The ladder is logarithmic from 50 kb/s
+  to 8 Mb/s (``--ladder paper``: 0 to 2.5 Mb/s in steps of 0.1).
 """
 
 import argparse
@@ -43,43 +50,43 @@ from lockstep.learn.devices import device_of
 from lockstep.learn.training import FEEDBACK_MS, Run, train
 
 SHAPE = (4, 3, 15, 4)
-"""Signals, seconds, reports a second, groups of packets a report."""
+"""Signals, seconds, reports per second, groups of packets per report."""
 LADDERS: dict[str, Callable[[], LadderAction]] = {"logarithmic": LadderAction.logarithmic, "paper": LadderAction}
 CALLS = 32
-"""Calls of each codec that are stepped together."""
+"""Number of parallel calls with each codec."""
 CLIMB = 2
-"""Places by which the expert that climbs goes up at a time: on the logarithmic ladder by half of the rate."""
+"""Largest step up of the climbing expert, in places; on the logarithmic ladder two places are half of the rate."""
 INITIAL_BPS = 300_000
-"""What is sent before the first decision, bit/s."""
+"""Sending rate before the first decision, bit/s."""
 WINDOW = 4
-"""Decisions in a row that a batch holds of one call: one, and the three before it that smoothness looks at."""
+"""Consecutive decisions of one call in a batch: the current one and three for the smoothness term."""
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
 
 
 INPUTS = {"both": (True, True, True, True), "transport": (True, True, False, False)}
-"""Which of the four signals a net sees: those of both layers, or the transport's loss and delay alone (an ablation)."""
+"""Signals in the observation: those of both layers, or the transport's loss and delay only (an ablation)."""
 
 
 class ConcertoNet(nn.Module):
-    """From a state to a score for each rate."""
+    """State -> a score for each rate."""
 
     def __init__(self, rates: int, inputs: str = "both") -> None:
-        """A net that has not learned anything, for a ladder of ``rates``."""
+        """An untrained net for a ladder of ``rates``."""
         super().__init__()
         signals, seconds, reports, groups = SHAPE
-        # Four groups of filters that each see one array: the four convolutions, in one operator.
+        # Four groups of filters, one for each array: the four convolutions as one operator.
         self.arrays = nn.Conv2d(signals * seconds, signals * 64, 3, padding=1, groups=signals)
         self.fusion = nn.Conv2d(signals * 64, 128, 3, stride=(3, 2), padding=1)
         self.dense = nn.Linear(128 * ((reports + 2) // 3) * ((groups + 1) // 2), 256)
         self.scores = nn.Linear(256, rates)
-        # What is not seen has weights of zero that never learn: the model has the same shape with any inputs.
+        # Hidden signals have zero weights that never learn, so that the model has the same shape with any inputs.
         seen = torch.tensor(INPUTS[inputs], dtype=self.arrays.weight.dtype).repeat_interleave(64)
         with torch.no_grad():
             self.arrays.weight *= seen[:, None, None, None]
         self.arrays.weight.register_hook(lambda gradient: gradient * seen.to(gradient.device)[:, None, None, None])
 
     def features(self, state: torch.Tensor) -> torch.Tensor:
-        """What the dense layer makes of states ``(calls, 4, 3, 15, 4)``: ``(calls, 256)``."""
+        """Output of the dense layer: states ``(calls, 4, 3, 15, 4)`` -> ``(calls, 256)``."""
         hidden = functional.leaky_relu(self.arrays(state.flatten(1, 2)))
         hidden = functional.leaky_relu(self.fusion(hidden))
         return functional.leaky_relu(self.dense(hidden.flatten(1)))
@@ -91,10 +98,10 @@ class ConcertoNet(nn.Module):
 
 
 class Probabilities(nn.Module):
-    """What is exported: the softmax over the rates."""
+    """Exported net: the softmax over the rates."""
 
     def __init__(self, net: nn.Module) -> None:
-        """Of a net of scores."""
+        """The softmax of a net of scores."""
         super().__init__()
         self.net = net
 
@@ -104,7 +111,7 @@ class Probabilities(nn.Module):
 
 
 def expected_place(scores: torch.Tensor) -> torch.Tensor:
-    """The place on the ladder that scores expect: the mean under their softmax."""
+    """The mean place on the ladder under the softmax of the scores."""
     places = torch.arange(scores.shape[-1], dtype=scores.dtype, device=scores.device)
     return (functional.softmax(scores, -1) * places).sum(-1)
 
@@ -112,7 +119,7 @@ def expected_place(scores: torch.Tensor) -> torch.Tensor:
 def imitation_loss(
     scores: torch.Tensor, expert: torch.Tensor, kind: str, overshoot: float, smoothness: float
 ) -> torch.Tensor:
-    """The loss of batches of ``(calls, WINDOW)`` decisions, whose scores are ``(calls, WINDOW, rates)``."""
+    """The loss of batches of ``(calls, WINDOW)`` decisions with scores ``(calls, WINDOW, rates)``."""
     expected = expected_place(scores)
     wanted = expert.to(scores.dtype)
     entropy = functional.cross_entropy(scores.flatten(0, 1), expert.flatten(), reduction="none").view_as(expected)
@@ -122,7 +129,7 @@ def imitation_loss(
     else:
         weight = error.square()
         if kind == "overshoot":
-            # Half a place above the expert's is nearer to the next rate.
+            # More than half a place above the expert's choice rounds to the next rate.
             weight = weight + overshoot * (error > 0.5)
     loss = (weight * entropy).mean()
     for back in range(1, WINDOW):
@@ -135,9 +142,9 @@ def imitation_loss(
 def expert_choice(
     features: NDArray[np.float64], present: NDArray[np.int64], ladder: NDArray[np.float64], interval: float, kind: str
 ) -> Any:
-    """The highest rate of the ladder that the link carries over the next interval.
+    """The highest rate of the ladder that the link can carry over the next interval.
 
-    ``drains``: beside what is queued. ``climbs``: and at most ``CLIMB`` places above that at ``present``.
+    ``drains`` subtracts the queued bytes. ``climbs`` also limits it to ``CLIMB`` places above ``present``.
     """
     rate = features[:, _COLUMN["next_capacity_bps"]]
     if kind != "capacity":
@@ -148,14 +155,14 @@ def expert_choice(
 
 @dataclass
 class Samples:
-    """Decisions of whole calls: states ``(calls, steps, *SHAPE)`` and what the expert would have chosen."""
+    """Decisions of whole calls: states ``(calls, steps, *SHAPE)`` and the expert's choices."""
 
     states: NDArray[np.float16]
     expert: NDArray[np.int64]
 
 
 def environments(options: argparse.Namespace, traces: list[str], steps: int) -> list[CallVectorEnv]:
-    """Calls with the functional and with the conventional codec, on the paths that are drawn from ``traces``."""
+    """Calls with the functional and with the conventional codec, on paths drawn from ``traces``."""
     return [
         CallVectorEnv(
             CALLS,
@@ -178,19 +185,19 @@ def environments(options: argparse.Namespace, traces: list[str], steps: int) -> 
 
 
 Expert = Callable[[NDArray[np.float64], NDArray[np.int64]], Any]
-"""From features, a row a call, and present places on the ladder to the places to go to."""
+"""Maps features (one row per call) and present places on the ladder to the next places."""
 
 
 def expert_of(options: argparse.Namespace) -> Expert:
-    """Concerto's, as ``--expert`` says."""
+    """Concerto's expert, as selected by ``--expert``."""
     ladder, interval = LADDERS[options.ladder]().rates_bps, options.interval_ms / 1e3
     return lambda features, present: expert_choice(features, present, ladder, interval, options.expert)
 
 
 def collect(  # noqa: PLR0913, PLR0917
-    options: argparse.Namespace, traces: list[str], net: ConcertoNet, expert_share: float, seed: int, says: Expert
+    options: argparse.Namespace, traces: list[str], net: ConcertoNet, expert_share: float, seed: int, choose: Expert
 ) -> tuple[Samples, dict[str, float]]:
-    """Calls in which the expert, who ``says`` places, acts with the probability ``expert_share``, and else the net."""
+    """Calls in which the expert ``choose`` acts with probability ``expert_share``, and the net otherwise."""
     steps = round(options.call_seconds * 1e3 / options.interval_ms)
     draw = np.random.default_rng([seed, 0xD1CE])
     ladder = LADDERS[options.ladder]().rates_bps
@@ -204,7 +211,7 @@ def collect(  # noqa: PLR0913, PLR0917
         expert = np.empty((steps, CALLS), np.int64)
         for step in range(steps):
             states[step] = state
-            expert[step] = says(info["features"], present)
+            expert[step] = choose(info["features"], present)
             with torch.no_grad():
                 choice = expected_place(net(torch.from_numpy(state).to(device))).round().long().cpu().numpy()
             present = action = np.where(draw.random(CALLS) < expert_share, expert[step], choice)
@@ -227,18 +234,18 @@ def collect(  # noqa: PLR0913, PLR0917
 
 
 def check_batch(options: argparse.Namespace) -> None:
-    """Refuses batches with more decisions than the calls of a loop have, with either codec."""
+    """Refuses batches with more decisions than the calls of a loop have."""
     steps = round(options.call_seconds * 1e3 / options.interval_ms)
     runs = 2 * CALLS * (steps // WINDOW)
     if runs < max(1, options.batch // WINDOW):
-        message = f"--batch {options.batch}: in calls of {options.call_seconds:g} s there are no more than"
-        raise ValueError(f"{message} {runs * WINDOW} decisions, in runs of {WINDOW}, to learn from")
+        message = f"--batch {options.batch}: calls of {options.call_seconds:g} s have only"
+        raise ValueError(f"{message} {runs * WINDOW} decisions, in runs of {WINDOW}; reduce it")
 
 
 def train_epoch(
     options: argparse.Namespace, net: ConcertoNet, optimiser: torch.optim.Optimizer, data: list[Samples], show: Any
 ) -> float:
-    """One pass over all samples, in batches of runs of ``WINDOW`` decisions; gives the mean loss."""
+    """One pass over all samples, in batches of runs of ``WINDOW`` decisions; returns the mean loss."""
     runs = [
         (part, call, step)
         for part, samples in enumerate(data)
@@ -268,15 +275,15 @@ def train_epoch(
 
 
 def stands_for(ladder: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What each rate of the ladder stands for where it was the expert's choice: the middle from it to the next.
+    """The rate to send for each rate of the ladder: the middle between it and the next.
 
-    The expert's is the highest rate that the link carries, so that the link carries somewhat more.
+    The expert chooses the highest rate that the link can carry, so the link's capacity is somewhat higher.
     """
     return np.append((ladder[:-1] + ladder[1:]) / 2, ladder[-1])
 
 
 def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: list[str]) -> Path:
-    """The ONNX file, its card and its reference, with scores of calls on traces that nothing was trained on."""
+    """Writes the ONNX file, its card and its reference, with scores of calls on test traces."""
     net = net.cpu().eval()
     few = argparse.Namespace(**{**vars(options), "call_seconds": 4.0})
     samples, _ = collect(few, test, net, 0.0, 99, expert_of(options))
@@ -289,9 +296,9 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
         "lockstep.seed": str(options.seed),
     }
     card = {
-        "state": "loss (share), waiting time (s), sending rate and receive throughput (0: 10 kb/s, 1: 8 Mb/s, "
-        "logarithmic); seconds, the oldest first; 15 reports a second; 4 groups of packets a report",
-        "says": "the probability that each rate of the ladder is the expert's; what is at the mean place is decided on",
+        "state": "loss (share), queueing delay (s), sending rate and receive throughput (0: 10 kb/s, 1: 8 Mb/s, "
+        "logarithmic); seconds, oldest first; 15 reports per second; 4 groups of packets per report",
+        "says": "the probability that each rate of the ladder is the expert's; the decision is at the mean place",
         "ladder_bps": [round(rate) for rate in ladder],
         "interval_ms": options.interval_ms,
         "trained_on": f"{run.trained_on()}; calls of modelled codecs, functional and conventional",
@@ -307,12 +314,12 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trains; gives the exit status."""
+    """Trains; returns the exit status."""
     return train("concerto", arguments, train_in)
 
 
 def train_in(run: Run, options: argparse.Namespace) -> int:
-    """The same, in the folder of a run."""
+    """Trains in the folder of a run; returns the exit status."""
     check_batch(options)
     training, test = run.traces()
     net = ConcertoNet(len(LADDERS[options.ladder]().rates_bps), options.inputs).to(run.device)

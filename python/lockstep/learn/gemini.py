@@ -1,9 +1,9 @@
 """Trains Gemini's learned estimator (MMSys 2021): PPO, with GCC and its safety detector in the loop.
 
-The estimator (``crates/control/src/learned/gemini.rs``) sees receive rate, waiting time, loss, the last estimate and
-how that changed; the net says a place on the logarithmic scale from 10 kb/s to 8 Mb/s. Where the detector says that
-the path is not safe, GCC's estimate is used, and nothing is learned of what the net would have said. Training begins
-at a clone of GCC, as BoB's does.
+The estimator (``crates/control/src/learned/gemini.rs``) observes receive rate, queueing delay, loss, the last estimate
+and its change. The net returns a place on the logarithmic scale from 10 kb/s to 8 Mb/s. While the detector reports an
+unsafe path, GCC's estimate is used. The net does not learn from its own output then. Training begins with a clone of
+GCC.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from lockstep.learn.ppo import Seen
 from lockstep.learn.training import Run, train
 
 GIVEN = 5
-"""What the net is given of what is seen; then come GCC's estimate, and 1 where the learned one is safe."""
+"""Length of the net's input; then follow GCC's estimate, and 1 if the path is safe for the learned one."""
 SEEN = GIVEN + 2
 
 
@@ -27,7 +27,7 @@ class Net(nn.Module):
     """Five numbers -> one: two dense layers."""
 
     def __init__(self, last: nn.Module | None = None) -> None:
-        """A net that has not learned anything; ``last`` makes something else of what it says."""
+        """An untrained net; ``last`` is an optional module after it."""
         super().__init__()
         parts = [nn.Linear(GIVEN, 128), nn.Tanh(), nn.Linear(128, 64), nn.Tanh(), nn.Linear(64, 1)]
         self.parts = nn.Sequential(*parts, *([] if last is None else [last]))
@@ -39,7 +39,7 @@ class Net(nn.Module):
 
 
 class Gemini:
-    """Gemini for PPO."""
+    """Gemini as a learner for PPO."""
 
     name = "gemini"
     shape: tuple[int, ...] = (SEEN,)
@@ -48,7 +48,7 @@ class Gemini:
     spread: tuple[float, float] = (0.05, 0.01)
 
     def __init__(self) -> None:
-        """Nets that have not learned anything."""
+        """Untrained nets."""
         self.actor: nn.Module = Net(nn.Sigmoid())
         self.critic: nn.Module = Net()
 
@@ -57,30 +57,30 @@ class Gemini:
         return linear(seen[:, GIVEN].astype(np.float64))
 
     def counts(self, seen: Seen) -> NDArray[np.bool_]:
-        """Where the path is safe."""
+        """Decisions on a safe path."""
         return seen[:, GIVEN + 1] > 0.5
 
     def rates(self, seen: Seen, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The net's where the path is safe, GCC's elsewhere."""
+        """The net's rates on a safe path, GCC's otherwise."""
         return np.where(self.counts(seen), linear(action), self.heuristic(seen))
 
-    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
-        """Nothing is beyond what is used."""
+    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        """Zero: every output may be used."""
         return torch.zeros_like(middle)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trains; gives the exit status."""
+    """Trains; returns the exit status."""
     return train("gemini", arguments, train_in)
 
 
 def train_in(run: Run, options: argparse.Namespace) -> int:
-    """The same, in the folder of a run."""
+    """Trains in the folder of a run; returns the exit status."""
     learner = Gemini()
     if not ppo.train(run, options, learner, target=lambda seen: seen[:, GIVEN]):
         return 0
     card = {
-        "state": "receive rate (logarithmic, 0: 10 kb/s, 1: 8 Mb/s), waiting time (s, 1 at most), loss, the last "
+        "state": "receive rate (logarithmic, 0: 10 kb/s, 1: 8 Mb/s), queueing delay (s, 1 at most), loss, the last "
         "estimate on that scale, and how it changed",
         "says": "the estimate on that scale",
     }

@@ -1,8 +1,8 @@
-"""Trains HRCC (MMSys 2021): PPO tunes the estimate of a heuristic after GCC, every fourth decision.
+"""Trains HRCC (MMSys 2021): PPO tunes the estimate of a GCC-like heuristic at every fourth decision.
 
-The estimator (``crates/control/src/learned/hrcc.rs``) sees six signals of the last ten decisions; the net says a
-number a from 0 to 1, and the heuristic's estimate is multiplied by 2^(2a - 1) and goes on from there. A net that has
-learned nothing says a half, which leaves the heuristic as it is.
+The estimator (``crates/control/src/learned/hrcc.rs``) observes six signals of the last ten decisions. The net returns a
+number a from 0 to 1. The heuristic's estimate is multiplied by 2^(2a - 1), and the heuristic continues from there. An
+untrained net returns a half, which does not change the estimate.
 """
 
 import argparse
@@ -26,7 +26,7 @@ class Net(nn.Module):
     """Sixty numbers -> one: two dense layers."""
 
     def __init__(self, last: nn.Module | None = None) -> None:
-        """A net that says zero; ``last`` makes something else of it."""
+        """A net that returns zero; ``last`` is an optional module after it."""
         super().__init__()
         head = nn.Linear(64, 1)
         nn.init.zeros_(head.weight)
@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 
 class Hrcc:
-    """HRCC for PPO."""
+    """HRCC as a learner for PPO."""
 
     name = "hrcc"
     shape: tuple[int, ...] = SHAPE
@@ -50,40 +50,40 @@ class Hrcc:
     spread: tuple[float, float] = (0.12, 0.03)
 
     def __init__(self) -> None:
-        """Nets that have not learned anything."""
+        """Untrained nets."""
         self.actor: nn.Module = Net(nn.Sigmoid())
         self.critic: nn.Module = Net()
 
     def heuristic(self, seen: Seen) -> NDArray[np.float64]:
-        """The newest estimate of the heuristic."""
+        """The newest estimate of the heuristic, as a rate."""
         return seen[:, ESTIMATE, -1].astype(np.float64) * UNIT_BPS
 
     def rates(self, seen: Seen, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What tuning makes of it."""
+        """The tuned estimate."""
         return self.heuristic(seen) * 2.0 ** (2.0 * np.clip(action, 0.0, 1.0) - 1.0)
 
     def counts(self, seen: Seen) -> NDArray[np.bool_]:
-        """Everything."""
+        """All decisions."""
         return np.ones(len(seen), np.bool_)
 
-    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
-        """Nothing is beyond what is used."""
+    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        """Zero: every output may be used."""
         return torch.zeros_like(middle)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trains; gives the exit status."""
+    """Trains; returns the exit status."""
     return train("hrcc", arguments, train_in)
 
 
 def train_in(run: Run, options: argparse.Namespace) -> int:
-    """The same, in the folder of a run."""
+    """Trains in the folder of a run; returns the exit status."""
     learner = Hrcc()
     if not ppo.train(run, options, learner, target=None):
         return 0
     card = {
-        "state": "receive rate / 6 Mb/s, waiting time (s), loss, the heuristic's estimate / 6 Mb/s, decisions since "
-        "overuse / 100, receive rate then / 6 Mb/s; ten decisions, the newest last",
+        "state": "receive rate / 6 Mb/s, queueing delay (s), loss, the heuristic's estimate / 6 Mb/s, decisions since "
+        "overuse / 100, receive rate then / 6 Mb/s; ten decisions, newest last",
         "says": "a: every fourth decision the heuristic's estimate times 2^(2a - 1)",
     }
     path = ppo.finish(

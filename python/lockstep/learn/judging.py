@@ -1,4 +1,4 @@
-"""What comes of a controller in calls on traces that it was not trained on, beside what WebRTC does."""
+"""Scores of a controller in calls on test traces, compared with other controllers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +21,9 @@ MEASURES = (
     "smoothness_kbps",
     "network_bob",
 )
-"""Quality of experience as those have it who want pictures, and no delay; 95th percentile of video delay; quality;
-rate; share of the link that was used; loss; stalls; by how much the target moves in a tenth of a second; the network
-score with the weights of BoB's paper, 70 at most."""
+"""Scores of a call: QoE weighted for quality and for delay; 95th percentile of the video delay; mean SSIM; throughput;
+link utilisation; packet loss; stalls; mean change of the target in a tenth of a second; network score with the weights
+of BoB's paper, at most 70."""
 
 
 def measure(  # noqa: PLR0913
@@ -66,13 +66,13 @@ def judge(
     traces: Sequence[str],
     *,
     seconds: float = 60.0,
-    beside: Sequence[str] = ("gcc",),
+    references: Sequence[str] = ("gcc",),
 ) -> dict[str, Any]:
-    """Mean and worst scores over ``traces`` of ``controller`` and of those ``beside`` it; none without traces."""
+    """Mean and worst scores over ``traces`` of ``controller`` and of those in ``references``; empty without traces."""
     table: dict[str, Any] = {"calls": len(traces), "seconds": seconds}
     if not traces:
         return table
-    for name, own in ((controller, model), *((other, None) for other in beside)):
+    for name, own in ((controller, model), *((other, None) for other in references)):
         for codec in CODECS:
             rows = [measure(name, codec, trace, seconds=seconds, model=own) for trace in traces]
             values = {key: np.array([row[key] for row in rows]) for key in MEASURES}

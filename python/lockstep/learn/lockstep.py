@@ -1,13 +1,13 @@
-"""Trains Lockstep's own controller: a distribution of the bytes that the path will take until a deadline.
+"""Trains Lockstep's own controller: a distribution of the bytes that the path can deliver until a deadline.
 
-The controller (``crates/control/src/learned/lockstep.rs``) gives the next frame a quantile of those bytes, less what is
-on the way. What it sees, and what would have been right to say, is recorded by the simulator in calls that it controls
-itself: first under Sprout, then under what has been learned so far, by rules drawn at random (DAgger; Ross et al.
-2011), since what is seen depends on what is sent. What a path would have carried beyond what was sent does not show
-at the sender, but is what the lessons say.
+The controller (``crates/control/src/learned/lockstep.rs``) gives the next frame a quantile of those bytes, less the
+bytes in flight. The observations depend on what is sent, so training uses DAgger (Ross et al. 2011). The simulator
+records observations and correct outputs in calls. Sprout controls the first calls, the current model the later ones,
+with rules drawn at random. The sender cannot observe capacity beyond its sending rate, but the correct outputs
+contain it.
 
-Read from top to bottom, with the traces in ``families.py`` and the rule in ``rule.py``: the net, the lessons,
-learning by the pinball loss (Koenker 2005), how good forecasts are, and the search for a rule.
+The sections are the net, the samples, learning, the quality of forecasts, and the search for a rule. The loss is the
+pinball loss (Koenker 2005). The traces are in ``families.py`` and the rule is in ``rule.py``.
 """
 
 import argparse
@@ -49,13 +49,13 @@ FORECAST = len(HORIZONS) * len(LEVELS)
 
 
 class Net(nn.Module):
-    """What is seen of a picture, and what is remembered -> quantiles, and what is remembered of it."""
+    """Observation of a picture and memory -> quantiles and the next memory."""
 
     mean: torch.Tensor
     scale: torch.Tensor
 
     def __init__(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
-        """A net that says what Sprout's filter says in its mean, of inputs with this mean and deviation."""
+        """An untrained net: it returns the mean of Sprout's filter. The inputs have this mean and deviation."""
         super().__init__()
         self.register_buffer("mean", mean)
         self.register_buffer("scale", 1.0 / deviation.clamp_min(0.05))
@@ -66,23 +66,23 @@ class Net(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def normalise(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
-        """Takes inputs to have this mean and deviation."""
+        """Sets the mean and deviation of the inputs."""
         self.mean.copy_(mean)
         self.scale.copy_(1.0 / deviation.clamp_min(0.05))
 
-    def said(self, remembered: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    def forecast(self, remembered: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """The quantiles."""
-        said: torch.Tensor = self.head(torch.relu(self.body(torch.cat([remembered, seen], -1))))
-        return said
+        forecast: torch.Tensor = self.head(torch.relu(self.body(torch.cat([remembered, seen], -1))))
+        return forecast
 
     def follow(self, seen: torch.Tensor, remembered: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Quantiles of each picture of calls [pictures, calls, observed], and what is remembered after the last."""
+        """Quantiles for each picture of calls [pictures, calls, observed], and the memory after the last one."""
         seen = (seen - self.mean) * self.scale
         states, last = self.memory(seen, remembered)
-        return self.said(states, seen), last
+        return self.forecast(states, seen), last
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
-        """One picture, as the controller asks: what is seen and remembered in one row, what is said and remembered."""
+        """One picture, as in the controller: a row of observation and memory -> a row of quantiles and memory."""
         seen, before = (given[:, :OBSERVED] - self.mean) * self.scale, given[:, OBSERVED:]
         memory = self.memory
         weights: list[torch.Tensor] = list(memory.parameters())
@@ -92,16 +92,16 @@ class Net(nn.Module):
         keep = torch.sigmoid(of_seen[:, STATE : 2 * STATE] + of_before[:, STATE : 2 * STATE])
         new = torch.tanh(of_seen[:, 2 * STATE :] + reset * of_before[:, 2 * STATE :])
         after = new + keep * (before - new)
-        return torch.cat([self.said(after, seen), after], -1)
+        return torch.cat([self.forecast(after, seen), after], -1)
 
 
-# --- The lessons ----------------------------------------------------------------------------------------------------
+# --- The samples ----------------------------------------------------------------------------------------------------
 
 
 def lessons(
     options: argparse.Namespace, traces: Sequence[str], calls: int, seed: int, model: bytes | None
 ) -> tuple[Array, Array]:
-    """What is seen and what is right, in ``calls`` calls over ``traces``, drawn from a wide range."""
+    """Observations and correct outputs of ``calls`` calls over ``traces``, with settings from a wide range."""
     setting = LessonSetting(
         list(traces),
         sizes=[(320, 180), (640, 360), (1280, 720), (1280, 720), (1920, 1080)],
@@ -117,10 +117,10 @@ def lessons(
 
 
 def begin(net: Net, path: Path, mean: torch.Tensor, deviation: torch.Tensor) -> None:
-    """Takes the weights of an earlier model; of observations that it did not have, mean, deviation, and no weight.
+    """Loads the weights of an earlier model; observations that it lacks get mean, deviation and zero weights.
 
     Raises:
-        ValueError: If the file is none, not whole, or no such model.
+        ValueError: If the file is missing, damaged, or another kind of model.
 
     """
     import onnx  # noqa: PLC0415
@@ -129,14 +129,14 @@ def begin(net: Net, path: Path, mean: torch.Tensor, deviation: torch.Tensor) -> 
     try:
         graph = onnx.load(str(path)).graph
         known = {value.name: torch.from_numpy(numpy_helper.to_array(value).copy()) for value in graph.initializer}
-    except Exception as error:  # of whatever kind: protobuf and NumPy have their own
+    except Exception as error:  # any type: protobuf and NumPy have their own
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"--begin {path} is no whole ONNX file: {why}") from error
+        raise ValueError(f"--begin {path}: truncated or invalid ONNX file: {why}") from error
     net.normalise(mean, deviation)
     own = net.state_dict()
     for name, value in own.items():
         if name not in known:
-            message = f"--begin {path} has no `{name}`: it is no model of Lockstep's own that was trained"
+            message = f"--begin {path}: no `{name}` in it; expected a trained model of Lockstep's own controller"
             raise ValueError(message)
         earlier = known[name]
         wide = value.clone()
@@ -149,13 +149,13 @@ def begin(net: Net, path: Path, mean: torch.Tensor, deviation: torch.Tensor) -> 
             else:
                 wide = earlier.reshape(value.shape)
         except (RuntimeError, IndexError, TypeError) as error:
-            message = f"--begin {path}: its `{name}` is {tuple(earlier.shape)} numbers, and {tuple(value.shape)} here"
+            message = f"--begin {path}: expected `{name}` of shape {tuple(value.shape)}, found {tuple(earlier.shape)}"
             raise ValueError(message) from error
         value.copy_(wide)
 
 
 def model_bytes(net: Net, metadata: Mapping[str, str]) -> bytes:
-    """The net as an ONNX file."""
+    """The net as the bytes of an ONNX file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lockstep.onnx"
         write_onnx(net, path, shape=(OBSERVED + STATE,), names=("seen", "said"), metadata=metadata)
@@ -163,7 +163,7 @@ def model_bytes(net: Net, metadata: Mapping[str, str]) -> bytes:
 
 
 class Exported:
-    """A net exported once; each copy has other metadata. Exporting anew takes seconds."""
+    """A net that is exported once and copied with different metadata, because an export takes seconds."""
 
     def __init__(self, net: Net) -> None:
         """Exports ``net``."""
@@ -172,7 +172,7 @@ class Exported:
         self._model = onnx.load_from_string(model_bytes(net, {}))
 
     def of(self, metadata: Mapping[str, str]) -> bytes:
-        """The model as an ONNX file with this metadata."""
+        """The bytes of an ONNX file with this metadata."""
         from onnx import helper  # noqa: PLC0415
 
         helper.set_model_props(self._model, {"lockstep.controller": "lockstep", **metadata})
@@ -183,11 +183,11 @@ class Exported:
 # --- Learning -------------------------------------------------------------------------------------------------------
 
 
-def pinball(said: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The pinball loss of each quantile of each deadline; NaN where it is not known what is right."""
-    said = said.unflatten(-1, (len(HORIZONS), len(LEVELS)))
-    short = right.unsqueeze(-1) - said
-    levels = torch.tensor(LEVELS, device=said.device)
+def pinball(forecast: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Pinball loss of each quantile and deadline; NaN where the correct output is unknown."""
+    forecast = forecast.unflatten(-1, (len(HORIZONS), len(LEVELS)))
+    short = right.unsqueeze(-1) - forecast
+    levels = torch.tensor(LEVELS, device=forecast.device)
     return torch.maximum(levels * short, (levels - 1) * short)
 
 
@@ -198,11 +198,11 @@ def learn(
     known: list[tuple[Array, Array]],
     rate: float,
 ) -> float:
-    """One pass over all lessons, in an order drawn at random; the mean loss."""
+    """One pass over all samples in random order; returns the mean loss."""
     for group in optimiser.param_groups:
         group["lr"] = rate
     device = device_of(net)
-    # All lessons may be more than a device holds.
+    # The samples stay in main memory, because a device may have too little.
     seen = torch.from_numpy(np.concatenate([part[0] for part in known]))
     right = torch.from_numpy(np.concatenate([part[1] for part in known]))
     losses = []
@@ -212,10 +212,10 @@ def learn(
             part = seen[calls, begin : begin + options.chunk].transpose(0, 1).to(device)
             truth = right[calls, begin : begin + options.chunk].transpose(0, 1).to(device)
             whole = ~torch.isnan(truth[..., :1])
-            said, remembered = net.follow(torch.nan_to_num(part), remembered)
+            forecast, remembered = net.follow(torch.nan_to_num(part), remembered)
             remembered = remembered.detach()
             loss = (
-                pinball(said, torch.nan_to_num(truth)).mean((-1, -2)) * whole[..., 0]
+                pinball(forecast, torch.nan_to_num(truth)).mean((-1, -2)) * whole[..., 0]
             ).sum() / whole.sum().clamp_min(1)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -226,21 +226,21 @@ def learn(
 
 
 def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
-    """How good forecasts are: the loss, that of quantiles that are always the same, and how often each is met."""
+    """Quality of forecasts: their loss, the loss of fixed quantiles, and the error of their coverage."""
     truth = torch.from_numpy(right).transpose(0, 1)
     with torch.no_grad():
-        said, _ = net.follow(torch.nan_to_num(torch.from_numpy(seen)).transpose(0, 1).to(device_of(net)), None)
-        said = said.cpu()
+        forecast, _ = net.follow(torch.nan_to_num(torch.from_numpy(seen)).transpose(0, 1).to(device_of(net)), None)
+        forecast = forecast.cpu()
         levels = torch.tensor(LEVELS)
         flat = truth.reshape(-1, len(HORIZONS))
         flat = flat[~torch.isnan(flat[:, 0])]
         same = torch.from_numpy(np.quantile(flat.numpy(), LEVELS, axis=0).astype(np.float32)).T.reshape(-1)
         known = ~torch.isnan(truth[..., 0])
         found = {
-            "loss": float(pinball(said, truth)[known].mean()),
-            "loss of fixed quantiles": float(pinball(same.expand(said.shape), truth)[known].mean()),
+            "loss": float(pinball(forecast, truth)[known].mean()),
+            "loss of fixed quantiles": float(pinball(same.expand(forecast.shape), truth)[known].mean()),
         }
-        below = (truth.unsqueeze(-1) < said.unflatten(-1, (len(HORIZONS), len(LEVELS))))[known].float().mean(0)
+        below = (truth.unsqueeze(-1) < forecast.unflatten(-1, (len(HORIZONS), len(LEVELS))))[known].float().mean(0)
         for index, horizon in enumerate(HORIZONS):
             found[f"worst error of coverage, {1000 * horizon:.0f} ms"] = float((below[index] - levels).abs().max())
     return found
@@ -252,17 +252,17 @@ def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
 def metadata_of(
     known: list[tuple[Array, Array]], rules: Mapping[str, str], target: float = TARGET_LEVELS[1]
 ) -> dict[str, str]:
-    """What the model says of itself: the range of what it has learned from, and the rules."""
+    """Metadata of the model: the range of its training inputs, and the rules."""
     seen = np.concatenate([part[0].reshape(-1, OBSERVED) for part in known])
     seen = seen[~np.isnan(seen[:, 0])]
     least, most = seen.min(0), seen.max(0)
-    said = {
+    entries = {
         "lockstep.seen_least": ",".join(f"{value:.3f}" for value in least),
         "lockstep.seen_most": ",".join(f"{value:.3f}" for value in most),
     }
     for latency, rule in rules.items():
-        said[f"lockstep.rule.{latency}"] = f"{rule},target_level={target}"
-    return said
+        entries[f"lockstep.rule.{latency}"] = f"{rule},target_level={target}"
+    return entries
 
 
 def tune(  # noqa: PLR0913, PLR0917
@@ -273,15 +273,15 @@ def tune(  # noqa: PLR0913, PLR0917
     traces: list[str],
     state: dict[str, Any],
 ) -> dict[str, Search]:
-    """Finds the rules, a generation after another; ``state`` is the checkpoint."""
+    """Finds the rules, one generation after another; ``state`` is the checkpoint."""
     searches: dict[str, Search] = state.setdefault("searches", {name: Search(name) for name in DELAY_WEIGHTS})
     state.setdefault("generation", 0)
     calls = settings_of(traces, options.seed, options.tuned, options.tuned_clip)
-    said = metadata_of(known, {})
+    entries = metadata_of(known, {})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lockstep.onnx"
         exported = Exported(net)
-        # For the others it begins where that for `balanced` has ended, and takes a quarter of the time.
+        # The searches for other latencies start at the result for `balanced`, and take a quarter of the generations.
         others = max(1, options.generations // 4)
         plan = [("balanced", index) for index in range(options.generations)]
         plan += [(name, index) for index in range(others if options.generations else 0) for name in ("low", "quality")]
@@ -291,12 +291,12 @@ def tune(  # noqa: PLR0913, PLR0917
             if latency != "balanced" and index == 0:
                 search.begin_at(searches["balanced"])
             generator = np.random.default_rng([options.seed, generation, 0xCE])
-            # Calls are drawn for each generation, so that the rule does not become one for a few.
+            # Each generation draws other calls, so that the rule does not overfit to a few.
             some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls]]
             classical = outcomes(some, CLASSICAL, latency, None, seconds=options.tuned_seconds)
             tries, values = search.draw(generator, options.population), []
             for one in tries:
-                path.write_bytes(exported.of({**said, f"lockstep.rule.{latency}": rule_text(one)}))
+                path.write_bytes(exported.of({**entries, f"lockstep.rule.{latency}": rule_text(one)}))
                 ours = outcomes(some, "lockstep", latency, path, seconds=options.tuned_seconds)
                 values.append(worth(some, ours, classical))
             search.learn(tries, values)
@@ -308,16 +308,16 @@ def tune(  # noqa: PLR0913, PLR0917
             state["generation"] = generation + 1
             run.save(state)
         if "target" not in state and options.generations > 0 and options.target_level is None:
-            # Of codecs that follow a rate: the last of what is tuned, and the same for all latencies.
+            # The target of codecs with a target rate is tuned last, and is the same for all latencies.
             generator = np.random.default_rng([options.seed, 0x7A6])
             some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls // 2]]
-            told: dict[str, Any] = {"seconds": options.tuned_seconds, "codec": "conventional"}
-            classical = outcomes(some, CLASSICAL, "balanced", None, **told)
+            setting: dict[str, Any] = {"seconds": options.tuned_seconds, "codec": "conventional"}
+            classical = outcomes(some, CLASSICAL, "balanced", None, **setting)
             values = []
             for level in TARGET_LEVELS:
                 rule = f"{rule_text(searches['balanced'].mean)},target_level={level}"
-                path.write_bytes(exported.of({**said, "lockstep.rule.balanced": rule}))
-                ours = outcomes(some, "lockstep", "balanced", path, **told)
+                path.write_bytes(exported.of({**entries, "lockstep.rule.balanced": rule}))
+                ours = outcomes(some, "lockstep", "balanced", path, **setting)
                 values.append(worth(some, ours, classical))
                 run.show(1.0, f"target of quantile {level}: {values[-1]:.4f}")
             state["target"] = TARGET_LEVELS[int(np.argmax(values))]
@@ -328,12 +328,12 @@ def tune(  # noqa: PLR0913, PLR0917
 def learn_rounds(
     options: argparse.Namespace, run: Run, state: dict[str, Any], training: list[str], validation: list[str]
 ) -> tuple[Net, list[tuple[Array, Array]]]:
-    """The rounds that the checkpoint ``state`` does not have yet; the net, and all lessons."""
+    """Runs the rounds that the checkpoint ``state`` lacks; returns the net and all samples."""
     known = []
     for index in range(state.get("round", 0)):
         kept = run.load_array(f"lessons-{index}")
         known.append((kept["seen"], kept["right"]))
-    # What is seen on average is known after the first round. A run that goes on has its random numbers already.
+    # The first round determines mean and deviation. A resumed run must not draw random numbers here.
     with torch.random.fork_rng(devices=[]):
         net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED)).to(run.device)
     optimiser = torch.optim.Adam(net.parameters(), options.learning_rate)
@@ -345,7 +345,7 @@ def learn_rounds(
     checked = None
     passes = options.rounds * options.epochs
     for index in range(state.get("round", 0), options.rounds):
-        # The lessons of a model that resumes training come from its own calls from the first round on.
+        # If training starts from a model, its own calls give the samples from the first round on.
         model = None if index == 0 and not options.begin else model_bytes(net, {})
         run.show(0.6 * index / options.rounds, f"round {index + 1}: {options.calls} calls")
         known.append(lessons(options, training, options.calls, 1_000_003 * options.seed + index, model))
@@ -377,19 +377,19 @@ def learn_rounds(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trains; gives the exit status."""
+    """Trains; returns the exit status."""
     return train("lockstep", arguments, train_in)
 
 
 def train_in(run: Run, options: argparse.Namespace) -> int:
-    """The same, in the folder of a run."""
-    # What is wrong in these is told before hours of training.
+    """Trains in the folder of a run; returns the exit status."""
+    # Report invalid arguments before hours of training.
     rules_of({}, options.rule)
     if not options.export:
         check_clips(options.tuned_clip)
     if options.begin and not options.export:
         unlearned = torch.zeros(OBSERVED), torch.ones(OBSERVED)
-        # The random numbers of the run are to be the same with and without.
+        # The run draws the same random numbers with and without this check.
         with torch.random.fork_rng(devices=[]):
             begin(Net(*unlearned), Path(options.begin), *unlearned)
     training, validation, test = parts(options, run)
@@ -413,11 +413,11 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
     target = state.get("target", TARGET_LEVELS[1]) if options.target_level is None else options.target_level
     card = {
         "state": OBSERVATIONS,
-        "says": f"ln(bytes until {HORIZONS} s / what Sprout's filter expects + 0.02), quantiles {LEVELS} of each",
+        "says": f"ln(bytes until {HORIZONS} s / mean of Sprout's filter + 0.02), quantiles {LEVELS} of each",
         "interval_ms": "a picture",
         "rules": rules,
         "target_level": target,
-        "trained_on": f"{run.trained_on()}; {options.fitted} like recordings, and {options.varied} varied ones",
+        "trained_on": f"{run.trained_on()}; {options.fitted} of fitted families, and {options.varied} varied ones",
         "curves": run.curves,
     }
     given: dict[str, Any] = {
@@ -434,7 +434,7 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
 
 
 def examples_of(net: Net, known: list[tuple[Array, Array]]) -> torch.Tensor:
-    """What eight calls see after a second, and remember."""
+    """Observation and memory of eight calls after a second."""
     seen = torch.nan_to_num(torch.from_numpy(known[-1][0][:8, :31])).transpose(0, 1)
     with torch.no_grad():
         _, remembered = net.follow(seen[:-1], None)

@@ -1,10 +1,12 @@
-"""PPO for estimators at the receiver: BoB, HRCC, Gemini. What differs between them is a :class:`Learner`.
+"""PPO for estimators at the receiver: BoB, HRCC, Gemini. A :class:`Learner` contains what differs between them.
 
-Calls of modelled codecs, half of them functional and half conventional, go on from update to update, a decision every
-200 ms. What is seen is made by the same Rust code as in calls, heuristics included, and the sender follows the
-estimate with the loss controller that it has in calls. PPO is that of Schulman et al. (2017) with the details of
-CleanRL: clipped ratio, generalised advantages, a normal distribution around what the net says. The calls begin anew
-after each round, so that a run that was ended goes on to the same weights.
+Half of the calls have a functional codec model, half a conventional one. They continue from update to update, with a
+decision every 200 ms. The Rust code of calls computes observations and heuristics. The sender follows the estimate
+with the same loss controller as in calls.
+
+PPO follows Schulman et al. (2017) with the details of CleanRL: a clipped ratio, generalised advantage estimation, and a
+normal distribution around the net's output. The calls restart after each round, so that a resumed run gives the same
+weights.
 """
 
 import argparse
@@ -25,22 +27,22 @@ from lockstep.learn.training import FEEDBACK_MS, Run
 
 Seen = NDArray[np.float32]
 INTERVAL_MS = 200
-"""Time between two decisions: AlphaRTC's, and that of BoB's paper."""
+"""Time between two decisions, as in AlphaRTC and BoB's paper."""
 CODECS = ("functional", "conventional")
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
-TOLD = 11
-"""What the critic is told beside what is seen (:func:`told`, :func:`foreseen`)."""
-STRAYING = 1e3
-"""Weight of what the net says beyond what is ever used, squared."""
+PRIVILEGED = 11
+"""Number of privileged inputs of the critic (:func:`privileged`, :func:`future_capacities`)."""
+EXCESS_WEIGHT = 1e3
+"""Weight of the squared distance of the net's output from the range in use."""
 FORESIGHT = (0.8, 0.95)
-"""What averages of coming capacities keep of what comes later, from decision to decision: of one second and of four."""
+"""Decay per decision of the averages of future capacities; the time constants are one and four seconds."""
 
 
-def told(features: NDArray[np.float64], codec: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What no end of a call knows and the simulator does, for the critic: shape ``(calls, TOLD - len(FORESIGHT))``.
+def privileged(features: NDArray[np.float64], codec: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values that only the simulator knows, for the critic: shape ``(calls, PRIVILEGED - len(FORESIGHT))``.
 
-    Capacity of this step and of the next, what is sent, encoded and targeted (all on the scale of rates), how long the
-    bottleneck's queue will take (s), one-way delay and its least (s), loss, and which codec the call has.
+    Rates on the logarithmic scale: capacity in this and the next step, sent, target. Then: drain time of the bottleneck
+    queue (s), one-way delay and its minimum (s), loss, and the kind of codec.
     """
 
     def column(name: str) -> NDArray[np.float64]:
@@ -53,12 +55,12 @@ def told(features: NDArray[np.float64], codec: NDArray[np.float64]) -> NDArray[n
     return np.stack([*parts, column("loss"), codec], axis=-1)
 
 
-def foreseen(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Averages of the capacities to come until the call ends or nothing more is known: a baseline that goes by them.
+def future_capacities(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Averages of future capacities until the end of the call or of the known steps, as a baseline of advantages.
 
-    ``now`` are capacities, shape ``(steps + 1, calls)``, ``ends`` where calls end, ``(steps, calls)``. No decision
-    changes what the link will carry, so an advantage may be taken over it: what was luck is then no longer credited to
-    the decision (Mao et al., 2019, *Variance reduction for reinforcement learning in input-driven environments*).
+    ``now`` are capacities, shape ``(steps + 1, calls)``; ``ends`` marks ends of calls, ``(steps, calls)``. Decisions do
+    not change the capacity, so it may be in the baseline. Then a decision gets no credit for luck (Mao et al., 2019,
+    *Variance reduction for reinforcement learning in input-driven environments*).
     """
     known = torch.zeros(*now.shape, len(FORESIGHT), device=now.device)
     known[-1] = now[-1].unsqueeze(-1)
@@ -69,26 +71,26 @@ def foreseen(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     return known
 
 
-class ToldCritic(nn.Module):
-    """What is seen, and what only the simulator knows -> what it is worth. No part of what is shipped."""
+class PrivilegedCritic(nn.Module):
+    """Critic with privileged inputs: observation and simulator values -> value. It is not part of the model."""
 
     def __init__(self, width: int) -> None:
-        """A critic for ``width`` numbers in all that has not learned anything."""
+        """An untrained critic for ``width`` numbers in total."""
         super().__init__()
         parts = [nn.Linear(width, 128), nn.LeakyReLU(), nn.Linear(128, 128), nn.LeakyReLU(), nn.Linear(128, 1)]
         self.parts = nn.Sequential(*parts)
 
     def forward(self, seen: torch.Tensor) -> torch.Tensor:
-        """Values, ``(calls, 1)``, of what is seen and told, side by side."""
+        """Values, ``(calls, 1)``, of concatenated observations and privileged inputs."""
         out: torch.Tensor = self.parts(seen)
         return out
 
 
 def best_reward(kind: str, features: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The reward of whoever sent just what the link carried, without a queue.
+    """Reward of a sender that uses exactly the link's capacity without a queue.
 
-    No decision changes it, so it can be taken off every reward without another policy being the best one. It is most of
-    what differs from call to call, which would drown what decisions do.
+    Decisions do not change it, so subtracting it from every reward does not change the best policy. It is most of the
+    difference between calls, which would otherwise hide the effect of decisions.
     """
     capacity = features[:, _COLUMN["capacity_bps"]]
     delay = features[:, _COLUMN["smallest_delay_ms"]] / 1e3
@@ -99,24 +101,24 @@ def best_reward(kind: str, features: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 class Learner(Protocol):
-    """What one of the estimators is: its net, and what becomes of what that says."""
+    """One of the estimators: its nets, and the use of their output."""
 
     name: str
     shape: tuple[int, ...]
-    """Of what the environment sees."""
+    """Shape of the observation."""
     reward: str
-    """The reward's preset."""
+    """Name of the reward preset."""
     every: int
-    """Of so many decisions one is the net's."""
+    """Number of decisions of which one is the net's."""
     actor: nn.Module
-    """What is seen -> one number, the middle of what is tried."""
+    """Observation -> one number, the mean of the sampled actions."""
     critic: nn.Module
-    """What is seen -> what it is worth."""
+    """Observation -> value."""
     spread: tuple[float, float]
-    """How widely trials differ at first and at last: standard deviations."""
+    """First and last standard deviation of the sampled actions."""
 
     def rates(self, seen: Seen, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The rates that are used, bit/s, where the net said ``action``."""
+        """The rates in use, bit/s, for the net's ``action``."""
         ...
 
     def heuristic(self, seen: Seen) -> NDArray[np.float64]:
@@ -124,19 +126,19 @@ class Learner(Protocol):
         ...
 
     def counts(self, seen: Seen) -> NDArray[np.bool_]:
-        """Where what the net says makes a difference."""
+        """Flags of the decisions in which the net's output has an effect."""
         ...
 
-    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
-        """By how much what the net says is beyond what is ever used, where nothing that is tried would lead back."""
+    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
+        """Distance of the net's output from the range in use, where no sampled action would lead back."""
         ...
 
 
 class Calls:
-    """Calls with either codec, stepped together."""
+    """Parallel calls with both codecs."""
 
     def __init__(self, learner: Learner, options: argparse.Namespace, traces: list[str], seed: int) -> None:
-        """Calls that begin."""
+        """Calls at their start."""
         self.kind = learner.reward
         self.count = _calls(options)
         self.half = self.count // 2
@@ -149,7 +151,7 @@ class Calls:
                 place="receiver",
                 traces=traces,
                 step_ms=INTERVAL_MS,
-                # A policy that decides on every fourth step is asked for the first of an episode, too.
+                # A policy that decides every fourth step also decides in the first step of an episode.
                 episode_steps=round(options.call_seconds * 1e3 / INTERVAL_MS / learner.every) * learner.every - 1,
                 delay_ms=(5.0, 100.0),
                 queue_packets=(20, 300),
@@ -169,7 +171,7 @@ class Calls:
         self.begun = np.zeros(self.count, np.bool_)
 
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Uses ``rates`` for an interval; gives rewards, less the best ones, and which calls have ended."""
+        """Uses ``rates`` for an interval; returns rewards relative to the best ones, and flags of ended calls."""
         parts = [env.step(rates[place * self.half : (place + 1) * self.half]) for place, env in enumerate(self.envs)]
         self.seen = np.concatenate([part[0] for part in parts])
         self.features = np.concatenate([part[4]["features"] for part in parts])
@@ -179,9 +181,9 @@ class Calls:
     def turn(
         self, learner: Learner, action: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
-        """Does what the net said, and then what the heuristic says until the net is asked again.
+        """Applies the net's action, and then the heuristic's until the net's next decision.
 
-        Gives the rewards, the calls that ended, and the rates of the net.
+        Returns the rewards, flags of ended calls, and the rates of the net.
         """
         rates = learner.rates(self.seen, action)
         reward, ended = self.step(rates)
@@ -192,24 +194,24 @@ class Calls:
 
 
 def _calls(options: argparse.Namespace) -> int:
-    """How many calls are stepped together: as many with either codec."""
+    """Number of parallel calls, half with each codec."""
     return 2 * int(options.calls // 2)
 
 
 def _turns(learner: Learner, options: argparse.Namespace) -> int:
-    """Of how many decisions of the net in each call an update is."""
+    """Number of the net's decisions per call in an update."""
     return max(2, int(options.windows // _calls(options) // learner.every))
 
 
 def tensor(array: NDArray[Any]) -> torch.Tensor:
-    """The same numbers for PyTorch, as 32-bit floats."""
+    """The array as a PyTorch tensor of 32-bit floats."""
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
 def clone(learner: Learner, options: argparse.Namespace, traces: list[str], target: Any) -> float:
-    """The actor learns to say ``target(seen)``, places on the scale of rates; gives the last error (root mean square).
+    """Trains the actor on ``target(seen)``, places on the scale of rates; returns the last root mean square error.
 
-    What is to be said is followed with slow random factors of up to a half, so that more is seen than its own paths.
+    The calls follow the target times slow random factors of up to a half, so that more states are observed.
     """
     calls = Calls(learner, options, traces, 77_000_003 + options.seed)
     draw = np.random.default_rng([options.seed, 0xC104E])
@@ -241,14 +243,14 @@ def clone(learner: Learner, options: argparse.Namespace, traces: list[str], targ
 def collect(
     learner: Learner, options: argparse.Namespace, calls: Calls, spread: float, usual: float
 ) -> tuple[tuple[torch.Tensor, ...], dict[str, float]]:
-    """Decisions of all calls: what was seen, what was tried, how likely that was, advantages, returns, what counts.
+    """Decisions of all calls: observations, critic inputs, actions, log likelihoods, advantages, returns, weights.
 
-    Rewards count from the ``usual`` one on, so that returns are near zero and the critic has less to learn.
+    Rewards are relative to the ``usual`` one, so that returns are near zero and the critic has less to learn.
     """
     length = _turns(learner, options)
     device = device_of(learner.actor)
     seen = torch.zeros(length + 1, calls.count, *learner.shape, device=device)
-    known = torch.zeros(length + 1, calls.count, TOLD, device=device)
+    known = torch.zeros(length + 1, calls.count, PRIVILEGED, device=device)
     actions, likelihoods, rewards, counts = (torch.zeros(length, calls.count, device=device) for _ in range(4))
     ends = torch.zeros(length, calls.count, device=device)
     learner.actor.eval()
@@ -256,7 +258,7 @@ def collect(
     differing = 0.0
     for step in range(length):
         seen[step] = tensor(calls.seen)
-        known[step, :, : -len(FORESIGHT)] = tensor(told(calls.features, calls.codec))
+        known[step, :, : -len(FORESIGHT)] = tensor(privileged(calls.features, calls.codec))
         with torch.no_grad():
             distribution = torch.distributions.Normal(learner.actor(seen[step]).squeeze(-1), spread)
             actions[step] = distribution.sample()
@@ -266,14 +268,14 @@ def collect(
         reward, ended, rates = calls.turn(learner, actions[step].cpu().numpy().astype(np.float64))
         differing += float((np.abs(rates - heuristic) > 1e-3 * heuristic).mean())
         rewards[step] = tensor(reward - usual)
-        # The step in which a call begins anew counts for nothing, and what it was told neither.
+        # A step in which a call restarts has no effect, so it does not count.
         counts[step] = tensor(matters & ~calls.begun)
         ends[step] = tensor(ended | calls.begun)
-        # With more than one step a turn, a call that ended has begun anew within it or does so in the next.
+        # With several steps per turn, an ended call has restarted within the turn or restarts in the next one.
         calls.begun = ended if learner.every == 1 else np.zeros_like(ended)
     seen[length] = tensor(calls.seen)
-    known[length, :, : -len(FORESIGHT)] = tensor(told(calls.features, calls.codec))
-    known[:, :, -len(FORESIGHT) :] = foreseen(known[:, :, 0], ends)
+    known[length, :, : -len(FORESIGHT)] = tensor(privileged(calls.features, calls.codec))
+    known[:, :, -len(FORESIGHT) :] = future_capacities(known[:, :, 0], ends)
     judged = torch.cat([seen.flatten(2), known], -1) if options.critic == "told" else seen
     with torch.no_grad():
         values = learner.critic(judged.flatten(0, 1)).view(length + 1, calls.count)
@@ -281,7 +283,7 @@ def collect(
     advantage = torch.zeros(calls.count, device=device)
     for step in reversed(range(length)):
         going = options.discount * (1.0 - ends[step])
-        # A call ends by its length alone: what would have followed is worth what the critic says of its last state.
+        # A call ends only by its length, so the critic's value of its last state replaces the future reward.
         following = torch.where(ends[step] > 0, values[step], values[step + 1])
         error = rewards[step] + options.discount * following - values[step]
         advantage = error + options.gae_lambda * going * advantage
@@ -300,7 +302,7 @@ def improve(  # noqa: PLR0913
     spread: float,
     actor_too: bool,
 ) -> float:
-    """PPO's clipped steps; gives the critic's error (root mean square)."""
+    """Clipped steps of PPO; returns the root mean square error of the critic."""
     learner.actor.train()
     learner.critic.train()
     squares, count = 0.0, 0
@@ -320,7 +322,7 @@ def improve(  # noqa: PLR0913
                 moved = float((ratio - 1.0 - logarithm).detach().mean())
                 clipped = ratio.clamp(1 - options.clip, 1 + options.clip)
                 gain = (torch.min(ratio * normal, clipped * normal) * counts).sum() / counts.sum().clamp(min=1.0)
-                loss = 0.5 * error - gain + STRAYING * learner.strays(seen, middle).square().mean()
+                loss = 0.5 * error - gain + EXCESS_WEIGHT * learner.excess(seen, middle).square().mean()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(nets, 0.5)
@@ -330,7 +332,7 @@ def improve(  # noqa: PLR0913
 
 
 def episodes(learner: Learner, options: argparse.Namespace, test: list[str], learned: bool) -> float:
-    """The mean reward of calls on ``test``, with what the net says itself or with the heuristic alone."""
+    """Mean reward of calls on ``test``, with the net's decisions or with the heuristic only."""
     few = argparse.Namespace(**{**vars(options), "calls": 64})
     calls = Calls(learner, few, test, 12_345)
     learner.actor.eval()
@@ -349,7 +351,7 @@ def episodes(learner: Learner, options: argparse.Namespace, test: list[str], lea
 
 
 def examples(learner: Learner, options: argparse.Namespace, test: list[str]) -> torch.Tensor:
-    """What eight calls see after five seconds."""
+    """Observations of eight calls after five seconds."""
     calls = Calls(learner, argparse.Namespace(**{**vars(options), "calls": 8}), test, 99)
     for _ in range(25):
         calls.step(learner.heuristic(calls.seen))
@@ -357,19 +359,19 @@ def examples(learner: Learner, options: argparse.Namespace, test: list[str]) -> 
 
 
 def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) -> bool:
-    """Trains until the end, or goes on from a checkpoint; says whether it came to the end.
+    """Trains to the end, from a checkpoint if there is one; returns whether it reached the end.
 
-    ``target`` is what the net is to say at first of what is seen; none where it needs no such lesson.
+    ``target`` maps observations to the actions that the net clones first; None skips cloning.
     """
     training, test = run.traces()
     smallest = min(map(len, torch.arange(_turns(learner, options) * _calls(options)).chunk(options.minibatches)))
     if smallest < 2:
-        message = f"--minibatches {options.minibatches}: of --windows {options.windows} each has to have two decisions"
-        raise ValueError(f"{message} at least, and one would have {smallest}")
+        message = f"--minibatches {options.minibatches}: --windows {options.windows} gives too few; expected at least 2"
+        raise ValueError(f"{message} decisions in each minibatch, found {smallest}")
     if options.critic == "told":
-        learner.critic = ToldCritic(int(np.prod(learner.shape)) + TOLD)
+        learner.critic = PrivilegedCritic(int(np.prod(learner.shape)) + PRIVILEGED)
     nets = nn.ModuleDict({"actor": learner.actor, "critic": learner.critic}).to(run.device)
-    # The critic may be wrong by more at first, and is no part of what is shipped.
+    # The critic has larger errors at first, and is not part of the model.
     groups = [
         {"params": learner.actor.parameters(), "lr": options.learning_rate},
         {"params": learner.critic.parameters(), "lr": 10 * options.learning_rate},
@@ -386,7 +388,7 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         raise ValueError(message)
     elif target is not None:
         error = clone(learner, options, training, target)
-        run.show(0.0, f"what it begins at is cloned to {error:.4f}")
+        run.show(0.0, f"initial policy cloned, error {error:.4f}")
     if options.export:
         return True
     heuristic = episodes(learner, options, test, learned=False)
@@ -421,11 +423,11 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
 
 
 CURVES = ("reward", "gain over the heuristic", "learned estimate used", "critic error")
-"""What is drawn at the end."""
+"""Curves to draw at the end."""
 
 
 def finish(run: Run, learner: Learner, options: argparse.Namespace, *, model: nn.Module, **given: Any) -> Path:
-    """Writes ``model`` with its card, judged beside the heuristic, and the curves."""
+    """Writes ``model`` with its card, scores compared with the heuristic, and the curves."""
     _, test = run.traces()
     card = {
         "interval_ms": INTERVAL_MS,
@@ -436,7 +438,7 @@ def finish(run: Run, learner: Learner, options: argparse.Namespace, *, model: nn
     metadata = {"lockstep.interval_ms": str(INTERVAL_MS), "lockstep.seed": str(options.seed), **given.pop("metadata")}
     seen = examples(learner, options, test)[:, : given["shape"][0]]
     path = run.export_judged(
-        model, test, card=card, metadata=metadata, examples=seen, beside=("bob-heuristic", "gcc"), **given
+        model, test, card=card, metadata=metadata, examples=seen, references=("bob-heuristic", "gcc"), **given
     )
     run.draw(learner.name, CURVES)
     run.close()

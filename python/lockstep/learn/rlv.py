@@ -1,20 +1,19 @@
 """RL-V: Concerto's state and ladder, learned from a reward (the baseline of the Concerto paper, after Pensieve).
 
-An actor-critic as Pensieve's: the actor says how likely each rate is, the critic how much reward will follow; entropy
-keeps the actor trying. Pensieve's agents run beside each other and send gradients when they have some (A3C). Here the
-calls are stepped together and one gradient is made of all (A2C, its synchronous form): the same estimate without stale
-gradients, and the same seed gives the same weights. Advantages are generalised ones (Schulman et al., 2016).
+An actor-critic as in Pensieve: the actor returns a probability for each rate, the critic the expected reward. An
+entropy term keeps the actor exploring. Pensieve's agents run in parallel and send gradients asynchronously (A3C). Here
+all calls step together and give one gradient (A2C, the synchronous form). The estimate is the same without stale
+gradients, and equal seeds give equal weights. Advantages are generalised (Schulman et al., 2016).
 
-The reward of a step is ``QualityReward``: the share of the link that was used, less half a point for each 100 ms that
-packets waited, less twice the share lost, :data:`WORST` at least; less :data:`MOVED` for each place of the ladder that
-the rate moved (Pensieve's smoothness).
+The reward of a step is ``QualityReward``, at least :data:`WORST`: link utilisation, less half a point per 100 ms of
+queueing delay, less twice the loss. Each place on the ladder by which the rate moves costs :data:`MOVED`, as in
+Pensieve's smoothness.
 
-The actor begins at a clone of a rule of thumb (:func:`careful`), as Merlin's and Loki's do. One that begins with
-chance fills the queue of every call at once: all that it then sees are full queues, where nothing that it does in the
-seconds before they are empty makes a difference to the reward; and a conventional codec, which follows a target within
-a second, makes of targets that are drawn anew five times a second their mean. So it never saw a call recover. The
-critic stands on what the actor's dense layer makes of a state, without a gradient into it: a critic that has learned
-nothing yet would spoil the clone.
+The actor begins as a clone of a heuristic rule (:func:`careful`), as in Merlin and Loki. A random actor fills the queue
+of every call at once, and then observes only full queues. Until they drain, its actions do not change the reward. A
+conventional codec also averages random targets: it follows a target within a second, and draws come five times a
+second. So a random actor never observes a recovery. The critic uses the actor's dense layer as input, without a
+gradient into it: an untrained critic would spoil the clone.
 """
 
 import argparse
@@ -47,20 +46,20 @@ from lockstep.learn.training import Run, train
 
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
 WORST = -3.0
-"""The least reward of a step, before what moving costs: one long queue shall not drown all else."""
+"""Minimum reward of a step, without the cost of moves, so that one long queue does not dominate."""
 MOVED = 0.03
-"""What it costs to move the rate by a place of the ladder."""
+"""Cost of moving the rate by one place on the ladder."""
 LONG_MS, SHORT_MS, LOSSY = 60.0, 25.0, 0.1
-"""The rule of thumb goes down where packets waited for longer, and up where for less, milliseconds; and down where
-more than this share was lost."""
+"""Thresholds of the rule: it steps down above ``LONG_MS`` of queueing delay or above a loss of ``LOSSY``, and up below
+``SHORT_MS``."""
 FALL, ROOM = 0.8, 1.5
-"""To what share of the throughput it goes down, and to which multiple of it up at most."""
+"""Share of the throughput after a step down, and largest multiple of it after a step up."""
 
 
 def careful(ladder: NDArray[np.float64]) -> Expert:
-    """The rule of thumb, which knows only what a sender sees: a place up where the queue is short.
+    """A heuristic rule from signals of the sender: one place up while the queue is short.
 
-    Where it is long, down to less than what came through; between the two, no higher than now.
+    While the queue is long, the rate falls below the throughput. In between, it does not rise.
     """
 
     def place(rate: NDArray[np.float64]) -> Any:
@@ -69,7 +68,7 @@ def careful(ladder: NDArray[np.float64]) -> Expert:
     def choose(features: NDArray[np.float64], present: NDArray[np.int64]) -> Any:
         waited = features[:, _COLUMN["delay_ms"]] - features[:, _COLUMN["smallest_delay_ms"]]
         received = features[:, _COLUMN["received_bps"]]
-        # What came in one step is little, and so uncertain: by more than a place it goes down only from a queue.
+        # The throughput of one step is uncertain, so without a queue the rate falls by at most one place.
         up = np.minimum(present + 1, np.maximum(place(ROOM * received) + 1, present - 1))
         held = np.minimum(present, np.maximum(place(received) + 1, present - 1))
         down = np.minimum(present, place(FALL * received))
@@ -80,10 +79,10 @@ def careful(ladder: NDArray[np.float64]) -> Expert:
 
 
 class ActorCritic(nn.Module):
-    """Concerto's net, and the value of a state made of what its dense layer makes."""
+    """Concerto's net, and a value of the state from its dense layer."""
 
     def __init__(self, rates: int) -> None:
-        """For a ladder of ``rates``."""
+        """An untrained net for a ladder of ``rates``."""
         super().__init__()
         self.actor = ConcertoNet(rates)
         self.critic = nn.Sequential(nn.Linear(256, 64), nn.LeakyReLU(), nn.Linear(64, 1))
@@ -95,25 +94,25 @@ class ActorCritic(nn.Module):
 
 
 def clone(run: Run, options: argparse.Namespace, net: ActorCritic, training: list[str]) -> None:
-    """The actor learns what the rule of thumb says, in its calls and then in calls that are more and more its own."""
-    says = careful(LADDERS[options.ladder]().rates_bps)
+    """Trains the actor on the rule's decisions, in the rule's calls and increasingly in the actor's own calls."""
+    choose = careful(LADDERS[options.ladder]().rates_bps)
     optimiser = torch.optim.Adam(net.actor.parameters(), 1e-3)
-    told = argparse.Namespace(**{**vars(options), "loss": "cross-entropy", "overshoot": 0.0, "smoothness": 0.0})
+    cloning = argparse.Namespace(**{**vars(options), "loss": "cross-entropy", "overshoot": 0.0, "smoothness": 0.0})
     known: list[Samples] = []
     for loop in range(options.clone_loops):
-        known.append(collect(told, training, net.actor, 0.5**loop, 1_000 * options.seed + loop, says)[0])
+        known.append(collect(cloning, training, net.actor, 0.5**loop, 1_000 * options.seed + loop, choose)[0])
         for group in optimiser.param_groups:
             group["lr"] = 1e-3 * 0.5**loop
         for _ in range(options.clone_epochs):
-            loss = train_epoch(told, net.actor, optimiser, known, lambda _share, _mean: None)
+            loss = train_epoch(cloning, net.actor, optimiser, known, lambda _share, _mean: None)
             run.show(0.0, f"clone of the rule, loop {loop + 1}: loss {loss:.3f}")
 
 
 class Calls:
-    """Calls with either codec, stepped together."""
+    """Parallel calls with both codecs."""
 
     def __init__(self, options: argparse.Namespace, traces: list[str], seed: int) -> None:
-        """Calls that begin."""
+        """Calls at their start."""
         ladder = LADDERS[options.ladder]().rates_bps
         self.envs = environments(options, traces, round(options.call_seconds * 1e3 / options.interval_ms))
         self.count = CALLS * len(self.envs)
@@ -123,7 +122,7 @@ class Calls:
         self.present = np.full(self.count, self.initial)
 
     def step(self, choice: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Goes to these places; gives the rewards, which count for nothing where a call had ended before."""
+        """Moves to these places; returns the rewards, which do not count in calls that had already ended."""
         parts = [env.step(choice[place * CALLS : (place + 1) * CALLS]) for place, env in enumerate(self.envs)]
         reward = np.maximum(np.concatenate([part[1] for part in parts]), WORST)
         reward -= MOVED * np.abs(choice - self.present)
@@ -134,7 +133,7 @@ class Calls:
 
 
 def rollout(options: argparse.Namespace, net: ActorCritic, calls: Calls) -> dict[str, torch.Tensor]:
-    """Steps of all calls, ``(steps, calls)``; states have a row more, that after the last step."""
+    """Steps of all calls, ``(steps, calls)``; the states have one more row, after the last step."""
     device = device_of(net)
     rows: dict[str, list[torch.Tensor]] = {"state": [], "action": [], "reward": [], "ended": []}
     for _ in range(options.steps):
@@ -157,7 +156,7 @@ def update(  # noqa: PLR0913, PLR0917
     entropy_weight: float,
     actor_too: bool,
 ) -> dict[str, float]:
-    """One gradient of a rollout."""
+    """One gradient step on a rollout."""
     steps, calls = kept["reward"].shape
     scores, values = net(kept["state"].flatten(0, 1))
     scores, values = scores.view(steps + 1, calls, -1)[:-1], values.view(steps + 1, calls)
@@ -165,7 +164,7 @@ def update(  # noqa: PLR0913, PLR0917
     advantages = torch.zeros_like(kept["reward"])
     advantage = torch.zeros(calls, device=values.device)
     for step in reversed(range(steps)):
-        # The step after an episode's end begins another; the end is that of a minute, not of the call.
+        # The step after an episode's end begins another episode, so the advantage does not continue across it.
         begins = kept["ended"][step]
         error = kept["reward"][step] + options.discount * known[step + 1] - known[step]
         advantage = error + options.discount * options.gae_lambda * advantage
@@ -187,7 +186,7 @@ def update(  # noqa: PLR0913, PLR0917
 
 
 def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: list[str]) -> Path:
-    """The ONNX file of the actor, its card and its reference."""
+    """Writes the ONNX file of the actor, its card and its reference."""
     actor = net.actor.cpu().eval()
     ladder = LADDERS[options.ladder]().rates_bps
     few = argparse.Namespace(**{**vars(options), "call_seconds": 4.0})
@@ -200,7 +199,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
     }
     card = {
         "state": "that of concerto",
-        "says": "how likely each rate of the ladder is the best; the mean place is decided on",
+        "says": "the probability that each rate of the ladder is the best; the decision is the mean place",
         "ladder_bps": [round(rate) for rate in ladder],
         "interval_ms": options.interval_ms,
         "trained_on": f"{run.trained_on()}; calls of modelled codecs, functional and conventional",
@@ -216,12 +215,12 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trains; gives the exit status."""
+    """Trains; returns the exit status."""
     return train("rlv", arguments, train_in)
 
 
 def train_in(run: Run, options: argparse.Namespace) -> int:
-    """The same, in the folder of a run."""
+    """Trains in the folder of a run; returns the exit status."""
     if options.clone_loops and options.clone_epochs:
         check_batch(options)
     training, test = run.traces()
@@ -245,7 +244,7 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
     calls, rewards = None, []
     for number in range(first, options.updates):
         if calls is None or number % every == 0:
-            # Calls begin anew where checkpoints are, so that a run that goes on sees the calls that it would have seen.
+            # Calls restart at checkpoints, so that a resumed run has the same calls.
             calls = Calls(options, training, 1_000_003 * options.seed + number)
         left = 1.0 - number / options.updates
         for group in optimiser.param_groups:
@@ -254,7 +253,7 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         rewards.append(float(steps["reward"].mean()))
         logged = update(options, net, optimiser, steps, options.entropy * left, number >= options.critic_first)
         if (number + 1) % every == 0 or number + 1 == options.updates:
-            # Of decisions as calls have them, which try nothing.
+            # Decisions as in real calls, without sampling.
             _, outcome = collect(options, test, net.actor, 0.0, 77, careful(ladder))
             logged |= {"reward, trying": float(np.mean(rewards)), **outcome}
             run.log(number + 1, logged)

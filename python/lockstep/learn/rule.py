@@ -1,8 +1,8 @@
-"""The rule of Lockstep's own controller, and how one is found: by which deadline, with which quantile.
+"""The rule of Lockstep's own controller, its deadline and quantile, and the search for one.
 
-``crates/control/src/learned/lockstep/rule.rs`` has what its numbers mean. It is searched by the cross-entropy method
-(Rubinstein 1999) in calls over traces that are trained on, for QoE_d, with a price on delays longer than those of the
-best classical controller.
+``crates/control/src/learned/lockstep/rule.rs`` defines its numbers. The cross-entropy method (Rubinstein 1999) searches
+for them in calls over training traces. The objective is QoE_d, with a penalty for longer delays than the best classical
+controller.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,38 +21,37 @@ SCALARS = {
     "level": (0.55, 0.05, 0.1, 0.75),
     "smallest": (0.4, 0.2, 0.0, 0.8),
 }
-"""Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean).
+"""Start, standard deviation, minimum and maximum of each number in the search (``rule.rs`` defines the numbers).
 
-It begins with the shipped rule, which was chosen by calls with pixels (``docs/learning.md``, "The rule"), and is wide
-enough that a level of 0.5 and frames of any size (``smallest`` of 0) are tried.
+The search starts at the shipped rule, which was chosen by calls with pixels (``lab: 2026-11-learning``, "The rule").
+Its deviations are wide enough to try a level of 0.5 and frames of any size (``smallest`` of 0).
 """
 FIXED = "shared=1.75,shared_steady=0.3"
-"""What is not searched for: calls alone on a path do not need it, but it is what a call has beside others."""
+"""Numbers outside the search: calls without cross traffic do not need them, calls with cross traffic do."""
 TARGET_LEVELS = (0.1, 0.15, 0.22, 0.32)
-"""Quantiles that are tried for the target of codecs which follow one."""
+"""Candidate quantiles for the target of codecs with a target rate."""
 DELAY_WEIGHTS = {"low": 2.0, "balanced": 1.0, "quality": 0.5}
-"""How much more a delay counts than in QoE_d."""
+"""Weight of the delay relative to QoE_d, for each latency."""
 CLASSICAL = "sprout"
-"""What a rule is measured by: the best of the classical ones."""
+"""Reference of the search: the best classical controller."""
 MOST_GAIN = 0.15
-"""More than about this a single call does not count, QoE_d: an outage must not decide everything."""
+"""Saturation of the gain in QoE_d of a single call, so that one outage does not dominate."""
 LATE = 0.1
-"""What it costs, QoE_d, if the 95th percentiles of the delay of a kind of trace are e times the classical one's.
+"""Penalty in QoE_d if the 95th percentiles of the delay of a kind of trace are e times the classical ones.
 
-At 0.3, and beside the shortest of two, the search gave up as much as 0.008 of QoE_d for delays that nobody asked for
-(``docs/learning.md``).
+``lab: 2026-11-learning``
 """
 DELAY = 1.92
-"""What a second of mean video delay takes off QoE_d (``QOE_D_DELAY`` of ``crates/control``)."""
+"""Loss of QoE_d per second of mean video delay (``QOE_D_DELAY`` of ``crates/control``)."""
 
 MODELLED_CLIPS = ("generated:1280x720@30", "generated:1280x720@30", "generated:640x360@60")
-"""Clips of modelled calls that a rule is searched by."""
+"""Clips of the modelled calls in the search."""
 
 Setting = dict[str, Any]
 
 
 def settings_of(traces: Sequence[str], seed: int, count: int, clips: Sequence[str] = ()) -> list[Setting]:
-    """Calls to find a rule by, as many of each kind of trace; with pixels of ``clips``, if there are any."""
+    """Calls for the search, up to ``count`` of each kind of trace; with pixels of ``clips`` if given."""
     draw = np.random.default_rng([seed, 0x2017E])
     kinds: dict[str, list[str]] = {}
     for trace in sorted(set(traces)):
@@ -77,10 +76,10 @@ def settings_of(traces: Sequence[str], seed: int, count: int, clips: Sequence[st
 
 
 def check_clips(clips: Iterable[str]) -> None:
-    """Runs a tenth of a second of a call with each of ``clips``: the search would open them only after all rounds.
+    """Runs a call of 0.1 s with each of ``clips``: otherwise the search would open them only after all rounds.
 
     Raises:
-        ValueError: If one is not there, or is none that a call could have.
+        ValueError: If one is missing or not usable in a call.
 
     """
     for clip in clips:
@@ -88,31 +87,31 @@ def check_clips(clips: Iterable[str]) -> None:
             simulate("constant:1mbps", clip=clip, codec="functional", seconds=0.1)
         except (ValueError, RuntimeError) as error:
             why = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"--tuned-clip {clip}: no clip to search by ({why})") from error
+            raise ValueError(f"--tuned-clip {clip}: cannot use this clip ({why})") from error
 
 
 def outcome(  # noqa: PLR0913
     call: Setting, controller: str, latency: str, model: Path | None, *, seconds: float, codec: Codec = "functional"
 ) -> tuple[float, float]:
-    """QoE_d, with delay counting as it does for ``latency``, and the 95th percentile of the delay (ms)."""
-    told = latency if controller in {"lockstep", "sprout"} else None  # the others have no such setting
-    made = simulate(**call, controller=controller, latency=told, model=model, seconds=seconds, codec=codec)
+    """QoE_d with the delay weight of ``latency``, and the 95th percentile of the delay (ms)."""
+    tolerated = latency if controller in {"lockstep", "sprout"} else None  # other controllers have no latency option
+    made = simulate(**call, controller=controller, latency=tolerated, model=model, seconds=seconds, codec=codec)
     delay = made.scores["video_delay_ms"]
     extra = (DELAY_WEIGHTS[latency] - 1.0) * DELAY * delay["mean"] / 1e3
     return made.scores["qoe_d"] - extra, delay["p95"]
 
 
 def outcomes(
-    calls: Sequence[Setting], controller: str, latency: str, model: Path | None, **told: Any
+    calls: Sequence[Setting], controller: str, latency: str, model: Path | None, **setting: Any
 ) -> NDArray[np.float64]:
-    """The same of calls [calls, 2]."""
-    return np.array([outcome(call, controller, latency, model, **told) for call in calls])
+    """Outcomes of several calls [calls, 2]."""
+    return np.array([outcome(call, controller, latency, model, **setting) for call in calls])
 
 
 def worth(calls: Sequence[Setting], ours: NDArray[np.float64], classical: NDArray[np.float64]) -> float:
-    """What outcomes are worth beside the ``classical`` ones [calls, 2]: the mean over kinds of traces.
+    """Value of outcomes relative to the ``classical`` ones [calls, 2]: the mean over kinds of traces.
 
-    Each loss is a kind of its own, so that delays without loss make up for none with it.
+    Each loss rate is a separate kind, so that delays without loss cannot offset delays with loss.
     """
     gain = MOST_GAIN * np.tanh((ours[:, 0] - classical[:, 0]) / MOST_GAIN)
     late = np.log(ours[:, 1] / classical[:, 1])
@@ -122,10 +121,10 @@ def worth(calls: Sequence[Setting], ours: NDArray[np.float64], classical: NDArra
 
 
 class Search:
-    """The cross-entropy method over the numbers of a rule, for one latency."""
+    """Cross-entropy method over the numbers of a rule, for one latency."""
 
     def __init__(self, latency: str) -> None:
-        """Begins where :data:`SCALARS` says."""
+        """Starts at :data:`SCALARS`."""
         self.latency = latency
         self.mean = np.array([value[0] for value in SCALARS.values()])
         self.shift()
@@ -133,18 +132,18 @@ class Search:
         self.best: tuple[float, list[float]] = (-np.inf, list(self.mean))
 
     def shift(self) -> None:
-        """From what is good for ``balanced`` to where the search for another latency begins."""
+        """Moves the start from a good rule for ``balanced`` towards one for another latency."""
         if self.latency != "balanced":
             self.mean[0] = max(0.0, self.mean[0] + (0.02 if self.latency == "quality" else -0.005))
 
     def begin_at(self, other: "Search") -> None:
-        """Begins where another search has come to."""
+        """Starts at the current result of another search."""
         self.mean = other.mean.copy()
         self.shift()
         self.best = (-np.inf, list(self.mean))
 
     def draw(self, generator: np.random.Generator, count: int) -> list[NDArray[np.float64]]:
-        """Rules to try, the mean among them."""
+        """Rules to try, including the mean."""
         least, most = (np.array([value[index] for value in SCALARS.values()]) for index in (2, 3))
         tries = [self.mean] + [
             self.mean + self.deviation * generator.standard_normal(len(SCALARS)) for _ in range(count - 1)
@@ -152,7 +151,7 @@ class Search:
         return [np.clip(one, least, most) for one in tries]
 
     def learn(self, tries: list[NDArray[np.float64]], values: list[float]) -> None:
-        """Goes on from the best quarter."""
+        """Moves mean and deviation towards the best quarter."""
         order = np.argsort(values)[::-1]
         best = np.array([tries[index] for index in order[: max(2, len(tries) // 4)]])
         self.mean = 0.2 * self.mean + 0.8 * best.mean(0)
@@ -164,18 +163,18 @@ class Search:
 
 
 def rule_text(values: Iterable[float]) -> str:
-    """The rule as the controller reads it."""
+    """The rule as text that the controller parses."""
     return ",".join(f"{name}={value:.4f}" for name, value in zip(SCALARS, values, strict=True)) + f",{FIXED}"
 
 
 def rules_of(searches: Mapping[str, Search], given: Iterable[str] = ()) -> dict[str, str]:
-    """The rule of each latency: what a search has come to, but of what is ``given`` that."""
+    """The rule of each latency: the result of its search, or the one in ``given``."""
     rules = {latency: rule_text(search.mean) for latency, search in searches.items()}
     for one in given:
         latency, _, text = one.partition("=")
         fixed, numbers = (dict(part.partition("=")[::2] for part in rule.split(",")) for rule in (FIXED, text))
         if latency not in DELAY_WEIGHTS or not set(SCALARS) <= set(numbers) <= {*SCALARS, *fixed}:
-            message = f"--rule {one}: not one of {', '.join(DELAY_WEIGHTS)}, `=`, and numbers of {', '.join(SCALARS)}"
+            message = f"--rule {one}: expected one of {', '.join(DELAY_WEIGHTS)}, `=`, and {', '.join(SCALARS)}"
             raise ValueError(message)
         whole = {**numbers, **fixed, **numbers}
         rules[latency] = ",".join(f"{name}={value}" for name, value in whole.items())

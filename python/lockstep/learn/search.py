@@ -1,8 +1,8 @@
-"""A search: a training for each of several seeds and settings, and a table of what came of them.
+"""A search: one training for each of several seeds and settings, and a table of the results.
 
-``lockstep train concerto --seeds 1-3 --search smoothness=0,0.5 --output DIR`` makes six, each in a folder of its own
-below ``DIR/runs``, one after another, ``--workers`` at once, or on a Ray cluster (:mod:`lockstep.learn.search_ray`).
-Each is a process of its own, as a training that somebody starts by itself. What is over is not trained again.
+``lockstep train concerto --seeds 1-3 --search smoothness=0,0.5 --output DIR`` starts six trainings. Each has a folder
+in ``DIR/runs`` and a separate process, the same as for a single training. They run one after another, ``--workers`` in
+parallel, or on a Ray cluster (:mod:`lockstep.learn.search_ray`). Finished trainings are not repeated.
 """
 
 import argparse
@@ -29,33 +29,33 @@ from lockstep.learn.arguments import (
 from lockstep.learn.judging import CODECS, MEASURES
 from lockstep.learn.search_ray import Task, data_of, train_on
 from lockstep.ray_cluster import ClusterError
-from lockstep.study import FINISHED, Cell, Keep, Study, say, summary
+from lockstep.study import FINISHED, Cell, Keep, Study, print_table, summary
 
 SHOWN = {"qoe_d": 3, "qoe_p": 3, "p95_ms": 0, "throughput_kbps": 0, "link_used": 3}
-"""What is printed of each setting, with digits; all of `MEASURES` is in the Parquet file."""
+"""Printed measures with their numbers of digits; the Parquet file has all `MEASURES`."""
 BEST_BY = "qoe_d"
-"""What the best training has most of."""
+"""Measure that ranks the trainings; higher is better."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """One of a search."""
+    """One training of a search."""
 
     cell: dict[str, Any]
-    """Its algorithm, seed, and what is searched over, by name."""
+    """Its algorithm, its seed and the values of the search, by name."""
     name: str
-    """Of its folder."""
+    """Name of its folder."""
     words: list[str]
-    """What it is told, but for the folder."""
+    """Its command line arguments without the folder."""
     options: argparse.Namespace
-    """The same, read."""
+    """The parsed arguments."""
 
 
 def grid(algorithm: str, words: Sequence[str]) -> list[Training]:
-    """A training for each seed with each combination of values.
+    """One training for each seed and combination of values.
 
     Raises:
-        ValueError: If what is searched over is nothing that such a training is told, or is named twice.
+        ValueError: If a name of the search is unknown or repeated.
 
     """
     options = parser(algorithm).parse_args(words)
@@ -63,14 +63,14 @@ def grid(algorithm: str, words: Sequence[str]) -> list[Training]:
     named = ["seed"] if options.seeds else []
     for name, values in options.search:
         if name.replace("-", "_") not in setting_of(algorithm, options) or name == "algorithm":
-            raise ValueError(f"--search {name}: a training of {algorithm} is told nothing of the kind (--help)")
+            raise ValueError(f"--search {name}: unknown argument of {algorithm}; see --help")
         if name in named:
-            raise ValueError(f"--search {name}: it is named twice")
+            raise ValueError(f"--search {name}: the argument is repeated")
         named.append(name)
         axes[name] = values
     if math.prod(map(len, axes.values())) > MOST_TRAININGS:
-        raise ValueError(f"--search: these are more than {MOST_TRAININGS} trainings")
-    # What is left is for each training; of two equal arguments the later one counts.
+        raise ValueError(f"--search: expected at most {MOST_TRAININGS} trainings")
+    # The remaining arguments are those of each training; of repeated ones the last counts.
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     of_a_search(own)
     own.add_argument("--output")
@@ -78,17 +78,17 @@ def grid(algorithm: str, words: Sequence[str]) -> list[Training]:
     rest = own.parse_known_args(words)[1]
     made = []
     for chosen in product(*axes.values()):
-        told = [*rest, *(f"--{name}={value}" for name, value in zip(axes, chosen, strict=True))]
-        read = parser(algorithm).parse_args(["--output", str(options.output), *told])
+        arguments = [*rest, *(f"--{name}={value}" for name, value in zip(axes, chosen, strict=True))]
+        read = parser(algorithm).parse_args(["--output", str(options.output), *arguments])
         values = {name: getattr(read, name.replace("-", "_")) for name in axes}
         cell = {
             name: value if isinstance(value, int | float) else text
             for (name, value), text in zip(values.items(), chosen, strict=True)
         }
         folder = "-".join(f"{name}={_for_a_path(text)}" for name, text in zip(axes, chosen, strict=True))
-        made.append(Training({"algorithm": algorithm, **cell}, folder, told, read))
+        made.append(Training({"algorithm": algorithm, **cell}, folder, arguments, read))
     if len({one.name for one in made}) < len(made):
-        raise ValueError("--search: two values come to folders of the same name; search over one after the other")
+        raise ValueError("--search: two values give the same folder name; run one search for each")
     return made
 
 
@@ -97,24 +97,24 @@ def _for_a_path(text: str) -> str:
 
 
 def run(algorithm: str, words: Sequence[str]) -> int:
-    """Trains all that ``words`` say, tells what came of it, and gives the exit status.
+    """Runs all trainings of ``words``, prints the results, and returns the exit status.
 
     Raises:
-        ValueError: If the words do not go together, the folder has something else, or a training fails.
-        ClusterError: If one cannot be run on the cluster.
+        ValueError: If arguments contradict each other, the folder has another run, or a training fails.
+        ClusterError: If a training cannot run on the cluster.
 
     """
     options = parser(algorithm).parse_args(words)
     folder: Path = options.output
     if not (options.seeds or options.search):
-        raise ValueError("--workers and --on are for several trainings: say which, with --seeds or --search")
+        raise ValueError("--workers and --on require several trainings: add --seeds or --search")
     if options.on and options.workers:
-        raise ValueError("--workers are this machine's and --on is a cluster: leave one of them out")
+        raise ValueError("--workers and --on exclude each other: remove one")
     if options.export:
-        raise ValueError("--export is for one training: `lockstep export DIR` of a folder in runs")
+        raise ValueError("--export works for one training: run `lockstep export` on a folder in runs")
     made = grid(algorithm, words)
     if (folder / SETTING).exists():
-        raise ValueError(f"{folder} has a training that is no search; name another folder")
+        raise ValueError(f"{folder} has a single training, not a search; name another folder")
     for one in made:
         if (_folder(folder, one) / SETTING).exists():
             known = known_setting(_folder(folder, one), algorithm)
@@ -137,7 +137,7 @@ def run(algorithm: str, words: Sequence[str]) -> int:
 
     table = study.take(cells, there) if options.on else study.run(cells, here, options.workers or 1)
     study.write(algorithm, table)
-    tell(table, folder)
+    print_results(table, folder)
     return 0
 
 
@@ -150,7 +150,7 @@ def _folder(folder: Path, one: Training) -> Path:
 
 
 def _train_there(address: str, folder: Path, made: Sequence[Training], keep: Keep) -> None:
-    """Trains on a cluster; all that can be are, whatever fails of the others."""
+    """Trains on a cluster; a failure of one training does not stop the others."""
     tasks = [
         Task(one.cell["algorithm"], tuple(one.words), _folder(folder, one).absolute(), data_of(one.options))
         for one in made
@@ -168,7 +168,7 @@ def _train_there(address: str, folder: Path, made: Sequence[Training], keep: Kee
 
 
 def measured(folder: Path, one: Training) -> dict[str, Any]:
-    """What came of a training, as the card of its model has it: of either codec, and the mean of both."""
+    """Results of a training from its model's card: for each codec, and the mean of both."""
     algorithm = one.cell["algorithm"]
     model = _folder(folder, one) / f"{algorithm}.onnx"
     card = json.loads(model.with_suffix(".json").read_bytes())
@@ -180,14 +180,14 @@ def measured(folder: Path, one: Training) -> dict[str, Any]:
     return row
 
 
-def tell(table: polars.DataFrame, folder: Path) -> None:
-    """Prints each setting, the best first, means over seeds with their intervals; and the best training."""
+def print_results(table: polars.DataFrame, folder: Path) -> None:
+    """Prints the settings, best first, as means over seeds with intervals; then the best training."""
     if BEST_BY not in table.columns:
-        print("nothing was judged (--judged 0): which is the best, nothing says")
+        print("no model was judged (--judged 0), so there is no best training")
         return
     searched = table.columns[: table.columns.index("model")]
     settings = [name for name in searched if name not in {"algorithm", "seed"}] or ["algorithm"]
-    say(summary(table, settings, list(SHOWN)).sort(BEST_BY, descending=True), settings, SHOWN, {})
+    print_table(summary(table, settings, list(SHOWN)).sort(BEST_BY, descending=True), settings, SHOWN, {})
     best = table.sort(BEST_BY, descending=True, maintain_order=True).row(0, named=True)
     words = ", ".join(f"{name} {best[name]}" for name in searched[1:])
     print(f"best of {len(table)}: {words}, QoE_d {best[BEST_BY]:.3f}: {folder / best['model']}")

@@ -1,9 +1,9 @@
-"""The trainings of a search on a Ray cluster: a task each.
+"""Runs the trainings of a search on a Ray cluster, one task for each.
 
-A machine of the cluster needs Lockstep in the version that it has here, with its extra ``learn``, and all data that the
-trainings name, under the same paths: what it lacks is said. Where it sees the folder of the search itself, on a shared
-disk or on this machine, it trains there, and goes on where a training was ended. Elsewhere it trains in a folder of
-its own, and what comes of it is sent back: all but the samples (``*.npz``), which can be as large as memory.
+A machine of the cluster requires the same version of Lockstep with its extra ``learn``. It also requires the data of
+the trainings under the same paths. An error names what it lacks. If it has access to the folder of the search, it
+trains there and resumes unfinished trainings. Otherwise it trains in a temporary folder and sends the files back.
+Samples (``*.npz``) stay there, because they can be as large as memory.
 """
 
 import argparse
@@ -24,40 +24,40 @@ from lockstep.ray_cluster import ClusterError, connect, results
 DATA = ("traces", "split", "begin", "tuned_clip", "family")
 """Arguments that may name files and folders."""
 LEFT = (".npz", ".lock")
-"""What is not sent back."""
+"""Suffixes of files that are not sent back."""
 MARK = "search.mark"
-"""The file of a search's folder by which a machine that sees it knows it."""
+"""File in a search's folder by which a machine detects that it has access to the folder."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A training."""
+    """One training."""
 
     algorithm: str
     words: tuple[str, ...]
-    """What it is told, but for the folder."""
+    """Its command line arguments without the folder."""
     folder: Path
-    """Where it is to be, absolute."""
+    """Its absolute folder on the origin."""
     data: Mapping[str, str]
-    """The files and folders that the words name, and the hashes of what they hold."""
+    """Files and folders in the arguments, with hashes of their contents."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The machine on which the search was begun."""
+    """The machine that started the search."""
 
     version: str
-    """Of Lockstep."""
+    """Version of Lockstep."""
     directory: Path
-    """From where relative paths are."""
+    """Base of relative paths."""
     search: Path
-    """The folder of the search, absolute."""
+    """Absolute folder of the search."""
     mark: str
-    """What the file `MARK` there says."""
+    """Content of the file `MARK` in it."""
 
 
 def data_of(options: argparse.Namespace) -> dict[str, str]:
-    """The files and folders that a training is told of, and the hashes of what they hold."""
+    """The files and folders in the arguments of a training, with hashes of their contents."""
     values = [getattr(options, name, None) for name in DATA]
     names = [str(name) for value in values for name in (value if isinstance(value, list) else [value])]
     return {name: tree_hash(Path(name)) for name in names if Path(name).exists()}
@@ -66,10 +66,10 @@ def data_of(options: argparse.Namespace) -> dict[str, str]:
 def train_on(
     address: str, tasks: Sequence[Task], search: Path, *, cores: int, gpus: int
 ) -> Iterator[tuple[int, ClusterError | None]]:
-    """Trains each of ``tasks`` on the cluster at ``address``; gives the place of each that is over, and what failed.
+    """Trains each of ``tasks`` on the cluster at ``address``; yields the index of each finished one, and its error.
 
     Raises:
-        ClusterError: If there is no Ray, no such cluster, or one with too few cores or GPUs.
+        ClusterError: If Ray or the cluster is missing, or the cluster has too few cores or GPUs.
 
     """
     ray = connect(address)
@@ -93,7 +93,7 @@ def train_on(
 
 
 def train_there(task: Task, origin: Origin, gpus: int) -> dict[str, bytes]:
-    """Trains on this machine of the cluster, in a process of its own; gives the files that are to be sent back.
+    """Trains on this machine of the cluster, in a separate process; returns the files to send back.
 
     Raises:
         ClusterError: If the machine lacks something, or the training fails.
@@ -101,19 +101,19 @@ def train_there(task: Task, origin: Origin, gpus: int) -> dict[str, bytes]:
     """
     host = platform.node()
     if _lockstep.version() != origin.version:
-        message = f"{host} has Lockstep {_lockstep.version()}, and {origin.version} is where the search was begun"
-        raise ClusterError(f"{message}: install the same")
+        message = f"{host} has Lockstep {_lockstep.version()}, but the search started with {origin.version}"
+        raise ClusterError(f"{message}; install the same version")
     for name, known in task.data.items():
         path = origin.directory / name
         if not path.exists():
-            raise ClusterError(f"{host} has no {path}: every machine of the cluster needs it there")
+            raise ClusterError(f"{host} has no {path}; copy it to every machine of the cluster")
         if tree_hash(path) != known:
-            raise ClusterError(f"{host} has another {path} than there is where the search was begun")
+            raise ClusterError(f"{path} on {host} differs from the one on the machine that started the search")
     with tempfile.TemporaryDirectory() as own:
         shared = _sees(origin)
         folder = task.folder if shared else Path(own) / "run"
         folder.mkdir(parents=True, exist_ok=True)
-        # Where nobody asked for a GPU, others may have been given it.
+        # Without a request for a GPU, Ray may have given it to another task.
         device = [] if gpus else ["--device", "cpu"]
         words = [*task.words, *device, "--output", str(folder), "--quiet"]
         command = [sys.executable, "-m", "lockstep.learn", task.algorithm, *words]
@@ -123,8 +123,8 @@ def train_there(task: Task, origin: Origin, gpus: int) -> dict[str, bytes]:
         with log.open("ab") as output:
             done = subprocess.run(command, stdout=output, stderr=output, cwd=there, check=False)  # noqa: S603
         if done.returncode != 0 or not (folder / f"{task.algorithm}.onnx").exists():
-            said = log.read_text(errors="replace").strip().splitlines() or [f"status {done.returncode}"]
-            raise ClusterError(f"the training {task.folder.name} failed on {host}: {said[-1]}")
+            lines = log.read_text(errors="replace").strip().splitlines() or [f"status {done.returncode}"]
+            raise ClusterError(f"the training {task.folder.name} failed on {host}: {lines[-1]}")
         if shared:
             return {}
         files = [path for path in folder.rglob("*") if path.is_file() and path.suffix not in LEFT]
@@ -132,7 +132,7 @@ def train_there(task: Task, origin: Origin, gpus: int) -> dict[str, bytes]:
 
 
 def _sees(origin: Origin) -> bool:
-    """Whether this machine sees the folder of the search."""
+    """Whether this machine has access to the folder of the search."""
     try:
         return (origin.search / MARK).read_text() == origin.mark
     except OSError:

@@ -1,4 +1,4 @@
-"""What is trained on and judged by: generated traces, the parts of a folder, and those of a manifest."""
+"""Traces for training and judging: generated ones, parts of a folder, and those of a manifest."""
 
 import json
 import sys
@@ -12,14 +12,14 @@ from lockstep.content_hash import content_hash
 
 
 def logarithmically(draw: np.random.Generator, least: float, most: float) -> float:
-    """A number from ``least`` to ``most``, spread evenly on a logarithmic scale."""
+    """A random number from ``least`` to ``most``, uniform on a logarithmic scale."""
     return float(np.exp(draw.uniform(np.log(least), np.log(most))))
 
 
 def generated_traces(seed: int, count: int) -> list[str]:
-    """Words for ``count`` generated traces of a minute: of ten, six cellular, two like Wi-Fi, two wired.
+    """Texts for ``count`` generated traces of a minute: of ten, six cellular, two like Wi-Fi, two wired.
 
-    Means are spread evenly on a logarithmic scale from 150 kb/s to 10 Mb/s. Another seed gives other traces.
+    Mean rates are spread evenly on a logarithmic scale from 150 kb/s to 10 Mb/s. Another seed gives other traces.
     """
     draw = np.random.default_rng([seed, 0x7ACE])
     traces = []
@@ -50,46 +50,46 @@ def generated_traces(seed: int, count: int) -> list[str]:
 
 
 def family_traces(family: str, seed: int, count: int) -> list[str]:
-    """Words for ``count`` traces of a minute of a fitted family (docs/data.md). Another seed gives other traces."""
+    """Texts for ``count`` traces of a minute from a fitted family; another seed gives other traces."""
     draw = np.random.default_rng([seed, 0xFA317])
     return [f"fitted:family={family},seed={own},seconds=60" for own in draw.integers(1 << 16, size=count)]
 
 
 def traces_of(folder: Path) -> list[str]:
-    """The traces in a folder and below, by name.
+    """The traces in a folder and its subfolders, sorted by name.
 
-    What is none is left out, and named, as ``lockstep data split`` does: that command leaves other files there itself.
+    Other files are skipped with a message, as in ``lockstep data split``, which itself writes other files there.
 
     Raises:
-        ValueError: If there is no such folder.
+        ValueError: If the folder does not exist.
 
     """
     if not folder.is_dir():
-        raise ValueError(f"--traces {folder}: there is no such folder")
+        raise ValueError(f"--traces {folder}: no such folder")
     names = []
     for path in sorted(str(path) for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
         try:
             _lockstep.SteppedCall(path, interval_ms=100, length_ms=100, seed=0, delay_ms=0.0, queue_packets=1)
         except ValueError as error:
             why = str(error).removeprefix(f"trace {path}: ")
-            print(f"left out {Path(path).relative_to(folder)}: {why}", file=sys.stderr)
+            print(f"skipped {Path(path).relative_to(folder)}: {why}", file=sys.stderr)
         else:
             names.append(path)
     return names
 
 
 def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
-    """The traces in a folder and below, four fifths to train on and a fifth to test on, by seed.
+    """The traces in a folder and its subfolders: four fifths for training and a fifth for tests, by seed.
 
-    The same seed gives ``lockstep data split`` other parts: who judges by a manifest must have trained by it.
+    ``lockstep data split`` gives other parts for the same seed. To judge by its manifest, train by its manifest.
 
     Raises:
-        ValueError: If there is no such folder, or there are fewer than five traces.
+        ValueError: If the folder does not exist or has fewer than five traces.
 
     """
     names = traces_of(folder)
     if len(names) < 5:
-        message = f"--traces {folder} has {len(names)} traces; a split takes five at least"
+        message = f"--traces {folder}: expected at least five traces, found {len(names)}"
         raise ValueError(message)
     order = np.random.default_rng([seed, 0x5B117]).permutation(len(names))
     cut = len(names) * 4 // 5
@@ -97,14 +97,13 @@ def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
 
 
 def split_names(manifest: Path, fold: int | None = None) -> tuple[list[str], list[str]]:
-    """The traces of a manifest of ``lockstep data split``: those to train on, and those to judge by.
+    """The traces of a manifest of ``lockstep data split``: those for training, and those for judging.
 
-    Those of its ``fold``, from 1 on, of the ones that walk forward, or its four fifths and the rest. Its folder, if it
-    is a relative one, is looked for from here, and else beside the manifest.
+    With ``fold``, counted from 1, the parts of that walk-forward fold; otherwise four fifths and the rest. A relative
+    folder in the manifest is resolved from the working directory, or else from the manifest's folder.
 
     Raises:
-        ValueError: If the file is no such manifest or has no such fold, or a trace is not there, or not the one that
-            was split.
+        ValueError: If the file is not such a manifest or lacks the fold, or a trace is missing or has changed.
 
     """
     try:
@@ -115,34 +114,34 @@ def split_names(manifest: Path, fold: int | None = None) -> tuple[list[str], lis
         hashes = {str(entry["path"]): str(entry["sha256"]) for entry in split["files"]}
         unknown = next((name for part in parts for names in part for name in names if name not in hashes), None)
         if unknown is not None:
-            raise ValueError(f"`files` does not have {unknown}")
+            raise ValueError(f"`files` lacks {unknown}")
     except KeyError as error:
-        raise ValueError(f"--split {manifest}: no manifest of `lockstep data split` (it has no {error})") from error
+        raise ValueError(f"--split {manifest}: not a manifest of `lockstep data split` ({error} is missing)") from error
     except (ValueError, TypeError) as error:
-        raise ValueError(f"--split {manifest}: no manifest of `lockstep data split` ({error})") from error
+        raise ValueError(f"--split {manifest}: not a manifest of `lockstep data split` ({error})") from error
     if fold is not None and fold > len(parts):
-        raise ValueError(f"--fold {fold}: --split {manifest} has {len(parts)} folds")
+        raise ValueError(f"--fold {fold}: --split {manifest} has only {len(parts)} folds")
     train, test = parts[(fold or 1) - 1]
     if fold is not None and not (train and test):
-        message = f"--fold {fold}: of the {len(hashes)} traces of --split {manifest} it has {len(train)} to train on"
-        raise ValueError(f"{message} and {len(test)} to judge by; six parts take six traces")
+        message = f"--fold {fold}: --split {manifest} with {len(hashes)} traces has {len(train)} to train on"
+        raise ValueError(f"{message} and {len(test)} to judge by; six parts require six traces")
     if not folder.is_dir():
         folder = manifest.parent / folder
     for name in train + test:
         path = folder / name
         if not path.is_file():
-            raise ValueError(f"--split {manifest}: {path}, a trace of it, is not there")
+            raise ValueError(f"--split {manifest}: trace {path} is missing")
         if content_hash(path) != hashes[name]:
-            message = f"--split {manifest}: {path} is not the trace that was split (its SHA-256 is another): "
-            raise ValueError(message + "put that back, or split the folder again")
+            message = f"--split {manifest}: {path} has changed since the split (SHA-256 differs): "
+            raise ValueError(message + "restore it or split the folder again")
     return [str(folder / name) for name in train], [str(folder / name) for name in test]
 
 
 def check_apart(parts: Iterable[tuple[list[str], list[str]]]) -> None:
-    """Refuses files to judge by that are trained on: a folder and a manifest, or two manifests, may share some.
+    """Refuses test files that are also training files, as between a folder and a manifest or two manifests.
 
     Raises:
-        ValueError: If one of ``parts`` has a file to judge by that one has to train on.
+        ValueError: If a file is for training in one of ``parts`` and for judging in another.
 
     """
     known = list(parts)
@@ -150,5 +149,5 @@ def check_apart(parts: Iterable[tuple[list[str], list[str]]]) -> None:
     for _, test in known:
         for name in test:
             if Path(name).resolve() in trained:
-                message = f"{name} would be trained on and judged by: --traces and --split, or two of --split, "
-                raise ValueError(message + "have one folder in other parts; name one of them")
+                message = f"{name} would be trained on and judged by: --traces and --split, or two --split, "
+                raise ValueError(message + "split one folder differently; use one of them")

@@ -1,7 +1,7 @@
-"""What every training run has: its folder, its checkpoints, its logs, its progress, and the model that it leaves.
+"""Common parts of training runs: folder, checkpoints, logs, progress, and the exported model.
 
-A checkpoint holds everything that the rest of the run depends on, the state of each random generator included, and is
-replaced whole: a run that was ended goes on from its last one to the same weights.
+A checkpoint contains everything that the rest of the run depends on, including the state of each random generator.
+Checkpoints are replaced atomically. A run resumes from its last checkpoint and reaches the same weights.
 """
 
 import argparse
@@ -32,34 +32,34 @@ from lockstep.learn.traces import check_apart, family_traces, generated_traces, 
 CHECKPOINT = "checkpoint.pt"
 CURVE = "curve.png"
 LOCK = "training.lock"
-"""The file of a run's folder that is locked while a training goes on there."""
+"""File in a run's folder that is locked during a training."""
 
 FEEDBACK_MS = (0.0, 20.0, 50.0, 100.0)
-"""Of these least times between two acknowledgements each call that is trained on takes one, milliseconds.
+"""Minimum times between two acknowledgements, milliseconds; each training call takes one of them.
 
-What a controller sees depends on how often it hears; a receiver may tell rarely, and calls may choose another interval
-than they do today.
+The observations depend on the frequency of feedback. Receivers may send it rarely, and future calls may use another
+interval.
 """
 TESTS = 40
-"""Generated traces to judge by."""
+"""Number of generated test traces."""
 OPSET = 18
-"""ONNX operator set of the models; `lockstep` runs 9 to 18."""
+"""ONNX operator set of the models; `lockstep` supports 9 to 18."""
 Parts = tuple[list[str], list[str]]
-"""Traces to train on, and traces to judge by."""
+"""Traces for training, and traces for judging."""
 
 
 class Run:
-    """A training run in its folder, which no other has meanwhile: a context that ends with the training.
+    """A training run with exclusive use of its folder: a context that ends with the training.
 
-    The folder has its setting once something else is kept there, so that arguments that were wrong can be corrected.
+    The folder gets its setting together with the first other file, so that wrong arguments can be corrected before.
     """
 
     def __init__(self, algorithm: str, arguments: argparse.Namespace) -> None:
-        """Opens the folder, and seeds everything.
+        """Opens the folder and seeds all random generators.
 
         Raises:
-            ValueError: If another run with other settings is in the folder, or one of which nobody knows the
-                settings, or one that goes on; or there is no such device.
+            ValueError: If the folder has a run with other or unknown settings, or another process trains in it, or the
+                device does not exist.
 
         """
         self.algorithm = algorithm
@@ -81,8 +81,8 @@ class Run:
                 check_setting(self.folder, known, self.setting)
             self.setting = known
         elif (self.folder / CHECKPOINT).exists():
-            message = f"{self.folder} has a {CHECKPOINT}, but no {SETTING} that says with which settings: "
-            raise ValueError(message + f"put {SETTING} back, or name another folder")
+            message = f"{self.folder} has a {CHECKPOINT}, but no {SETTING} with the settings: "
+            raise ValueError(message + f"restore {SETTING} or name another folder")
         self.quiet: bool = arguments.quiet
         self._judged: int = arguments.judged
         self._export: bool = arguments.export
@@ -93,7 +93,7 @@ class Run:
         np.random.seed(seed)
         torch.manual_seed(seed)
         torch.set_num_threads(max(1, arguments.threads))
-        # Sums in an order that does not change from run to run.
+        # Deterministic algorithms sum in a fixed order.
         torch.use_deterministic_algorithms(mode=True)
         self._logs: SummaryWriter | None = None
         self._folder_parts: list[Parts] | None = None
@@ -105,30 +105,30 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends the logs, and leaves the folder to others."""
+        """Closes the logs and unlocks the folder."""
         if self._logs is not None:
             self._logs.close()
         self._lock.release()
 
     def options(self, given: argparse.Namespace) -> argparse.Namespace:
-        """The arguments as the run in the folder has them."""
-        said = {name: value for name, value in self.setting.items() if name != "algorithm"}
-        return argparse.Namespace(**{**vars(given), **said})
+        """The arguments with the setting of the run in the folder."""
+        kept = {name: value for name, value in self.setting.items() if name != "algorithm"}
+        return argparse.Namespace(**{**vars(given), **kept})
 
     def traces(self, *, alone: bool = True) -> Parts:
-        """What to train on, and what to judge by: never the same.
+        """Disjoint sets of traces for training and judging.
 
-        Without ``alone`` what :meth:`manifests` have is left to the caller, who adds something to train on.
+        Without ``alone``, the caller adds those of :meth:`manifests` and other training traces.
 
         Raises:
-            ValueError: If there is no folder as ``--traces`` says, or something else than manifests as ``--split``
-                does, or they have a trace in other parts, or, where these are ``alone``, nothing to train on.
+            ValueError: If the folder of ``--traces`` or a manifest of ``--split`` is invalid, or a trace is in both
+                sets. With ``alone``, also if there is nothing to train on.
 
         """
         seed, count = int(self.setting["seed"]), int(self.setting["generated"])
         family = self.setting["family"]
         training = generated_traces(seed, count) if family is None else family_traces(family, seed, count)
-        # Seeds of tests are none that training would use.
+        # Training uses no seed of tests.
         test = generated_traces(seed + 1_000_003, TESTS)
         if self._folder_parts is None:
             folder = self.setting["traces"]
@@ -137,25 +137,25 @@ class Run:
         for names, judged in self._folder_parts + (self.manifests() if alone else []):
             training, test = training + names, test + judged
         if alone and not training:
-            raise ValueError("there is nothing to train on: --generated 0 without --traces or --split")
+            raise ValueError("cannot train without traces: --generated 0 without --traces or --split")
         return training, test
 
     def manifests(self) -> list[Parts]:
-        """Of each manifest of ``--split``, or of its ``--fold``, what to train on and what to judge by.
+        """Training and judging traces of each manifest of ``--split``, or of its ``--fold``.
 
         Raises:
-            ValueError: If one is none, or has other traces than were split, or there is none for the fold.
+            ValueError: If a manifest is invalid, its traces have changed, or ``--fold`` has no manifest.
 
         """
         if self._manifests is None:
             fold, names = self.setting["fold"], self.setting["split"]
             if fold is not None and not names:
-                raise ValueError(f"--fold {fold} is one of a manifest's: name that, too, with --split")
+                raise ValueError(f"--fold {fold} requires a manifest: add --split")
             self._manifests = [split_names(Path(name), fold) for name in names]
         return self._manifests
 
     def judged(self, test: list[str]) -> list[str]:
-        """As many generated traces as a model is judged by, as many of a folder, and as many of each manifest."""
+        """The traces to judge by: up to ``--judged`` generated ones, of the folder, and of each manifest."""
         split = [names for _, names in self.manifests()]
         others = {name for names in split for name in names}
         own = [name for name in test if name not in others]
@@ -163,7 +163,7 @@ class Run:
         return list(dict.fromkeys(name for part in parts for name in part))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes values of a step for TensorBoard and for the curve."""
+        """Logs values of a step for TensorBoard and for the curves."""
         self._write_setting()
         if self._logs is None:
             self._logs = SummaryWriter(str(self.folder / "tensorboard"))
@@ -172,7 +172,7 @@ class Run:
             self.curves.setdefault(name, []).append((step, float(value)))
 
     def show(self, done: float, text: str) -> None:
-        """Shows how far the run is: ``done`` of 1."""
+        """Shows the progress: ``done`` of 1."""
         if self.quiet:
             return
         filled = round(30 * min(max(done, 0.0), 1.0))
@@ -187,11 +187,11 @@ class Run:
         sys.stderr.flush()
 
     def seconds(self) -> float:
-        """For how long the run has gone on, with all its parts."""
+        """Duration of the run, seconds, including earlier parts."""
         return self.spent + time.monotonic() - self.began
 
     def save(self, state: dict[str, Any]) -> None:
-        """Keeps a checkpoint: ``state``, and the state of the random generators."""
+        """Writes a checkpoint: ``state``, and the state of the random generators."""
         self._write_setting()
         kept = {
             "state": state,
@@ -203,7 +203,7 @@ class Run:
             "device": str(self.device),
             "device_random": random_state(self.device),
         }
-        # By way of memory: where a disk is full, PyTorch's own writing tells of what it was about to do, not of that.
+        # Serialise to memory first: on a full disk, PyTorch's own writer reports a misleading error.
         written = io.BytesIO()
         torch.save(kept, written)
         with _replacing(self.folder / CHECKPOINT) as temporary:
@@ -212,7 +212,7 @@ class Run:
             self._logs.flush()
 
     def load(self) -> dict[str, Any] | None:
-        """The state of the last checkpoint, with the random generators as they were; none if there is none.
+        """The state of the last checkpoint; restores the random generators. None if there is no checkpoint.
 
         Raises:
             ValueError: If the file is damaged.
@@ -222,8 +222,8 @@ class Run:
         if not path.exists():
             return None
         with _reading(path):
-            # It is this program's own file, and holds more than tensors.
-            # To the CPU, wherever it is from: nets and optimisers take it to where they are.
+            # The file is this program's own, and contains more than tensors.
+            # Load to the CPU from any device; nets and optimisers copy the values to their own devices.
             kept = torch.load(path, map_location="cpu", weights_only=False)
             random.setstate(kept["random"])
             np.random.set_state(kept["numpy"])
@@ -234,28 +234,28 @@ class Run:
             self.curves, self.spent = kept["curves"], kept["seconds"]
             state: dict[str, Any] = kept["state"]
         if began.type != self.device.type and not self._export:
-            now = f"{self.folder} was trained on {began} until here, and goes on on {self.device}"
-            print(f"{now}: with --device {began} weights would be those of a run on one device", file=sys.stderr)
+            now = f"{self.folder} was trained on {began} until here and continues on {self.device}"
+            print(f"{now}; use --device {began} for the weights of a run on one device", file=sys.stderr)
         return state
 
     def save_array(self, name: str, **arrays: NDArray[Any]) -> None:
-        """Keeps arrays beside the checkpoint."""
+        """Saves arrays next to the checkpoint."""
         self._write_setting()
         named: dict[str, Any] = dict(arrays)
         with _replacing(self.folder / f"{name}.npz") as temporary, temporary.open("wb") as file:
             np.savez(file, **named)
 
     def _write_setting(self) -> None:
-        """Says with which settings the folder's run is: before anything else of it, and not before."""
+        """Writes the setting of the run before its first other file."""
         path = self.folder / SETTING
         if not path.exists():
             _write(path, json.dumps(self.setting, indent=2) + "\n")
 
     def load_array(self, name: str) -> dict[str, NDArray[Any]]:
-        """Arrays that were kept.
+        """Arrays of :meth:`save_array`.
 
         Raises:
-            ValueError: If the file is gone or damaged.
+            ValueError: If the file is missing or damaged.
 
         """
         path = self.folder / f"{name}.npz"
@@ -277,7 +277,7 @@ class Run:
         card: Mapping[str, Any],
         examples: torch.Tensor,
     ) -> Path:
-        """Writes the model as ONNX, a card that describes it, and what it gives for a few inputs (for tests)."""
+        """Writes the model as ONNX, a card that describes it, and reference outputs for a few inputs (for tests)."""
         path = self.folder / f"{self.algorithm}.onnx"
         write_onnx(model, path, shape=shape, names=names, metadata={"lockstep.controller": self.algorithm, **metadata})
         with torch.no_grad():
@@ -309,16 +309,16 @@ class Run:
         test: list[str],
         *,
         card: Mapping[str, Any],
-        beside: tuple[str, ...] = ("gcc",),
+        references: tuple[str, ...] = ("gcc",),
         **given: Any,
     ) -> Path:
-        """The same, and what comes of the model in calls over ``test`` in its card, beside other controllers."""
+        """As :meth:`export`, with scores of the model and of other controllers in calls over ``test`` in the card."""
         path = self.export(model, card=card, **given)
-        scores = judge(self.algorithm, path, self.judged(test), beside=beside)
+        scores = judge(self.algorithm, path, self.judged(test), references=references)
         return self.export(model, card={**card, "scores": scores}, **given)
 
     def trained_on(self) -> str:
-        """The traces that are trained on, in words."""
+        """The training traces in words."""
         family = f" of the family {self.setting['family']}" if self.setting["family"] else ""
         words = [f"{self.setting['generated']} generated traces{family}"]
         if self.setting["traces"]:
@@ -329,8 +329,8 @@ class Run:
         return " and ".join(words)
 
     def draw(self, title: str, names: Iterable[str]) -> None:
-        """Draws curves of values that were logged into `curve.png`."""
-        import altair  # noqa: PLC0415 -- takes a second
+        """Draws curves of logged values into `curve.png`."""
+        import altair  # noqa: PLC0415 -- the import takes a second
         import polars  # noqa: PLC0415
 
         rows = [
@@ -345,23 +345,23 @@ class Run:
 
 
 def train(algorithm: str, arguments: list[str] | None, train_in: Callable[[Run, argparse.Namespace], int]) -> int:
-    """Trains by ``train_in`` what ``arguments`` say, in the folder that they name; gives the exit status."""
+    """Trains with ``train_in`` and ``arguments``, in the folder that they name; returns the exit status."""
     options = parser(algorithm).parse_args(arguments)
     with Run(algorithm, options) as run:
         return train_in(run, run.options(options))
 
 
 def _short(value: float) -> float:
-    """The number with as few digits as say it exactly as a 32-bit float."""
+    """The number with the fewest digits that give the same 32-bit float."""
     return float(str(np.float32(value)))
 
 
 def write_onnx(
     model: nn.Module, path: Path, *, shape: tuple[int, ...], names: tuple[str, str], metadata: Mapping[str, str]
 ) -> None:
-    """Writes ``model`` as ONNX: one input of one call, one output, with what it says of itself.
+    """Writes ``model`` as ONNX with one input of one call, one output, and metadata.
 
-    The model stays where and as it is.
+    The model itself does not change.
     """
     import contextlib  # noqa: PLC0415
     import logging  # noqa: PLC0415
@@ -386,7 +386,7 @@ def write_onnx(
                 verbose=False,
             )
         graph = onnx.load(str(temporary))
-        # What the exporter notes of its own is not for the file: paths of this machine.
+        # The exporter's own notes contain paths of this machine, so they are removed.
         del graph.metadata_props[:]
         for node in graph.graph.node:
             del node.metadata_props[:]
@@ -406,40 +406,40 @@ def _write(path: Path, text: str) -> None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A file beside ``path`` that takes its place once it is whole, and does not stay where it cannot be."""
+    """A temporary file next to ``path`` that replaces it when complete, and is removed after a failure."""
     temporary = path.with_name(f"{path.name}.new")
     try:
         yield temporary
         temporary.replace(path)
     except OSError as error:
-        why = "there is no space left on the disk" if error.errno == errno.ENOSPC else error.strerror or str(error)
-        raise OSError(f"{path} cannot be written: {why}; what was there before is as it was") from error
+        why = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        raise OSError(f"cannot write {path}: {why}; the previous file is unchanged") from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Says of whatever goes wrong that the file of the run is damaged: a torn pickle may raise anything."""
+    """Reports any failure as a damaged file of the run: a truncated pickle may raise anything."""
     try:
         yield
     except Exception as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        message = f"{path} is not as the run left it ({why}): put it back, or delete {CHECKPOINT} to begin anew"
+        message = f"{path} is damaged ({why}): restore it, or delete {CHECKPOINT} to start again"
         raise ValueError(message) from error
 
 
 def _locked(folder: Path) -> FileLock:
-    """The lock of a run's folder; it falls with the process that has it, however that ends.
+    """The lock of a run's folder; it ends with its process.
 
     Raises:
-        ValueError: If another has it.
+        ValueError: If another process has it.
 
     """
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        message = f"a training goes on in {folder}: wait for its end, or name another folder"
+        message = f"another training uses {folder}: wait for its end or name another folder"
         raise ValueError(message) from error
     return lock

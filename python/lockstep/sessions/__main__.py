@@ -7,7 +7,7 @@ from lockstep.sessions import COMMANDS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command that the first argument names; gives the exit status."""
+    """Runs the command of the first argument; returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     return run_module("lockstep sessions", "lockstep.sessions", COMMANDS, "command", words, extra="sessions")
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY = "1GB"
-"""The most memory that a query has; what takes more goes to a temporary file."""
+"""Memory limit of a query; larger ones use a temporary file."""
 
 _SESSIONS = """
 SELECT *, rtt_us / 1000.0 AS rtt_ms, jitter_us / 1000.0 AS jitter_ms, delay_us / 1000.0 AS delay_ms,
@@ -32,36 +32,36 @@ class Logs:
 
     folder: Path
     sessions: list[Path]
-    """Files of rows of sessions."""
+    """Files with rows of sessions."""
     seconds: list[Path]
-    """Files of rows of seconds; those of the parts of a long session follow each other."""
+    """Files with rows of seconds; the parts of a long session are in order."""
 
 
 def find(folder: str | os.PathLike[str]) -> Logs:
     """The session logs in `folder`.
 
     Raises:
-        SessionError: if it is no folder, or none are in it.
+        SessionError: If it is not a folder or has no session logs.
 
     """
     root = Path(folder)
     if not root.is_dir():
-        raise SessionError(f"{root}: there is no such folder")
+        raise SessionError(f"{root}: no such folder")
     sessions, seconds = (sorted((root / kind).glob("[!.]*.parquet")) for kind in ("sessions", "seconds"))
     if not sessions or not seconds:
         kind = "seconds" if sessions else "sessions"
         raise SessionError(
-            f"{root}: no session logs in it (no {kind}/*.parquet); calls leave them with --session-log {root}, and "
-            f"`lockstep sessions generate --output {root}` makes some"
+            f"{root}: no session logs in it (no {kind}/*.parquet); record calls with --session-log {root}, or "
+            f"run `lockstep sessions generate --output {root}`"
         )
     return Logs(root, sessions, seconds)
 
 
 def connect(logs: Logs, *, memory: str = MEMORY, threads: int | None = None) -> "duckdb.DuckDBPyConnection":
-    """A database in memory with the views ``sessions`` and ``seconds`` of `logs`, which can read nothing else.
+    """An in-memory database with the views ``sessions`` and ``seconds`` of `logs`; it can read only these files.
 
     Raises:
-        SessionError: if a file is no Parquet file, no session log, or one of another version, or `memory` is no size.
+        SessionError: If a file is not a session log of this version, or `memory` is not a size.
 
     """
     import duckdb  # noqa: PLC0415
@@ -70,9 +70,9 @@ def connect(logs: Logs, *, memory: str = MEMORY, threads: int | None = None) -> 
         database = duckdb.connect(":memory:")
         database.execute("SET memory_limit = ?", [memory])
     except duckdb.Error as error:
-        raise SessionError(f"memory: {memory!r} is no size like 2GB") from error
+        raise SessionError(f"memory: {memory!r} is not a size such as 2GB") from error
     database.execute("SET preserve_insertion_order = false")
-    # What does not fit into memory is written where other temporary files are.
+    # Data that does not fit into memory goes to the folder of temporary files.
     database.execute("SET temp_directory = ?", [os.environ.get("TMPDIR", "/tmp") + "/lockstep-sessions.duckdb"])  # noqa: S108
     if threads is not None:
         database.execute("SET threads = ?", [threads])
@@ -95,7 +95,7 @@ def _list(files: list[Path]) -> str:
 
 
 def _check(database: "duckdb.DuckDBPyConnection", logs: Logs) -> None:
-    """Finds out whether all files are session logs of this version, with the columns that it has."""
+    """Checks that all files are session logs of this version with its columns."""
     for files, columns in ((logs.sessions, SCHEMA.sessions), (logs.seconds, SCHEMA.seconds)):
         query = (
             f"SELECT file_name, value FROM parquet_kv_metadata({_list(files)}) "  # noqa: S608
@@ -106,23 +106,23 @@ def _check(database: "duckdb.DuckDBPyConnection", logs: Logs) -> None:
         }
         for file in map(str, files):
             if file not in versions:
-                raise SessionError(f"{file}: no session log; its metadata has no {SCHEMA.metadata_key}")
+                raise SessionError(f"{file}: not a session log; its metadata has no {SCHEMA.metadata_key}")
             if versions[file] != str(SCHEMA.version):
-                reads = f"this Lockstep reads version {SCHEMA.version}"
-                raise SessionError(f"{file}: a session log of version {versions[file]}, and {reads}")
-        # Files of one version have one set of columns.
+                reads = f"expected version {SCHEMA.version}"
+                raise SessionError(f"{file}: session log of version {versions[file]}, {reads}")
+        # Files of one version have the same columns.
         described = database.execute(f"DESCRIBE SELECT * FROM read_parquet({_list(files[:1])})").fetchall()  # noqa: S608
         found = {name for name, *_ in described}
         if missing := [column.name for column in columns if column.name not in found]:
-            raise SessionError(f"{files[0]}: no session log; column {missing[0]!r} is missing")
+            raise SessionError(f"{files[0]}: not a session log; column {missing[0]!r} is missing")
 
 
 def reason(error: Exception, logs: Logs) -> str:
-    """What DuckDB says is wrong, in one line, with the file if it names one."""
+    """DuckDB's error in one line, with the file if the error names one."""
     text = " ".join(str(error).split())
     for file in [*logs.sessions, *logs.seconds]:
         if str(file) in text and (
             "magic" in text or "too small" in text or "footer" in text or "thrift" in text.lower()
         ):
-            return f"{file}: truncated, or no Parquet file"
+            return f"{file}: truncated or invalid Parquet file"
     return text.partition(" LINE 1:")[0]

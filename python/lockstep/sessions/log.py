@@ -1,4 +1,4 @@
-"""Writing session logs from Python: calls of ``lockstep.simulate``, and those of other programs under test."""
+"""Writes session logs from Python: of ``lockstep.simulate``, and of other programs under test."""
 
 import hashlib
 import json
@@ -19,21 +19,21 @@ _TIME = re.compile(r"(\d\d?)(?::(\d\d?)(?::(\d\d?))?)?", re.ASCII)
 
 
 def session_number(*words: str) -> int:
-    """A number of 63 bits for the session whose call these words name."""
+    """A 63-bit number for the session whose call these words identify."""
     digest = hashlib.sha256("\0".join(words).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def labelled(labels: Mapping[str, str]) -> dict[str, Any]:
-    """What labels as those of ``--session-label`` say: place, access network and local time have columns.
+    """Columns from labels as in ``--session-label``: place, access network and local time have their own columns.
 
     Raises:
-        SessionError: if the access network is of no known kind, or the hour is no time of the day.
+        SessionError: If the access network is unknown, or the hour is not a time of day.
 
     """
     known: dict[str, Any] = {"place": labels.get("place", ""), "access": labels.get("access", "")}
     if known["access"] not in ("", *ACCESS):
-        raise SessionError(f"access: {known['access']!r} is none of {', '.join(ACCESS)}")
+        raise SessionError(f"access: {known['access']!r} is not one of {', '.join(ACCESS)}")
     if (hour := labels.get("hour")) is not None:
         known["local_start_s"] = _local_time(hour)
     others = {name: value for name, value in labels.items() if name not in ("place", "access", "hour")}
@@ -44,28 +44,27 @@ def _local_time(text: str) -> int:
     match = _TIME.fullmatch(text)
     hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise SessionError(f"hour: {text!r} is no time of the day like 21 or 21:30")
+        raise SessionError(f"hour: {text!r} is not a time of day such as 21 or 21:30")
     return 3600 * hours + 60 * minutes + seconds
 
 
 def write_session(folder: str | os.PathLike[str], session: Mapping[str, Any], seconds: polars.DataFrame) -> None:
-    """Writes the log of a session: each of its two files whole or not at all.
+    """Writes the log of a session; each of its two files is written completely or not at all.
 
     Args:
-        folder: Where the logs are; it is made if it is not there.
-        session: Columns of the row of the session, ``session``, ``kind``, ``seen_from`` and ``program`` at least. What
-            is made of its seconds is made here.
-        seconds: The rows of its seconds, one for each whole second, in order. Columns that are not there are not
-            known.
+        folder: Folder of the logs; it is created if missing.
+        session: Columns of the session's row; ``session``, ``kind``, ``seen_from`` and ``program`` are required.
+            This function computes the columns that summarise its seconds.
+        seconds: Rows of the seconds, one for each whole second, in order. Missing columns are unknown.
 
     Raises:
-        SessionError: if a column is not in the schema, has values of another type, or is required and not given.
-        OSError: if a file cannot be written.
+        SessionError: If a column is unknown, has another type, or is required and missing.
+        OSError: If a file cannot be written.
 
     """
     number = session.get("session")
     if not isinstance(number, int) or not 0 <= number < 1 << 63:
-        raise SessionError(f"session: {number!r} is no number of 63 bits")
+        raise SessionError(f"session: {number!r} is not a number of at most 63 bits")
     rows = seconds.drop("session", "second", strict=False).with_columns(
         polars.lit(number).alias("session"), polars.int_range(polars.len()).alias("second")
     )
@@ -81,12 +80,12 @@ def write_session(folder: str | os.PathLike[str], session: Mapping[str, Any], se
     whole = words | needed | dict(session) | totals
     for name in ("kind", "seen_from", "program"):
         if not whole[name]:
-            raise SessionError(f"{name} is missing of session {number}")
+            raise SessionError(f"session {number}: {name} is missing")
     one = _as_schema(polars.DataFrame([whole], infer_schema_length=None), SCHEMA.sessions)
     name = f"{whole['kind']}-{number:016x}-{whole['seen_from']}"
     if not re.fullmatch(r"[\w.+-]+", name):
-        raise SessionError(f"kind or seen_from: {name!r} is no name of a file")
-    # What is said to be there is there: the seconds first.
+        raise SessionError(f"kind or seen_from: {name!r} is not a valid file name")
+    # The row of the session promises its seconds, so they are written first.
     _write(rows, Path(folder) / "seconds" / f"{name}-0000.parquet")
     _write(one, Path(folder) / "sessions" / f"{name}.parquet")
 
@@ -98,7 +97,7 @@ def _sum(values: polars.Series) -> int | None:
 def _as_schema(table: polars.DataFrame, columns: list[Column]) -> polars.DataFrame:
     types = polars_schema(columns)
     if unknown := [name for name in table.columns if name not in types]:
-        raise SessionError(f"there is no column {unknown[0]!r} in session logs of version {SCHEMA.version}")
+        raise SessionError(f"unknown column {unknown[0]!r} in session logs of version {SCHEMA.version}")
     missing = [polars.lit(None).alias(name) for name in types if name not in table.columns]
     try:
         whole = table.with_columns(missing).select(polars.col(name).cast(kind) for name, kind in types.items())

@@ -1,4 +1,4 @@
-"""What Concerto measured of calls (MobiCom 2019, section 2), of session logs."""
+"""Concerto's measurements (MobiCom 2019, section 2), computed from session logs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     import duckdb
 
 POOR_RTT_MS = 300.0
-"""A session is poor if its mean round-trip time is above this..."""
+"""Threshold of the mean round-trip time above which a session is poor, milliseconds."""
 POOR_LOSS = 0.01
-"""...or more than this share of its packets are lost."""
+"""Share of lost packets above which a session is poor."""
 
 ENOUGH = 100
-"""Windows that an hour has before it is said to be the best or the worst, and before its share is drawn in full."""
+"""Minimum number of windows in an hour to rank it as best or worst, and to draw it in full colour."""
 
 NOT_GIVEN = "not given"
-"""What stands where a label was not given."""
+"""Text for a missing label."""
 
 SPLITS = ("place", "access", "hour", "controller", "codec")
-"""What windows are split by."""
+"""Columns that divide the windows into groups."""
 QUANTILES = [index / 100 for index in range(101)]
-"""The points of distributions."""
+"""Points of the distributions."""
 
 _WINDOWS = """
 CREATE OR REPLACE TABLE windows AS
@@ -55,40 +55,40 @@ FROM measured JOIN known USING (session) WHERE rtt_ms IS NOT NULL OR loss IS NOT
 
 
 class Group(msgspec.Struct):
-    """Windows that have something in common."""
+    """Windows with a common property."""
 
     name: str
     windows: int
     poor: float
-    """The poor session ratio: the share of the windows that are poor."""
+    """Poor session ratio: share of windows that are poor."""
     slow: float
-    """The share whose mean round-trip time is too long."""
+    """Share of windows whose mean round-trip time is above the threshold."""
     lossy: float
-    """The share that lose too much."""
+    """Share of windows whose loss is above the threshold."""
 
 
 class Times(msgspec.Struct):
-    """How long something took after each drop, seconds; of those that came to it."""
+    """Times from a drop to an event, seconds; only of drops with the event."""
 
     share: float | None
-    """The share of the drops that came to it within their session, and within ten minutes."""
+    """Share of drops with the event in their session and within ten minutes."""
     mean: float | None
     p50: float | None
     p95: float | None
     cdf: list[list[float]]
-    """Seconds, and the share of all drops that came to it until then."""
+    """Points of seconds, and the share of all drops with the event until then."""
 
 
 class Codec(msgspec.Struct):
-    """What calls of one kind of codec did."""
+    """Behaviour of one kind of codec."""
 
     name: str
     seconds: int
     codec_bps: list[float]
-    """The distribution of the codec's rate over seconds, at the percentages 0 to 100."""
+    """Distribution of the codec's rate over seconds, at the percentages 0 to 100."""
     transport_bps: list[float]
     apart_percent: list[float]
-    """That of how far the codec's rate is from the transport's, in percent of that; below 0 it is lower."""
+    """Distribution of the codec's rate minus the transport's, in percent of the transport's."""
     drops: int
     drops_per_minute: float | None
     reduction: Times
@@ -99,7 +99,7 @@ class Codec(msgspec.Struct):
 
 
 class Figures(msgspec.Struct):
-    """All that is measured."""
+    """All measurements."""
 
     folder: str
     sessions: int
@@ -108,21 +108,21 @@ class Figures(msgspec.Struct):
     all: Group
     by: dict[str, list[Group]]
     rtt_ms: dict[str, list[float]]
-    """The distribution of the mean round-trip times of windows by access network, at the percentages 0 to 100."""
+    """Distribution of the windows' mean round-trip times by access network, at the percentages 0 to 100."""
     loss: dict[str, list[float]]
     codecs: list[Codec]
 
 
 def measure(database: "duckdb.DuckDBPyConnection", logs: Logs) -> Figures:
-    """Measures the session logs of `database`, which are those of `logs`.
+    """Measures `logs`, the session logs in `database`.
 
     Raises:
-        SessionError: if there is nothing in them to be measured.
+        SessionError: If no second has values to measure.
 
     """
     codecs, sessions, kinds = _codecs(database)
     counts = _counts(database, logs)
-    # The database reads other columns than what follows rates through each session: both cores have work.
+    # The database runs in parallel with the code that follows the rates, because they read different columns.
     with ThreadPoolExecutor(1) as pool:
         windows = pool.submit(_windows, database.cursor())
         reactions = reaction.measure(logs.seconds, counts, sessions, kinds, len(codecs))
@@ -152,7 +152,7 @@ def _name(split: str) -> str:
 
 
 def _counts(database: "duckdb.DuckDBPyConnection", logs: Logs) -> list[int]:
-    """How many rows each file of seconds has."""
+    """Number of rows in each file of seconds."""
     files = [str(file) for file in logs.seconds]
     rows = database.execute("SELECT file_name, num_rows FROM parquet_file_metadata(?)", [files]).fetchall()
     of = {name: int(count) for name, count in rows}
@@ -160,7 +160,7 @@ def _counts(database: "duckdb.DuckDBPyConnection", logs: Logs) -> list[int]:
 
 
 def _codecs(database: "duckdb.DuckDBPyConnection") -> tuple[list[str], Integers, Integers]:
-    """The kinds of codecs, all sessions in ascending order, and the place of each one's codec."""
+    """Kinds of codecs, all sessions in ascending order, and the index of each session's codec."""
     query = (
         f"SELECT session, coalesce(nullif(max(codec), ''), '{NOT_GIVEN}') AS codec FROM sessions GROUP BY 1 ORDER BY 1"  # noqa: S608
     )

@@ -1,6 +1,6 @@
-"""How codecs follow the transport: bit rates, how far they are apart, and how long a codec takes to follow.
+"""Reaction of codecs to the transport: bit rates, their difference, and the time that a codec needs to follow.
 
-Rows are read in parts of `PART`, so that memory does not grow with the logs; each column is read once.
+Rows are read in parts of `PART`, so that memory does not grow with the logs. Each column is read once.
 """
 
 from collections.abc import Iterator
@@ -12,55 +12,55 @@ import numpy
 import polars
 
 Integers: TypeAlias = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
-"""Whole numbers of 64 bits."""
+"""Array of 64-bit integers."""
 Numbers: TypeAlias = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
-"""Numbers."""
+"""Array of 64-bit floats."""
 
 PART = 2_000_000
-"""Rows that are in memory at once."""
+"""Number of rows in memory at once."""
 
 CHANGE = 0.6
-"""A second in which the transport's rate is at most this share of that in the second before is a drop, as in
-``lockstep sources``. Of drops in seconds that follow each other only the first counts."""
+"""Ratio to the previous second's transport rate at or below which a second is a drop, as in ``lockstep sources``.
+Of consecutive drops only the first counts."""
 REDUCED = 1.05
-"""The codec has followed a drop when it makes no more than this share of the transport's rate."""
+"""The codec has followed a drop when its rate is at most this multiple of the transport's."""
 RECOVERED = 0.7
-"""A rate has recovered when it is this share of its mean over the `BEFORE` seconds before the drop."""
+"""A rate has recovered at this share of its mean over the `BEFORE` seconds before the drop."""
 BEFORE = 5
-"""Those seconds."""
+"""Number of seconds before a drop for the mean rate."""
 LONGEST = 600
-"""What takes longer than so many seconds is not waited for."""
+"""Longest time after a drop that is observed, seconds."""
 
 BIN_BPS = 5_000
-"""Distributions of bit rates are counted in bins of this width: a quantile is that exact."""
+"""Bin width of the distributions of bit rates, and so the precision of quantiles."""
 BINS = 4_000
-"""The last bin is open: 20 Mb/s and more."""
+"""Number of bins; one more counts rates from 20 Mb/s on."""
 APART_BINS = 501
-"""How far apart, in percent of the transport's rate, from -100 to 400; the last bin is open."""
+"""Bins for differences in percent of the transport's rate, from -100 to 400; the last bin is open."""
 
 NOT_FOLLOWED = -1
-"""In the place of a time: it did not come to that within the session, or within `LONGEST`."""
+"""Value instead of a time: the event did not happen within the session or within `LONGEST`."""
 
 
 @dataclass
 class Reaction:
-    """What the rows of one kind of codec come to."""
+    """Totals of the rows of one kind of codec."""
 
     codec: Integers = field(default_factory=lambda: numpy.zeros(BINS + 1, numpy.int64))
-    """Seconds whose codec rate is in each bin."""
+    """Number of seconds whose codec rate is in each bin."""
     transport: Integers = field(default_factory=lambda: numpy.zeros(BINS + 1, numpy.int64))
     apart: Integers = field(default_factory=lambda: numpy.zeros(APART_BINS, numpy.int64))
-    """Seconds in which codec and transport are so far apart."""
+    """Number of seconds whose difference of codec and transport is in each bin."""
     drops: int = 0
     reductions: Integers = field(default_factory=lambda: numpy.zeros(LONGEST + 2, numpy.int64))
-    """Drops after which the codec had followed after so many seconds; the last is those that it has not followed."""
+    """Number of drops by the seconds until the codec followed; the last bin counts those not followed."""
     recoveries: Integers = field(default_factory=lambda: numpy.zeros(LONGEST + 2, numpy.int64))
     transport_recoveries: Integers = field(default_factory=lambda: numpy.zeros(LONGEST + 2, numpy.int64))
 
 
 @dataclass(frozen=True)
 class Drops:
-    """The drops of some sessions: the row of each, and how long after it was followed and recovered from, seconds."""
+    """Drops of some sessions: the row of each, and the times to the reduction and the recoveries, seconds."""
 
     rows: Integers
     reduction: Integers
@@ -69,15 +69,15 @@ class Drops:
 
 
 def parts(files: list[Path], counts: list[int], columns: list[str]) -> Iterator[list[Integers]]:
-    """The columns of `files`, which have `counts` rows, a part at a time.
+    """Yields the columns of `files`, which have `counts` rows, in parts.
 
-    Sessions are whole, but for those longer than a part. What is not known is -1.
+    Parts contain whole sessions, except for sessions longer than a part. Missing values are -1.
     """
     kept: list[Integers] = []
     for table in _tables(files, counts, columns):
         now = [table[name].fill_null(-1).to_numpy() for name in columns]
         now = [numpy.concatenate(pair) for pair in zip(kept, now, strict=True)] if kept else now
-        # The last session may go on in the next part.
+        # The last session may continue in the next part.
         last = _begin_of_last(now[0])
         if last > 0:
             yield [values[:last] for values in now]
@@ -95,7 +95,7 @@ def _begin_of_last(session: Integers) -> int:
 
 
 def _tables(files: list[Path], counts: list[int], columns: list[str]) -> Iterator[polars.DataFrame]:
-    """The rows of the files in order, many small files at once and large ones in parts."""
+    """Yields the rows of the files in order: many small files at once, large ones in parts."""
     waiting: list[Path] = []
     rows = 0
     for file, count in zip(files, counts, strict=True):
@@ -117,7 +117,7 @@ def _tables(files: list[Path], counts: list[int], columns: list[str]) -> Iterato
 
 
 def drops(session: Integers, codec: Integers, transport: Integers) -> Drops:
-    """The drops of the transport's rate in rows of whole sessions, and how long the codec takes after each."""
+    """Drops of the transport's rate in rows of whole sessions, with the times until the codec reacts."""
     count = len(session)
     starts = numpy.flatnonzero(numpy.concatenate(([True], session[1:] != session[:-1])))
     ends = numpy.append(starts[1:], count)
@@ -131,7 +131,7 @@ def drops(session: Integers, codec: Integers, transport: Integers) -> Drops:
     start, end = starts[of], ends[of]
     reduction = _first(rows, numpy.zeros_like(rows), end, lambda _, row: codec[row] <= REDUCED * transport[row])
     before = _mean_before(codec, rows, start)
-    # Until it has followed it has not fallen: what it makes then is no recovery.
+    # Before the codec has followed a drop, its rate is not a recovery.
     begun = numpy.where(reduction >= 0, reduction + 1, LONGEST + 1)
     recovery = _first(rows, begun, end, lambda drop, row: codec[row] >= RECOVERED * before[drop])
     transport_before = _mean_before(transport, rows, start)
@@ -153,7 +153,7 @@ def _mean_before(values: Integers, rows: Integers, start: Integers) -> Numbers:
 
 
 def _first(rows: Integers, begun: Integers, end: Integers, holds: Any) -> Integers:
-    """How many seconds after each drop `holds` first, from `begun` on; `NOT_FOLLOWED` if not before `end`."""
+    """Seconds from each drop to the first second from `begun` on where `holds`; `NOT_FOLLOWED` if none before `end`."""
     found = numpy.full(len(rows), NOT_FOLLOWED, numpy.int64)
     open_drops = numpy.arange(len(rows))
     wait = 0
@@ -168,7 +168,7 @@ def _first(rows: Integers, begun: Integers, end: Integers, holds: Any) -> Intege
 
 
 def add(totals: list[Reaction], kind: Integers, session: Integers, codec: Integers, transport: Integers) -> None:
-    """Adds rows of whole sessions to the totals of their kinds of codec: `kind` has each row's place in `totals`."""
+    """Adds rows of whole sessions to the totals of their codecs; `kind` is each row's index in `totals`."""
     known = (codec >= 0) & (transport > 0)
     of, rate, target = kind[known], codec[known], transport[known]
     kinds = len(totals)
@@ -198,9 +198,9 @@ def add(totals: list[Reaction], kind: Integers, session: Integers, codec: Intege
 
 
 def measure(files: list[Path], counts: list[int], sessions: Integers, kinds: Integers, names: int) -> list[Reaction]:
-    """The totals of each of `names` kinds of codec over the rows of `files`.
+    """Totals of each of `names` kinds of codec over the rows of `files`.
 
-    `sessions` are numbers in ascending order, and `kinds` the place of each one's codec.
+    `sessions` are numbers in ascending order; `kinds` has the index of each one's codec.
     """
     totals = [Reaction() for _ in range(names)]
     for session, codec, transport in parts(files, counts, ["session", "codec_bps", "transport_bps"]):
@@ -213,7 +213,7 @@ def measure(files: list[Path], counts: list[int], sessions: Integers, kinds: Int
 
 
 def quantile(counts: Integers, share: float) -> int | None:
-    """The first bin until which `share` of the counts are; none of nothing."""
+    """The first bin up to which `share` of the counts lie; None without counts."""
     total = int(counts.sum())
     if total == 0:
         return None

@@ -1,4 +1,4 @@
-"""``lockstep sessions report DIR``: what Concerto measured of calls, of the session logs in a folder."""
+"""``lockstep sessions report DIR``: Concerto's measurements on the session logs in a folder."""
 
 import argparse
 import json
@@ -19,14 +19,14 @@ from lockstep.sessions.measure import ENOUGH, POOR_LOSS, POOR_RTT_MS, Codec, Fig
 from lockstep.sessions.reaction import BEFORE, CHANGE, LONGEST, RECOVERED, REDUCED
 
 POOR = (
-    f"A session is split into windows of an hour of local time; a window is poor if its mean round-trip time is above "
+    f"Windows are hours of local time in a session. A window is poor if its mean round-trip time is above "
     f"{POOR_RTT_MS:.0f} ms or more than {100 * POOR_LOSS:.0f} % of its packets are lost."
 )
 FOLLOWS = (
     f"A drop is a second in which the transport's rate is at most {100 * CHANGE:.0f} % of that of the second before. "
-    f"The codec has followed it when it makes at most {100 * REDUCED:.0f} % of the transport's rate; a rate has "
-    f"recovered when it is {100 * RECOVERED:.0f} % of its mean over the {BEFORE} s before the drop. Shares are of all "
-    f"drops; what does not come to that within its session, or within {LONGEST // 60} minutes, is in no time."
+    f"The codec has followed it when its rate is at most {100 * REDUCED:.0f} % of the transport's. A rate has "
+    f"recovered at {100 * RECOVERED:.0f} % of its mean over the {BEFORE} s before the drop. Shares are of all drops. "
+    f"Events after the end of the session, or after {LONGEST // 60} minutes, do not count."
 )
 NAMES = {
     "place": "Place",
@@ -36,13 +36,13 @@ NAMES = {
     "codec": "Codec",
 }
 COLUMNS = [
-    "updates of the codec's rate a minute",
-    "updates of the transport's",
+    "updates of the codec's rate per minute",
+    "updates of the transport's rate per minute",
     "codec's rate, p50",
     "transport's rate, p50",
-    "apart, p50",
-    "apart, p95",
-    "drops a minute",
+    "difference, p50",
+    "difference, p95",
+    "drops per minute",
     "reduction, mean",
     "reduction, p95",
     "reduction, never",
@@ -53,12 +53,12 @@ COLUMNS = [
     "recovery of the transport, p95",
     "recovery of the transport, never",
 ]
-NOT_AT_HAND = "not at hand"
-"""What stands where the paper has a figure that nobody who wrote this has seen."""
+NOT_AT_HAND = "not available"
+"""Text for a figure of the paper that is not available here."""
 
 
 class Published(NamedTuple):
-    """A figure beside that of the paper."""
+    """A figure of the paper with the measured one."""
 
     what: str
     paper: str
@@ -66,7 +66,7 @@ class Published(NamedTuple):
 
 
 def published(figures: Figures) -> list[Published]:
-    """What the paper printed, as far as it is at hand, beside what is measured here."""
+    """The paper's figures, as far as available, with those measured here."""
     codec = next((codec for codec in figures.codecs if codec.name == "conventional"), None)
 
     def spread(split: str) -> str:
@@ -82,7 +82,7 @@ def published(figures: Figures) -> list[Published]:
 
     back = f"{_seconds(codec.recovery.mean)}, p95 {_seconds(codec.recovery.p95)}" if codec else "no conventional codec"
     updates = (
-        f"a minute: codec {_number(codec.codec_updates_per_minute)}, "
+        f"per minute: codec {_number(codec.codec_updates_per_minute)}, "
         f"transport {_number(codec.transport_updates_per_minute)}"
         if codec
         else "no conventional codec"
@@ -95,24 +95,24 @@ def published(figures: Figures) -> list[Published]:
         Published("… by access network", NOT_AT_HAND, spread("access")),
         Published("… by hour", NOT_AT_HAND, hours()),
         Published(
-            "Codec's rate against the transport's",
-            "up to twice the target within a second; further apart the lower the target (figures 11 and 12)",
+            "Difference of codec and transport rates",
+            "codec up to twice the target within a second; larger differences for lower targets (figures 11 and 12)",
             apart,
         ),
         Published(
-            "Time until the bit rate is back",
-            "over 150 s, a source that always fills the target 20 s (one controlled run under GCC)",
+            "Time until the bit rate has recovered",
+            "over 150 s; 20 s for a full-throttle source (one controlled run with GCC)",
             back,
         ),
         Published(
             "Updates",
-            "half as many of GCC as of a source that always fills the target, until the rate is back",
+            "half as many by GCC as with a full-throttle source, until the rate has recovered",
             updates,
         ),
         Published(
-            "Video against a source that always fills the target",
+            "Video against a full-throttle source",
             "throughput 21.6 % lower, loss 4.8 % against 0.44 %, delay 304 against 141 ms",
-            "no session is such a source: lockstep study concerto",
+            "no session has such a source: lockstep study concerto",
         ),
     ]
 
@@ -126,7 +126,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _apart(codec: Codec, share: int) -> str:
-    """Within how much of the transport's rate the codec's is in so many percent of the seconds, at both ends alike."""
+    """Largest difference of codec and transport rates in this percentage of seconds, in either direction."""
     distances = sorted(abs(value) for value in codec.apart_percent)
     return f"{distances[share]:.0f} %"
 
@@ -159,12 +159,12 @@ def codec_row(codec: Codec) -> list[str]:
 
 
 def group_row(group: Group) -> list[str]:
-    """The row of windows that have something in common."""
+    """The row of windows with a common property."""
     return [group.name, count(group.windows), percent(group.poor), percent(group.slow), percent(group.lossy)]
 
 
 def _splits(figures: Figures) -> list[tuple[str, list[Group]]]:
-    """What windows are split by, as far as they differ in it."""
+    """The groupings of windows that have several groups."""
     return [(NAMES[split], groups) for split, groups in figures.by.items() if len(groups) > 1 or split == "access"]
 
 
@@ -207,7 +207,7 @@ class Split(NamedTuple):
 
 
 def render_html(figures: Figures) -> str:
-    """The report as one HTML page that loads nothing from elsewhere."""
+    """The report as one HTML page without external resources."""
     charts: dict[str, Any] = {"poor": session_charts.poor(figures), "network": session_charts.network(figures)}
     if figures.codecs:
         charts["rates"] = session_charts.rates(figures.codecs)
@@ -226,15 +226,16 @@ def render_html(figures: Figures) -> str:
     return environment.get_template("sessions.html.jinja").render(
         title=f"{count(figures.sessions)} sessions",
         description=(
-            f"{count(figures.seconds)} seconds of calls, in {count(figures.windows)} windows of an hour, as Concerto's "
-            "measurement looked at calls (MobiCom 2019, section 2)."
+            f"{count(figures.seconds)} seconds of calls in {count(figures.windows)} windows of an hour, with "
+            f"Concerto's "
+            "measurements (MobiCom 2019, section 2)."
         ),
         headlines=[
             {"label": label, "value": value, "note": note}
             for label, value, note in [
                 ("Poor sessions", percent(figures.all.poor), f"{percent(worst.poor)} over {worst.name}, the most"),
                 ("Too slow", percent(figures.all.slow), f"mean round-trip time above {POOR_RTT_MS:.0f} ms"),
-                ("Too much lost", percent(figures.all.lossy), f"more than {100 * POOR_LOSS:.0f} % of the packets"),
+                ("Too lossy", percent(figures.all.lossy), f"more than {100 * POOR_LOSS:.0f} % of the packets"),
                 (
                     "Round-trip time",
                     f"{max(rtt)[0]:.0f} ms" if rtt else "–",
@@ -243,7 +244,7 @@ def render_html(figures: Figures) -> str:
             ]
         ],
         poor=POOR,
-        # The chart has the hours.
+        # The chart shows the hours.
         splits=[
             Split(name, [group_row(group) for group in groups])
             for name, groups in _splits(figures)
@@ -252,7 +253,7 @@ def render_html(figures: Figures) -> str:
         follows=FOLLOWS,
         columns=[codec.name for codec in figures.codecs],
         codecs=_transposed([COLUMNS, *(codec_row(codec)[1:] for codec in figures.codecs)]),
-        paper="Figures of its measurement that are not at hand here are not printed.",
+        paper="Figures of the paper's measurement that are not available here are omitted.",
         published=published(figures),
         charts=set(charts),
         version=__version__,
@@ -262,16 +263,16 @@ def render_html(figures: Figures) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="lockstep sessions report",
-        description="What Concerto measured of calls (MobiCom 2019, section 2), of the session logs in a folder.",
+        description="Concerto's measurements (MobiCom 2019, section 2) on the session logs in a folder.",
     )
-    parser.add_argument("folder", metavar="DIR", help="where the logs are")
-    parser.add_argument("--output", type=Path, help="a page with charts, a .html")
-    parser.add_argument("--json", type=Path, help="all figures; `-` is standard output")
-    parser.add_argument("--memory", default=MEMORY, help=f"the most memory that the database has ({MEMORY})")
-    parser.add_argument("--threads", type=int, default=None, help="threads of the database; one a core if not given")
+    parser.add_argument("folder", metavar="DIR", help="folder of the logs")
+    parser.add_argument("--output", type=Path, help="file for a page with charts, .html")
+    parser.add_argument("--json", type=Path, help="file for all figures as JSON; `-` is standard output")
+    parser.add_argument("--memory", default=MEMORY, help=f"memory limit of the database ({MEMORY})")
+    parser.add_argument("--threads", type=int, default=None, help="threads of the database (default: one per core)")
     options = parser.parse_args(arguments)
     logs = find(options.folder)
     with connect(logs, memory=options.memory, threads=options.threads) as database:

@@ -1,4 +1,4 @@
-"""The columns of session logs: ``schema.json``, by which the Rust command writes them, too."""
+"""Columns of session logs, from ``schema.json``, which the Rust command uses, too."""
 
 from importlib import resources
 from typing import Literal
@@ -8,7 +8,7 @@ import polars
 
 
 class SessionError(ValueError):
-    """What is wrong with session logs or with what was asked of them, in one line."""
+    """Session logs or a request about them are invalid; the message gives the reason in one line."""
 
 
 class Column(msgspec.Struct, forbid_unknown_fields=True):
@@ -17,11 +17,11 @@ class Column(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     type: Literal["int64", "int32", "text", "flag"]
     required: bool
-    """Whether every row has a value; where a row has none the end that logs does not know it."""
+    """Whether every row has a value; a missing value is unknown to the logging end."""
     meaning: str
     unit: str | None = None
     of_seconds: Literal["sum", "mean"] | None = None
-    """How it is made of the column of that name of the session's seconds, where it is."""
+    """Aggregation of the session's seconds that gives this column, if any."""
 
 
 class Schema(msgspec.Struct, forbid_unknown_fields=True):
@@ -29,7 +29,7 @@ class Schema(msgspec.Struct, forbid_unknown_fields=True):
 
     version: int
     metadata_key: str
-    """The key of a file's metadata whose value is the version."""
+    """Key of a file's metadata whose value is the version."""
     sessions: list[Column]
     seconds: list[Column]
 
@@ -41,5 +41,5 @@ _TYPES = {"int64": polars.Int64, "int32": polars.Int32, "text": polars.String, "
 
 
 def polars_schema(columns: list[Column]) -> dict[str, type[polars.DataType]]:
-    """The columns as Polars has them."""
+    """The columns as a Polars schema."""
     return {column.name: _TYPES[column.type] for column in columns}

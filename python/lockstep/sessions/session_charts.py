@@ -1,4 +1,4 @@
-"""The charts of a report of session logs, as Vega-Lite specifications."""
+"""Charts of the report on session logs, as Vega-Lite specifications."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,15 +11,15 @@ from lockstep.sessions.measure import ENOUGH, POOR_LOSS, POOR_RTT_MS, Codec, Fig
 from lockstep.sweep_plot import COLOURS
 
 WIDTH, HEIGHT = 470, 240
-"""Of one of two plots beside each other, pixels."""
+"""Size of one of two adjacent plots, pixels."""
 POOR = "#e5484d"
-"""Colour of shares of poor sessions, and of what makes one poor."""
+"""Colour of poor sessions and of their thresholds."""
 DASHES = {"codec": [1, 0], "transport": [5, 3]}
-"""Codec and transport where both are drawn."""
+"""Dashes of codec and transport in plots with both."""
 
 
 def poor(figures: Figures) -> altair.HConcatChart:
-    """The shares of poor windows: by access network and place, and by hour."""
+    """Shares of poor windows: by access network, by place, and by hour."""
     groups = [("by access network", figures.by["access"]), ("by place", figures.by["place"])]
     stacked = altair.vconcat(*(_bars(title, groups) for title, groups in groups), spacing=18)
     if not figures.by["hour"]:
@@ -59,7 +59,7 @@ def _bars(title: str, groups: list[Group]) -> Plot:
 def _hours(groups: list[Group]) -> Plot:
     hours = [str(hour) for hour in range(24)]
     x = altair.X("name:O", scale=altair.Scale(domain=hours), axis=altair.Axis(title=None, labelAngle=0))
-    # A share of few windows says little: it is drawn pale, and an hour without any has its place.
+    # A share of few windows is uncertain, so it is pale. An hour without windows keeps its place.
     opacity = altair.condition(f"datum.windows >= {ENOUGH}", altair.value(1.0), altair.value(0.3))
     few = any(group.windows < ENOUGH for group in groups)
     subtitle = "% of windows" + (f"; pale where there are fewer than {ENOUGH}" if few else "")
@@ -73,7 +73,7 @@ def _hours(groups: list[Group]) -> Plot:
 
 
 def network(figures: Figures) -> altair.HConcatChart:
-    """The distributions of round-trip times and losses of windows, by access network."""
+    """Distributions of round-trip times and losses of windows, by access network."""
     names = list(dict.fromkeys([*figures.rtt_ms, *figures.loss]))
     rtt = [(name, "", value, share) for name, values in figures.rtt_ms.items() for share, value in _points(values)]
     loss = [
@@ -88,14 +88,14 @@ def network(figures: Figures) -> altair.HConcatChart:
     if loss:
         scale = altair.Scale(type="log", nice=False, domainMin=0.01)
         title = "Packets lost"
-        charts.append(_distribution(loss, names, title, "%; 0.01 and less at the left", scale, limit=100 * POOR_LOSS))
-    return _beside(charts)
+        charts.append(_distribution(loss, names, title, "%; left edge: 0.01 or less", scale, limit=100 * POOR_LOSS))
+    return _adjacent(charts)
 
 
-def _beside(charts: list[Plot]) -> altair.HConcatChart:
-    """Two plots, each with its legend within it, where distributions leave room."""
-    beside = altair.hconcat(*charts, spacing=44)
-    whole: altair.HConcatChart = beside.resolve_legend(color="independent", strokeDash="independent")
+def _adjacent(charts: list[Plot]) -> altair.HConcatChart:
+    """Adjacent plots, each with its legend inside, where distributions leave space."""
+    adjacent = altair.hconcat(*charts, spacing=44)
+    whole: altair.HConcatChart = adjacent.resolve_legend(color="independent", strokeDash="independent")
     return whole
 
 
@@ -104,7 +104,7 @@ def _points(values: list[float]) -> Iterable[tuple[float, float]]:
 
 
 def rates(codecs: list[Codec]) -> altair.HConcatChart:
-    """The distributions of the rates of codec and transport, and of how far apart they are."""
+    """Distributions of the rates of codec and transport, and of their difference."""
     names = [codec.name for codec in codecs]
     both = [
         (codec.name, kind, value / 1e6, share)
@@ -119,11 +119,11 @@ def rates(codecs: list[Codec]) -> altair.HConcatChart:
         _distribution(both, names, "Bit rates of codec and transport", "Mb/s", slow),
         _distribution(apart, names, "Codec above or below the transport", "% of the transport's rate", linear, limit=0),
     ]
-    return _beside(charts)
+    return _adjacent(charts)
 
 
 def following(codecs: list[Codec]) -> altair.HConcatChart:
-    """How soon after a drop the codec has followed, and how soon codec and transport are back."""
+    """Times from a drop until the codec has followed, and until codec and transport have recovered."""
     names = [codec.name for codec in codecs]
     reduced = [(codec.name, "", second, 100 * share) for codec in codecs for second, share in codec.reduction.cdf]
     back = [
@@ -138,8 +138,8 @@ def following(codecs: list[Codec]) -> altair.HConcatChart:
         charts.append(_distribution(reduced, names, "Reduction: the codec has followed", "s after the drop", scale))
     if back:
         scale = altair.Scale(type="log", nice=False)
-        charts.append(_distribution(back, names, "Recovery: the rate is back", "s after the drop", scale))
-    return _beside(charts)
+        charts.append(_distribution(back, names, "Recovery: the rate has recovered", "s after the drop", scale))
+    return _adjacent(charts)
 
 
 def _distribution(  # noqa: PLR0913
@@ -151,7 +151,7 @@ def _distribution(  # noqa: PLR0913
     *,
     limit: float | None = None,
 ) -> Plot:
-    """Cumulative distributions: a line for each name and kind, from rows of name, kind, value and percentage."""
+    """Cumulative distributions from rows of name, kind, value and percentage: a line for each name and kind."""
     table = polars.DataFrame(rows, schema=["name", "kind", "value", "share"], orient="row")
     colours = altair.Scale(domain=names, range=[COLOURS[index % len(COLOURS)] for index in range(len(names))])
     encoded: dict[str, Any] = {
@@ -181,6 +181,6 @@ def _distribution(  # noqa: PLR0913
     chart: Plot = altair.layer(*layers).properties(
         width=WIDTH,
         height=HEIGHT,
-        title=_title(title, f"% with at most so many {unit}" if limit is None else f"% at most, {unit}"),
+        title=_title(title, f"% with at most this value, {unit}" if limit is None else f"% at most, {unit}"),
     )
     return chart

@@ -1,4 +1,4 @@
-"""``lockstep sessions sql DIR "SELECT ..."``: SQL over session logs, of which nothing can be changed."""
+"""``lockstep sessions sql DIR "SELECT ..."``: read-only SQL over session logs."""
 
 import argparse
 import csv
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     import duckdb
 
 ROWS = 1_000
-"""So many rows are printed unless more are asked for."""
+"""Default limit of printed rows."""
 
 _EXAMPLE = "SELECT access, count(*), avg(rtt_ms) FROM sessions GROUP BY access"
 
 
 def select(database: "duckdb.DuckDBPyConnection", query: str) -> "duckdb.DuckDBPyConnection":
-    """Runs `query`, which is one SELECT.
+    """Runs `query`, a single SELECT.
 
     Raises:
-        SessionError: if it is not, or if it is wrong.
+        SessionError: If it is not a single SELECT, or fails.
 
     """
     import duckdb  # noqa: PLC0415
@@ -33,7 +33,7 @@ def select(database: "duckdb.DuckDBPyConnection", query: str) -> "duckdb.DuckDBP
     except duckdb.Error as error:
         raise SessionError(str(error)) from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise SessionError(f"the logs are only read: one SELECT statement, such as {_EXAMPLE}")
+        raise SessionError(f"the logs are read-only: expected one SELECT statement, such as {_EXAMPLE}")
     try:
         return database.execute(statements[0])
     except duckdb.Error as error:
@@ -62,22 +62,20 @@ def _text(value: Any) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="lockstep sessions sql",
-        description="SQL over the session logs in a folder: the tables sessions and seconds, which are only read.",
+        description="SQL over the session logs in a folder: the read-only tables sessions and seconds.",
         epilog=f'for example: lockstep sessions sql DIR "{_EXAMPLE}"',
     )
-    parser.add_argument("folder", metavar="DIR", help="where the logs are")
+    parser.add_argument("folder", metavar="DIR", help="folder of the logs")
     parser.add_argument(
         "query", metavar="SELECT", help="a SELECT statement of DuckDB's SQL; `-` reads it from standard input"
     )
-    parser.add_argument(
-        "--format", choices=["table", "csv", "json"], default="table", help="how rows are printed (table)"
-    )
-    parser.add_argument("--rows", type=int, default=ROWS, help=f"the most rows that are printed ({ROWS}); 0 for all")
-    parser.add_argument("--memory", default=MEMORY, help=f"the most memory that the query has ({MEMORY})")
-    parser.add_argument("--threads", type=int, default=None, help="threads; one for each core if not given")
+    parser.add_argument("--format", choices=["table", "csv", "json"], default="table", help="output format (table)")
+    parser.add_argument("--rows", type=int, default=ROWS, help=f"largest number of printed rows ({ROWS}); 0 for all")
+    parser.add_argument("--memory", default=MEMORY, help=f"memory limit of the query ({MEMORY})")
+    parser.add_argument("--threads", type=int, default=None, help="threads (default: one per core)")
     options = parser.parse_args(arguments)
     logs = find(options.folder)
     with connect(logs, memory=options.memory, threads=options.threads) as database:
@@ -95,5 +93,5 @@ def main(arguments: list[str] | None = None) -> int:
         more = 0 < options.rows < len(rows)
         _write(rows[: options.rows] if more else rows, names, options.format, sys.stdout)
         if more:
-            print(f"and more: --rows 0 prints all, these are {options.rows}", file=sys.stderr)
+            print(f"printed the first {options.rows} rows; --rows 0 prints all", file=sys.stderr)
     return 0

@@ -1,9 +1,9 @@
-"""Studies: the claims of the papers, run again with what was learned here. ``lockstep study NAME`` runs one."""
+"""Studies: repetitions of the papers' experiments with the models of this package. ``lockstep study NAME`` runs one."""
 
 STUDIES = {
-    "ablation": "what each tuned constant of the control path brings, over a fixed evaluation set",
-    "bob": "BoB on the profiles of its paper beside its heuristic, Gemini and HRCC; its selector's threshold",
-    "concerto": "Concerto: video under GCC; inputs, losses, smoothness, mismatch, loops; beside GCC, Salsify, RL-V",
-    "lockstep": "Lockstep's own controller beside all others, on traces that nothing was trained on",
+    "ablation": "effect of each tuned constant of the control path on a fixed evaluation set",
+    "bob": "BoB, its heuristic, Gemini and HRCC on profiles of BoB's paper; threshold of BoB's selector",
+    "concerto": "Concerto: video with GCC; inputs, losses, smoothness, mismatch, loops; GCC, Salsify, RL-V",
+    "lockstep": "Lockstep's own controller and all others on test traces",
 }
-"""Studies by name, each a module here with a ``main``."""
+"""Names and descriptions of the studies; each is a module here with a ``main``."""

@@ -1,4 +1,4 @@
-"""`lockstep study NAME`, for the studies that train."""
+"""`lockstep study NAME`, for the studies in this package."""
 
 import sys
 
@@ -7,7 +7,7 @@ from lockstep.studies import STUDIES
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the study that the first argument names; gives the exit status."""
+    """Runs the study of the first argument; returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     return run_module("lockstep study", "lockstep.studies", STUDIES, "study", words)
 

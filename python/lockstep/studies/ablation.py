@@ -1,8 +1,8 @@
-"""What each tuned constant of the control path brings: calls with one changed, against the same calls as they are.
+"""Effect of each tuned constant of the control path: calls with one change, compared with the same calls without it.
 
 The evaluation set is fixed: modelled calls over generated links, and recordings if given, under every condition of
 :data:`CONDITIONS`. A variant is a tuning such as ``jitter.weight=0.1`` (``lockstep controllers --constants`` lists the
-names). Each of its calls is compared with the call of the same link, condition and seed without it.
+names). Each of its calls is compared with the baseline call of the same link, condition and seed.
 """
 
 import argparse
@@ -47,10 +47,10 @@ CONDITIONS = {
     "two-way": "--two-way --reverse cellular:mean=1mbps,seed=12",
     "1080p": "--clip generated:1920x1080@30",
     "720p, loss 2 %": "--clip generated:1280x720@30 --loss 2%",
-    "way back 48 kb/s": "--reverse constant:48kbps",
+    "reverse path 48 kb/s": "--reverse constant:48kbps",
 }
-"""What the calls meet, as options of ``lockstep sweep``."""
-AS_IT_IS = "as it is"
+"""Conditions of the calls, as options of ``lockstep sweep``."""
+BASELINE = "baseline"
 """The variant without a change."""
 SMALL_SECONDS, FULL_SECONDS = 15, 30
 DELAY = "video_delay_ms_p95"
@@ -61,24 +61,34 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="lockstep study ablation", description=(__doc__ or "").partition("\n")[0])
     add_arguments(made, "ablation")
     made.add_argument(
-        "--variants", nargs="+", required=True, metavar="NAME=VALUE[,NAME=VALUE]", help="tunings, each compared alone"
+        "--variants",
+        nargs="+",
+        required=True,
+        metavar="NAME=VALUE[,NAME=VALUE]",
+        help="tunings; each is compared separately with the baseline",
     )
     made.add_argument(
-        "--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS), help="what calls meet; all if not said"
+        "--conditions",
+        nargs="+",
+        choices=CONDITIONS,
+        default=list(CONDITIONS),
+        help="conditions of the calls (default: all)",
     )
-    made.add_argument("--traces", nargs="+", default=[], metavar="TRACE", help="recordings beside the generated links")
+    made.add_argument(
+        "--traces", nargs="+", default=[], metavar="TRACE", help="recordings in addition to the generated links"
+    )
     made.add_argument("--controller", default="lockstep", help="the controller (%(default)s)")
     made.add_argument("--seconds", type=whole(1), help=f"length of a call ({SMALL_SECONDS}; full: {FULL_SECONDS})")
     return made
 
 
 def compared(table: polars.DataFrame) -> polars.DataFrame:
-    """One row for each variant: differences of its calls from the same calls as they are, lowest mean first."""
+    """One row for each variant: differences of its calls from the baseline, lowest mean first."""
     calls = table.explode("calls").unnest("calls")
-    usual = calls.filter(polars.col("variant") == AS_IT_IS)
+    usual = calls.filter(polars.col("variant") == BASELINE)
     keys = ["condition", "trace", "seed"]
     rows: list[dict[str, Any]] = []
-    for (variant,), changed in calls.filter(polars.col("variant") != AS_IT_IS).group_by("variant", maintain_order=True):
+    for (variant,), changed in calls.filter(polars.col("variant") != BASELINE).group_by("variant", maintain_order=True):
         pairs = changed.join(usual, on=keys, suffix="_usual").with_columns(
             difference=polars.col("qoe_d") - polars.col("qoe_d_usual"),
             delay=100.0 * (polars.col("delay") / polars.col("delay_usual") - 1.0),
@@ -104,15 +114,15 @@ def compared(table: polars.DataFrame) -> polars.DataFrame:
 
 
 def chart(found: polars.DataFrame) -> Plot:
-    """Differences of QoE_d with their intervals; what is left of zero is worth keeping."""
+    """Differences of QoE_d with their intervals; a constant left of zero is worth keeping."""
     rows = found.with_columns(
         low=polars.col("qoe_d") - polars.col("qoe_d_half"), high=polars.col("qoe_d") + polars.col("qoe_d_half")
     )
     side = altair.Y("variant:N", sort=found["variant"].to_list(), title=None, axis=altair.Axis(labelLimit=400))
     base = altair.Chart(rows).encode(y=side)
-    points = base.mark_point(filled=True).encode(x=altair.X("qoe_d:Q", title="QoE_d with the change, less without"))
+    points = base.mark_point(filled=True).encode(x=altair.X("qoe_d:Q", title="QoE_d with the change minus baseline"))
     plot: Plot = altair.layer(base.mark_rule().encode(x="low:Q", x2="high:Q"), points)
-    return plot.properties(title="What changing a constant does")
+    return plot.properties(title="Effect of changing a constant")
 
 
 def words(found: polars.DataFrame) -> str:
@@ -129,13 +139,13 @@ def words(found: polars.DataFrame) -> str:
 
 
 def measure(cell: Cell, traces: Sequence[str]) -> Measures:
-    """The calls of a condition under a tuning."""
+    """The calls of a condition with a tuning."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "calls.parquet"
         command = [lockstep_command(), "sweep", "--controllers", cell["controller"], "--codecs", "modelled"]
         command += ["--traces", *traces, "--seeds", f"1-{cell['seeds']}", "--seconds", str(cell["seconds"])]
         command += [*CONDITIONS[cell["condition"]].split(), "--workers", "1", "--output", str(output)]
-        if cell["variant"] != AS_IT_IS:
+        if cell["variant"] != BASELINE:
             command += ["--tuning", cell["variant"]]
         run(command)
         table = polars.read_parquet(output).select("trace", "seed", "qoe_d", polars.col(DELAY).alias("delay"))
@@ -143,15 +153,15 @@ def measure(cell: Cell, traces: Sequence[str]) -> Measures:
 
 
 def run(command: Sequence[str]) -> None:
-    """Runs a sweep; its message is the error's."""
+    """Runs a sweep; a failure raises an error with the sweep's message."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()
-        raise ValueError(last[-1] if last else f"the sweep ended with status {done.returncode}")
+        raise ValueError(last[-1] if last else f"the sweep failed with status {done.returncode}")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the study; gives the exit status."""
+    """Runs the study; returns the exit status."""
     options = parser().parse_args(arguments)
     full = options.budget == "full"
     seconds = options.seconds or (FULL_SECONDS if full else SMALL_SECONDS)
@@ -166,12 +176,12 @@ def main(arguments: list[str] | None = None) -> int:
     }
     cells = [
         {"variant": variant, "condition": condition, **common}
-        for variant in dict.fromkeys([AS_IT_IS, *options.variants])
+        for variant in dict.fromkeys([BASELINE, *options.variants])
         for condition in options.conditions
     ]
     study = Study("ablation", options.output, fresh=options.fresh)
     found = compared(study.run(cells, lambda cell: measure(cell, traces), options.workers))
-    study.say(words(found))
+    study.report(words(found))
     study.write("ablation", found, {"ablation": chart(found)})
     return 0
 

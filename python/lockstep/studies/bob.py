@@ -1,15 +1,15 @@
-"""BoB beside its heuristic, Gemini and HRCC on profiles like its paper's, and what its selector's threshold does.
+"""BoB, its heuristic, Gemini and HRCC on profiles like those of BoB's paper, and the effect of its threshold.
 
-BoB (IEEE TMM 2022) compares accuracy and sMAPE of the estimates, receive rate, delay, loss, and network, video and
-total scores on network profiles, five runs each, and thresholds of the adaptive selector from 5 to 50 %. This does
-the same with the estimators that come with Lockstep, or those that ``--models`` has. Its profiles are generated
-(:mod:`lockstep.studies.bob_profiles`) unless ``--profiles`` names a folder of published ones. No model was trained on
-either.
+BoB (IEEE TMM 2022) compares estimators on network profiles with five runs each. Its measures are accuracy and sMAPE of
+the estimates, receive rate, delay, loss, and network, video and total scores. It also compares thresholds of the
+adaptive selector from 5 to 50 %. This study repeats both with the shipped estimators, or those of ``--models``. The
+profiles are generated (:mod:`lockstep.studies.bob_profiles`) unless ``--profiles`` names a folder of published ones. No
+model was trained on either.
 
-With ``--budget small`` calls are modelled, 1280x720 over the profiles as they are; they have no pictures, so that
-VMAF is worked out from SSIM: a line through a few calls with pictures, which are run first. With ``--budget full``
-all calls are coded: 640x360 over the profiles with a quarter of the rates, and VMAF measured. Either takes an ffmpeg
-with libvmaf, which ``LOCKSTEP_VMAF`` names. Without one, network scores are compared.
+With ``--budget small`` calls are modelled, 1280x720 over the profiles at full rate. Modelled calls have no pictures, so
+VMAF is computed from SSIM: with a line fitted to a few calls with pictures, which run first. With ``--budget full`` all
+calls are coded: 640x360 over the profiles at a quarter of the rates, with measured VMAF. Both require an ffmpeg with
+libvmaf, which ``LOCKSTEP_VMAF`` names. Without it, the study compares network scores.
 """
 
 import argparse
@@ -29,16 +29,16 @@ from lockstep.distribution import install_command_for
 from lockstep.learn.arguments import SECONDS
 from lockstep.simulation import simulate
 from lockstep.studies.bob_profiles import PROFILES, PUBLISHED, generated
-from lockstep.studies.printed import PaperFigure, beside, best_row, row_mean
+from lockstep.studies.printed import PaperFigure, best_row, comparison, row_mean
 from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
 
 ESTIMATORS = ("bob", "bob-heuristic", "gemini", "hrcc")
 LEARNED = ("bob", "gemini", "hrcc")
 THRESHOLDS = (5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
-"""Of the selector, percent."""
+"""Thresholds of the selector, percent."""
 VIDEO_WEIGHT = 0.3
 VIDEO_RATES = ("100kbps", "200kbps", "400kbps", "800kbps", "1600kbps", "3200kbps")
-"""At which a few seconds are coded, so that VMAF can be worked out from SSIM."""
+"""Rates of the calls with pictures that relate VMAF to SSIM."""
 MEASURES = (
     "accuracy",
     "smape",
@@ -63,10 +63,10 @@ SHOWN = {
     "total_bob": 1,
     "total_challenge": 1,
 }
-"""What the tables show, with digits: accuracy, sMAPE and loss in percent, scores of 70, 100 and 100 points."""
+"""Columns of the tables with their digits: accuracy, sMAPE and loss in percent, scores of 70, 100 and 100 points."""
 DRAWN = {"total_bob": "total score (BoB's weights)", "receive_mbps": "receive rate, Mb/s", "delay_ms": "delay, ms"}
 OF_VMAF = ("vmaf", "total_challenge", "total_bob")
-"""What there is only where VMAF can be measured."""
+"""Measures that require VMAF."""
 DRAWN_WITHOUT_VMAF = {"network_bob": "network score (BoB's weights)", **DRAWN}
 ACCURACY = {
     "cascade_profile": 84.89,
@@ -84,61 +84,61 @@ FIGURES = (
             f"{accuracy} %",
             "BoB, IEEE TMM 2022, table III",
             row_mean("accuracy", 1, "%", profile=profile, estimator="bob"),
-            "The paper's calls are AlphaRTC's, over the profile at a quarter of its rates as with the full budget.",
+            "The paper's calls are AlphaRTC's, over the profile at a quarter of its rates, as in the full budget.",
         )
         for profile, accuracy in ACCURACY.items()
     ),
     PaperFigure(
         "thresholds",
-        "threshold that is taken, of 5 to 50 %",
+        "best threshold, of 5 to 50 %",
         "30 %",
-        "BoB, IEEE TMM 2022; the paper's code has the same",
+        "BoB, IEEE TMM 2022; and the paper's code",
         best_row(("total_bob", "network_bob"), "threshold", "%"),
-        "The shipped net was trained with 30 %, and where its estimate is near the heuristic's no threshold matters.",
+        "The shipped net was trained with 30 %. Thresholds have no effect on estimates near the heuristic's.",
     ),
 )
-"""What BoB's paper prints; of its estimators the accuracy."""
+"""Figures of BoB's paper; for its estimators the accuracy."""
 
 
 def how_to_measure_vmaf() -> str:
-    """What measures VMAF, or does without."""
+    """The shell commands that make VMAF available."""
     program = f"$({shlex.quote(sys.executable)} -c 'import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())')"
-    return f"{install_command_for(['imageio-ffmpeg'])}, and name its ffmpeg: export LOCKSTEP_VMAF={program}"
+    return f"{install_command_for(['imageio-ffmpeg'])} and set its ffmpeg: export LOCKSTEP_VMAF={program}"
 
 
 def vmaf_program() -> str:
-    """Which program measures VMAF: its hash, or nothing where there is none."""
+    """Hash of the program that measures VMAF; empty without one."""
     found = shutil.which(os.environ.get("LOCKSTEP_VMAF") or "ffmpeg")
     return "" if found is None else content_hash(Path(found))
 
 
 def vmaf_missing() -> str | None:
-    """Why VMAF cannot be measured; none if it can."""
+    """The reason why VMAF cannot be measured; None if it can."""
     scores = simulate("constant:1mbps", clip="generated:176x144", seconds=0.2, vmaf=True).scores
     if scores["vmaf"] is not None:
         return None
-    # What can be done about it is said for the study.
+    # The study prints its own advice.
     why, _, _ = str(scores["vmaf_missing"]).partition(";")
     return why.removeprefix("no VMAF: ")
 
 
 def measured_vmaf(scores: Mapping[str, Any]) -> float:
-    """What was measured.
+    """The measured VMAF.
 
     Raises:
-        ValueError: If it could not be.
+        ValueError: If it was not measured.
 
     """
     if scores["vmaf"] is None:
-        message = f"VMAF cannot be measured: {scores['vmaf_missing']}"
+        message = f"cannot measure VMAF: {scores['vmaf_missing']}"
         raise ValueError(message)
     return float(scores["vmaf"])
 
 
 def vmaf_line(study: Study) -> tuple[float, float]:
-    """Slope and height of the line from SSIM (dB) to VMAF, through a few coded calls."""
-    beside = {"program": program_hash(), "vmaf": vmaf_program()}
-    cells = [{"part": "video", "rate": rate, "seed": seed, **beside} for rate in VIDEO_RATES for seed in (1, 2)]
+    """Slope and offset of the line from SSIM (dB) to VMAF, fitted to a few coded calls."""
+    common = {"program": program_hash(), "vmaf": vmaf_program()}
+    cells = [{"part": "video", "rate": rate, "seed": seed, **common} for rate in VIDEO_RATES for seed in (1, 2)]
 
     def measure(cell: Cell) -> Mapping[str, float]:
         scores = simulate(
@@ -157,12 +157,12 @@ def vmaf_line(study: Study) -> tuple[float, float]:
     ssim, vmaf = known["ssim_db"].to_numpy(), known["vmaf"].to_numpy()
     slope, height = (float(value) for value in np.polyfit(ssim, vmaf, 1))
     wrong = float(np.sqrt(np.mean((slope * ssim + height - vmaf) ** 2)))
-    print(f"VMAF of calls without pictures: {height:.1f} + {slope:.2f} * SSIM (dB), within {wrong:.1f} (r.m.s.)\n")
+    print(f"VMAF of calls without pictures: {height:.1f} + {slope:.2f} * SSIM (dB), RMS error {wrong:.1f}\n")
     return slope, height
 
 
 def scores_of(scores: Mapping[str, Any], line: tuple[float, float] | None) -> dict[str, float | None]:
-    """What the study keeps of a call; VMAF is by the ``line``, if there is one, else as it was measured, if it was."""
+    """Scores of a call that the study keeps; VMAF from the ``line`` if given, otherwise the measured one."""
     network = scores["network"]
     vmaf = scores.get("vmaf")
     if line is not None:
@@ -183,15 +183,15 @@ def scores_of(scores: Mapping[str, Any], line: tuple[float, float] | None) -> di
 
 
 def model_with(model: Path, threshold: int, folder: Path) -> Path:
-    """The same model, which says another threshold of the selector."""
+    """A copy of the model with another threshold of the selector."""
     import onnx  # noqa: PLC0415 -- of the extra `learn`
 
     path = folder / f"bob-{threshold}.onnx"
     if not path.exists():
         try:
             changed = onnx.load(str(model))
-        except Exception as error:  # of whatever kind: protobuf has its own
-            raise ValueError(f"{model} is no whole ONNX file ({error})") from error
+        except Exception as error:  # any type: protobuf has its own
+            raise ValueError(f"{model}: truncated or invalid ONNX file ({error})") from error
         for entry in changed.metadata_props:
             if entry.key == "lockstep.selector_threshold":
                 entry.value = str(threshold / 100)
@@ -200,7 +200,7 @@ def model_with(model: Path, threshold: int, folder: Path) -> Path:
 
 
 def trace_of(options: argparse.Namespace, profile: str) -> Path | str:
-    """The file of a profile, or the words of a generated one: with pictures, that with a quarter of the rates."""
+    """The file of a profile, or the text of a generated one; calls with pictures use a quarter of the rates."""
     real = options.budget == BUDGETS[1]
     if options.profiles is None:
         return generated(profile, 0.25 if real else 1.0)
@@ -209,7 +209,7 @@ def trace_of(options: argparse.Namespace, profile: str) -> Path | str:
 
 
 def name_of(options: argparse.Namespace, profile: str) -> str:
-    """What a profile is called in tables."""
+    """The name of a profile in tables."""
     return f"{profile}, generated" if options.profiles is None else profile
 
 
@@ -236,19 +236,19 @@ def cells_of(
     part: str,
     settings: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Each of ``settings`` on every profile, with every codec and seed.
+    """Each of ``settings`` with every profile, codec and seed.
 
-    They name the ``estimator``, and the hash of its ``model``, nothing if that comes with the program.
+    They have the ``estimator`` and the hash of its ``model``, which is empty for the shipped one.
     """
     real = options.budget == BUDGETS[1]
-    beside = {
+    common = {
         "budget": options.budget,
         "seconds": options.seconds,
         "program": program_hash(),
         "vmaf_by": vmaf_program() if real else "" if line is None else f"{line[0]!r} {line[1]!r}",
     }
     traces = {profile: trace_of(options, profile) for profile in options.chosen}
-    # A generated one is its words.
+    # The text of a generated profile identifies it.
     hashes = {name: trace if isinstance(trace, str) else content_hash(trace) for name, trace in traces.items()}
     return [
         {
@@ -258,7 +258,7 @@ def cells_of(
             "trace": hashes[profile],
             "codec": codec,
             "seed": seed,
-            **beside,
+            **common,
         }
         for setting in settings
         for codec in options.codecs
@@ -268,57 +268,57 @@ def cells_of(
 
 
 def model_of(options: argparse.Namespace, estimator: str) -> Path | None:
-    """The model that ``--models`` has for an estimator; none if that is none that was learned, or a shipped one's."""
+    """The model of an estimator in ``--models``; None for one without a model, or for the shipped model."""
     return options.models / f"{estimator}.onnx" if options.models and estimator in LEARNED else None
 
 
 def estimators(study: Study, options: argparse.Namespace, line: tuple[float, float] | None) -> None:
-    """Part one: the estimators beside each other."""
+    """Part one: the estimators compared with each other."""
     models = {name: model_of(options, name) for name in ESTIMATORS}
     settings = [
         {"estimator": name, "model": "" if model is None else content_hash(model)} for name, model in models.items()
     ]
     cells = cells_of(options, line, "estimators", settings)
     table = study.run(cells, lambda cell: run_call(cell, options, line, models[cell["estimator"]]), options.workers)
-    study.say(f"{said_of('estimators', options)}\n")
+    study.report(f"{heading_of('estimators', options)}\n")
     measures, shown, drawn = measured(table)
     for codec in options.codecs:
         of_codec = table.filter(polars.col("codec") == codec)
-        study.say(f"{codec} codec, means over all profiles:")
-        study.say(words(summary(of_codec, ("estimator",), measures), ("estimator",), shown, {}))
+        study.report(f"{codec} codec, means over all profiles:")
+        study.report(words(summary(of_codec, ("estimator",), measures), ("estimator",), shown, {}))
         by = ("estimator", "profile")
-        study.say(words(summary(of_codec, by, measures), by, shown, {}))
+        study.report(words(summary(of_codec, by, measures), by, shown, {}))
         score = "total" if "total_bob" in measures else "network score"
         ahead = ahead_of_heuristic(of_codec, "total_bob" if "total_bob" in measures else "network_bob")
         won = sum(gain > 0 for gain in ahead.values())
         gains = "; ".join(f"{profile} {gain:+.1f}" for profile, gain in ahead.items())
-        study.say(f"BoB's {score} above its heuristic's on {won} of {len(ahead)} profiles: {gains}\n")
+        study.report(f"BoB's {score} is above its heuristic's on {won} of {len(ahead)} profiles: {gains}\n")
     means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("profile", "estimator"), measures)
-    # The paper's figures are of its own profiles.
+    # The paper's figures are for its own profiles.
     if options.profiles is not None:
-        study.say(beside(FIGURES, "estimators", means, "BoB"))
+        study.report(comparison(FIGURES, "estimators", means, "BoB"))
     kind = "Generated" if options.profiles is None else "BoB's"
     title = f"{kind} profiles, budget {options.budget}"
     study.write("estimators", table, {"estimators": chart(means, ("profile", "estimator"), drawn, title)})
 
 
 def measured(table: polars.DataFrame) -> tuple[list[str], dict[str, int], dict[str, str]]:
-    """The measures of all calls of ``table``, those shown with their digits, and those drawn with their units."""
+    """Measures that all calls of ``table`` have; those in tables with digits; those in charts with units."""
     without = OF_VMAF if table["vmaf"].null_count() else ()
     shown = {name: digits for name, digits in SHOWN.items() if name not in without}
     drawn = {name: unit for name, unit in (DRAWN_WITHOUT_VMAF if without else DRAWN).items() if name not in without}
     return [name for name in MEASURES if name not in without], shown, drawn
 
 
-def said_of(part: str, options: argparse.Namespace) -> str:
-    """What all of a part's calls are, and which budget it is."""
+def heading_of(part: str, options: argparse.Namespace) -> str:
+    """A line on the calls of a part and its budget."""
     kind = f"generated profiles ({PUBLISHED})" if options.profiles is None else "profiles"
     calls = f"{options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} {kind}"
     return f"{part}, budget {options.budget}: {calls}"
 
 
 def ahead_of_heuristic(table: polars.DataFrame, score: str) -> dict[str, float]:
-    """By how much BoB's mean ``score`` is above its heuristic's, by profile."""
+    """Difference of BoB's mean ``score`` from its heuristic's, by profile."""
     means = table.group_by("profile", "estimator", maintain_order=True).agg(polars.col(score).mean())
     known = {(row["profile"], row["estimator"]): row[score] for row in means.iter_rows(named=True)}
     profiles = table["profile"].unique(maintain_order=True)
@@ -342,9 +342,9 @@ def thresholds(study: Study, options: argparse.Namespace, line: tuple[float, flo
     )
     measures, shown, drawn = measured(table)
     means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("threshold",), measures)
-    study.say(f"{said_of('thresholds', options)}; threshold of the selector (%), {options.codecs[0]} codec\n")
-    study.say(words(means, ("threshold",), shown, {}))
-    study.say(beside(FIGURES, "thresholds", means, "BoB"))
+    study.report(f"{heading_of('thresholds', options)}; threshold of the selector (%), {options.codecs[0]} codec\n")
+    study.report(words(means, ("threshold",), shown, {}))
+    study.report(comparison(FIGURES, "thresholds", means, "BoB"))
     title = f"Threshold of the selector, budget {options.budget}"
     study.write("thresholds", table, {"thresholds": chart(means, ("threshold",), drawn, title)})
 
@@ -359,41 +359,44 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=None,
         metavar="DIR",
-        help=f"folder of BoB's published profiles ({', '.join(PROFILES)}, and each with _x0.25); without it generated "
+        help=f"folder of BoB's published profiles ({', '.join(PROFILES)}, and each with _x0.25); default: generated "
         f"links of the same kind: {PUBLISHED}",
     )
     made.add_argument(
-        "--models", type=Path, metavar="DIR", help="bob.onnx, gemini.onnx, hrcc.onnx; those shipped if not said"
+        "--models",
+        type=Path,
+        metavar="DIR",
+        help="folder of bob.onnx, gemini.onnx, hrcc.onnx (default: the shipped ones)",
     )
     made.add_argument(
         "--codecs", nargs="+", choices=("conventional", "functional"), default=("conventional", "functional")
     )
-    made.add_argument("--seconds", type=SECONDS, default=60.0, help="length of a call (%(default)s)")
+    made.add_argument("--seconds", type=SECONDS, default=60.0, help="length of a call, seconds (%(default)s)")
     return made
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the study; gives the exit status."""
+    """Runs the study; returns the exit status."""
     options = parser().parse_args(arguments)
     options.seeds = options.seeds or 5
     options.chosen = [
         profile for profile in PROFILES if options.profiles is None or (options.profiles / profile).exists()
     ]
     if not options.chosen:
-        raise ValueError(f"{options.profiles} has none of BoB's profiles ({', '.join(PROFILES)}): {PUBLISHED}")
+        raise ValueError(f"no profile of BoB's paper in {options.profiles} ({', '.join(PROFILES)}); {PUBLISHED}")
     if options.profiles is None:
-        print(f"profiles: generated, of the kind of BoB's; {PUBLISHED}", file=sys.stderr)
+        print(f"using generated profiles similar to BoB's; {PUBLISHED}", file=sys.stderr)
     for profile in PROFILES:
         if profile not in options.chosen:
-            print(f"left out {profile}: {options.profiles} has no such file", file=sys.stderr)
-    # What is missing is told before anything is run, whatever the folder has.
+            print(f"skipped {profile}: no such file in {options.profiles}", file=sys.stderr)
+    # Report missing models before any call, whatever results the folder has.
     for name in LEARNED if "estimators" in options.parts else ("bob",):
         model = model_of(options, name)
         if model is not None:
             content_hash(model)
     missing = vmaf_missing()
     if missing is not None:
-        print(f"without VMAF and the totals that take it ({missing}): {how_to_measure_vmaf()}", file=sys.stderr)
+        print(f"no VMAF and no total scores ({missing}); to get them: {how_to_measure_vmaf()}", file=sys.stderr)
     study = Study("bob", options.output, fresh=options.fresh)
     line = vmaf_line(study) if options.budget == BUDGETS[0] and missing is None else None
     for part in options.parts:

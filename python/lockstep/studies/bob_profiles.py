@@ -1,7 +1,7 @@
-"""Generated links in the place of the profiles of BoB's paper (IEEE TMM 2022, section IV), which are not shipped.
+"""Generated links instead of the profiles of BoB's paper (IEEE TMM 2022, section IV), which are not shipped.
 
-Each has the mean rate, the delay, the loss and about the variation of its profile, for 120 s. LTE and the bus are of
-the family fitted to recordings of LTE; the levels of the others are drawn.
+Each has the mean rate, the delay, the loss and roughly the variation of its profile, for 120 s. LTE and the bus are of
+the family fitted to recordings of LTE; the levels of the others are random.
 """
 
 import math
@@ -22,8 +22,8 @@ def _fitted(seed: int, mean_kbps: float, conditions: str = "") -> Callable[[floa
 def _drawn(  # noqa: PLR0913
     seed: int, mean_kbps: float, *, deviation: float, hold: int, noise: float = 0.0, conditions: str = ""
 ) -> Callable[[float], str]:
-    """Levels of ``hold`` seconds whose logarithm has a ``deviation``, with ``noise`` on every second."""
-    generator = random.Random(seed)  # noqa: S311 -- a link, no secret
+    """Levels of ``hold`` seconds with the log standard deviation ``deviation``, and ``noise`` on every second."""
+    generator = random.Random(seed)  # noqa: S311 -- not a secret
     levels = [generator.gauss(0.0, deviation) for _ in range(SECONDS // hold)]
     rates = [math.exp(levels[second // hold] + generator.gauss(0.0, noise)) for second in range(SECONDS)]
     unit = mean_kbps * SECONDS / sum(rates)
@@ -43,9 +43,9 @@ _KINDS = {
     "twitch_profile": _drawn(3, 1327, deviation=0.7, hold=10),
 }
 PROFILES = tuple(_KINDS)
-"""The published files; the paper's text has five, of which one is made up."""
+"""The published files; the paper's text has five, one of them synthetic."""
 
 
 def generated(profile: str, share: float = 1.0) -> str:
-    """The link in the place of ``profile``, as `lockstep simulate --trace` takes it, with that share of its rates."""
+    """The link for ``profile``, for `lockstep simulate --trace`, with its rates multiplied by ``share``."""
     return _KINDS[profile](share)

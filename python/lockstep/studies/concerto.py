@@ -1,14 +1,20 @@
-"""Concerto: its observation, what its imitation learning brings, and what comes of it beside GCC, Salsify and RL-V.
+"""Concerto: its observation about video, the effect of its imitation learning, and comparisons with other controllers.
 
-Concerto (MobiCom 2019) observes that video gets less than a full-throttle source under the same control; compares
-itself with rules and with reinforcement (RL-V) on 3G, 4G and Wi-Fi; its inputs of both layers with those of the
-transport alone; four losses; training with and without smoothness; training on another access network than the one it
-is used on; and the parts of its imitation loop: the expert's share beta, loops L, epochs. This does the same with
-modelled calls (``--real``: with the codec) on traces of fitted families, of seeds that training never takes, and
-compares its interval of a second with shorter ones. The observation (``observation.py``) takes no PyTorch.
+Concerto (MobiCom 2019) observes that video gets less than a full-throttle source with the same control. It then
+compares, on 3G, 4G and Wi-Fi:
 
-The losses are cumulative: l1 is cross-entropy, l2 weighs it by the squared distance, l3 has C on overshoot as well, l4
-smoothness.
+- itself with rules and with reinforcement learning (RL-V);
+- inputs of both layers with those of the transport;
+- four losses, and training with and without smoothness;
+- training and use on different access networks;
+- the parameters of its imitation loop: the expert's share beta, loops L, epochs.
+
+This study repeats them with modelled calls (``--real``: with the codec) on traces of fitted families. Training never
+uses the seeds of these traces. It also compares Concerto's interval of a second with shorter ones. The observation
+(``observation.py``) does not require PyTorch.
+
+The losses are cumulative: l1 is cross-entropy, l2 weights it by the squared distance, l3 adds C on overshoot, and l4
+adds smoothness.
 """
 
 import argparse
@@ -26,23 +32,23 @@ from lockstep.distribution import install_command
 from lockstep.learn.arguments import SECONDS
 from lockstep.learn.judging import CODECS, MEASURES, measure
 from lockstep.studies.observation import observation
-from lockstep.studies.printed import PaperFigure, beside
+from lockstep.studies.printed import PaperFigure, comparison
 from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
 
 FAMILIES = {"3G": "umts", "4G": "lte", "Wi-Fi": "wifi"}
-"""The paper's access networks, and the families of generated traces that stand for them."""
+"""The paper's access networks, and the families of generated traces for them."""
 SECONDS_OF_A_CALL = 60.0
-"""By which models are judged, if not said."""
+"""Default length of a judging call, seconds."""
 JUDGED_SEED = 900_000
-"""Traces that models are judged by have seeds from here on, which training does not take."""
+"""First seed of the judging traces; training uses smaller ones."""
 SHOWN = {"qoe_p": 2, "qoe_d": 2, "throughput_kbps": 0, "p95_ms": 0, "stall_minutes_per_hour": 1, "smoothness_kbps": 0}
-"""What the tables show, with digits; all of `MEASURES` is in the Parquet files."""
+"""Columns of the tables with their digits; the Parquet files have all `MEASURES`."""
 DRAWN = {"qoe_d": "QoE_d", "throughput_kbps": "throughput, kb/s", "p95_ms": "video delay, p95, ms"}
 RIVALS = ("gcc", "salsify", "rlv", "hindsight")
 
 
-def _stalls_beside_gcc(means: polars.DataFrame) -> str | None:
-    """Concerto's stalls with the conventional codec over GCC's, on all networks together."""
+def _stalls_relative_to_gcc(means: polars.DataFrame) -> str | None:
+    """Concerto's stalls relative to GCC's with the conventional codec, as a mean over networks."""
     stalls = {
         name: means.filter(polars.col("controller") == name, polars.col("codec") == "conventional")[
             "stall_minutes_per_hour"
@@ -53,7 +59,7 @@ def _stalls_beside_gcc(means: polars.DataFrame) -> str | None:
     if not isinstance(own, float) or not isinstance(gcc, float):
         return None
     share = f", {100.0 * own / gcc:.0f} % of them" if gcc > 0.0 else ""
-    return f"{own:.1f} min/h beside {gcc:.1f}{share}"
+    return f"{own:.1f} min/h, GCC {gcc:.1f}{share}"
 
 
 TRAINING: Mapping[str, tuple[str, ...]] = {
@@ -75,59 +81,60 @@ VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "beta": {"0.5": (), "0.25": ("--expert-share", "0.25"), "0.75": ("--expert-share", "0.75")},
     "loops": {"1": ("--loops", "1"), "2": ("--loops", "2"), "4": ("--loops", "4")},
     "epochs": {"1": ("--epochs", "1"), "2": ("--epochs", "2"), "4": ("--epochs", "4")},
-    # The paper decides each second. Calls that are longer by as much give as many decisions to learn from, in the
-    # small budget.
+    # The paper decides every second. In the small budget, longer calls compensate for longer intervals, so that the
+    # number of decisions is the same.
     "intervals": {
         "200 ms": (),
         "500 ms": ("--interval-ms", "500", "--call-seconds", "20"),
         "1 s": ("--interval-ms", "1000", "--call-seconds", "40"),
     },
 }
-"""Parts that train variants: of each, their names, and what their trainings are told beside `TRAINING`."""
+"""Parts that train variants: names of the variants, and their arguments in addition to `TRAINING`."""
 PARTS = ("observation", "controllers", *VARIANTS)
 """All parts, in their order."""
 
 FIGURES = (
     PaperFigure(
         "controllers",
-        "time that stalls, beside GCC",
+        "stall time relative to GCC",
         "a third (its deployment; no network, no spread)",
-        "said of Concerto by DaTaobao Tech, https://www.besthub.dev/articles/machine-learning-based-bandwidth-prediction-and-"
-        "adaptive-streaming-for-taobao-live-concerto-onrl-and-loki-7e4c30b2ca62; the abstract only says by multi-folds",
-        _stalls_beside_gcc,
-        "Theirs were live streams over real paths of all kinds; these are modelled calls over generated links, where "
-        "GCC hardly stalls.",
+        "according to DaTaobao Tech, https://www.besthub.dev/articles/machine-learning-based-bandwidth-prediction-and-"
+        "adaptive-streaming-for-taobao-live-concerto-onrl-and-loki-7e4c30b2ca62; the abstract only claims multi-fold "
+        "reduction",
+        _stalls_relative_to_gcc,
+        "Theirs were live streams over real paths of all kinds. These are modelled calls over generated links, where "
+        "GCC rarely stalls.",
     ),
 )
-"""What is known of the paper's figures for the parts here; those for the observation are in its file."""
+"""Known figures of the paper for the parts here; those for the observation are in its file."""
 
 
 def traces(family: str, count: int) -> list[str]:
-    """Words for the traces of a family that models are judged by."""
+    """Texts for the judging traces of a family."""
     return [f"fitted:family={family},seed={JUDGED_SEED + index},seconds=60" for index in range(count)]
 
 
 def _seconds(options: argparse.Namespace) -> float:
-    """Length of the calls that models are judged by."""
+    """Length of a judging call, seconds."""
     return options.seconds or SECONDS_OF_A_CALL
 
 
 def run_of(options: argparse.Namespace, arguments: tuple[str, ...], seed: int) -> tuple[str, list[str]]:
-    """The folder of a training of Concerto, which names all that the training depends on, and what it is told."""
+    """The folder of a training of Concerto, whose name identifies the training, and the arguments."""
     words = [*TRAINING[options.budget], *arguments]
-    # The later of two equal options counts: runs that come to the same have one folder.
-    said = dict(zip(words[::2], words[1::2], strict=True))
-    name = "-".join(f"{key.removeprefix('--')}={value}" for key, value in sorted(said.items()))
-    told = [word for pair in said.items() for word in pair]
-    # The CPU, whatever the machine has: many small trainings side by side, and tables that others get as well.
-    told += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--judged", "0"]
-    return f"{name}-seed={seed}-program={program_hash()[:12]}", told
+    # Of repeated options the last one counts, so that equal trainings share a folder.
+    merged = dict(zip(words[::2], words[1::2], strict=True))
+    name = "-".join(f"{key.removeprefix('--')}={value}" for key, value in sorted(merged.items()))
+    training = [word for pair in merged.items() for word in pair]
+    # Always the CPU: many small trainings run in parallel, and results are the same on every machine.
+    training += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--judged", "0"]
+    return f"{name}-seed={seed}-program={program_hash()[:12]}", training
 
 
 def trained(
     study: Study, options: argparse.Namespace, part: str, variants: Mapping[str, tuple[str, ...]]
 ) -> dict[tuple[str, int], Path]:
-    """The models of Concerto by variant and seed; trains those that there are not, as many at once as workers."""
+    """The models of Concerto by variant and seed; trains missing ones, several at once."""
     runs = {
         (name, seed): run_of(options, arguments, seed)
         for name, arguments in variants.items()
@@ -155,7 +162,7 @@ def measured(cell: Cell, options: argparse.Namespace, model: Path | None) -> dic
 
 
 def controllers(study: Study, options: argparse.Namespace) -> None:
-    """Part one: Concerto, trained here, beside the others, on each network and with either codec."""
+    """Part one: Concerto, trained here, and the others, on each network and with both codecs."""
     own = trained(study, options, "controllers", {"": ()})
 
     def model_of(controller: str, seed: int) -> Path | None:
@@ -177,15 +184,15 @@ def controllers(study: Study, options: argparse.Namespace) -> None:
     )
     by = ("controller", "network", "codec")
     means = summary(table, by, list(MEASURES))
-    _say(study, options, "controllers", means, by)
+    _report(study, options, "controllers", means, by)
     title = f"Conventional codec, budget {options.budget}"
     plot = chart(means.filter(polars.col("codec") == "conventional"), by[:2], DRAWN, title)
     study.write("controllers", table, {"controllers": plot})
 
 
 def variants(study: Study, options: argparse.Namespace, part: str) -> None:
-    """One of the other parts: what a change to the training brings, conventional codec as in the paper."""
-    # Trainings first, and then calls.
+    """One of the other parts: the effect of a change to the training, conventional codec as in the paper."""
+    # Train first, then run the calls.
     models = trained(study, options, part, VARIANTS[part])
     cells = [
         {"part": part, "variant": variant, "network": network, "codec": "conventional", "controller": "concerto",
@@ -199,21 +206,23 @@ def variants(study: Study, options: argparse.Namespace, part: str) -> None:
     )
     by = ("variant", "network") if part == "mismatch" else ("variant",)
     means = summary(table, by, list(MEASURES))
-    _say(study, options, part, means, by)
+    _report(study, options, part, means, by)
     study.write(part, table, {part: chart(means, by, DRAWN, f"{part.capitalize()}, budget {options.budget}")})
 
 
-def _say(study: Study, options: argparse.Namespace, part: str, means: polars.DataFrame, by: Sequence[str]) -> None:
-    """Says the table of a part that trains, of which budget it is, and what the paper has."""
+def _report(study: Study, options: argparse.Namespace, part: str, means: polars.DataFrame, by: Sequence[str]) -> None:
+    """Prints the table of a training part, its budget, and the paper's figures."""
     kind = "calls with the codec" if options.real else "modelled calls"
-    study.say(f"{part}, budget {options.budget}: {options.seeds} seeds, {options.traces} traces a network, {kind} of "
-              f"{_seconds(options):.0f} s; trainings with {' '.join(TRAINING[options.budget])}\n")  # fmt: skip
-    study.say(words(means, by, SHOWN, {}))
-    study.say(beside(FIGURES, part, means, "the paper"))
+    study.report(
+        f"{part}, budget {options.budget}: {options.seeds} seeds, {options.traces} traces per network, {kind} of "
+        f"{_seconds(options):.0f} s; trainings with {' '.join(TRAINING[options.budget])}\n"
+    )
+    study.report(words(means, by, SHOWN, {}))
+    study.report(comparison(FIGURES, part, means, "the paper"))
 
 
 def _setting(options: argparse.Namespace, model: Path | None) -> dict[str, Any]:
-    """What calls depend on beside which they are; a model that comes with the program is part of that."""
+    """Settings on which the calls depend; the hash of the program includes shipped models."""
     return {
         "budget": options.budget,
         "traces": options.traces,
@@ -229,40 +238,40 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="lockstep study concerto",
         description=(__doc__ or "").partition("\n")[0],
-        epilog="All parts but the observation train, which takes the extra `learn`. The observation's calls alone, "
-        "with every option that calls have: lockstep sources.",
+        epilog="All parts except the observation train and require the extra `learn`. For the observation's calls "
+        "alone with all options of calls, see lockstep sources.",
     )
     add_arguments(made, "concerto")
-    made.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what is run; all if not said")
-    made.add_argument("--traces", type=whole(1), metavar="COUNT", help="traces of each network (5; full: 20)")
+    made.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to run (default: all)")
+    made.add_argument("--traces", type=whole(1), metavar="COUNT", help="number of traces of each network (5; full: 20)")
     made.add_argument(
-        "--seconds", type=SECONDS, metavar="SECONDS", help="length of a call (60; of the observation 120, full: 300)"
+        "--seconds", type=SECONDS, metavar="SECONDS", help="length of a call (60; observation: 120, full: 300)"
     )
     made.add_argument(
-        "--real", action="store_true", help="with the codec, not the model of it; in the observation, such video, too"
+        "--real", action="store_true", help="use the codec instead of its model; in the observation add such video"
     )
-    made.add_argument("--rlv", type=Path, default=None, metavar="FILE", help="a model of RL-V, if not the shipped one")
+    made.add_argument("--rlv", type=Path, default=None, metavar="FILE", help="model of RL-V (default: the shipped one)")
     return made
 
 
 def torch_missing() -> bool:
-    """Whether PyTorch, which trainings take, is not installed."""
+    """Whether PyTorch, which trainings require, is missing."""
     return importlib.util.find_spec("torch") is None
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the study; gives the exit status."""
+    """Runs the study; returns the exit status."""
     options = parser().parse_args(arguments)
     full = options.budget == BUDGETS[1]
     options.seeds = options.seeds or (5 if full else 3)
     options.traces = options.traces or (20 if full else 5)
-    # What is missing is told before anything is run, whatever the folder has.
+    # Report missing requirements before any call, whatever results the folder has.
     if options.rlv is not None and not options.rlv.is_file():
-        raise ValueError(f"--rlv {options.rlv}: there is no such file")
+        raise ValueError(f"--rlv {options.rlv}: no such file")
     if set(options.parts) != {"observation"} and torch_missing():
         message = (
-            f"PyTorch is missing, which trainings take; install it with: {install_command('learn')}; "
-            "or take --parts observation, which trains nothing"
+            f"trainings require PyTorch; install it with: {install_command('learn')}; "
+            "or run --parts observation, which does not train"
         )
         raise ValueError(message)
     study = Study("concerto", options.output, fresh=options.fresh)

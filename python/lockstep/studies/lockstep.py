@@ -1,7 +1,7 @@
-"""Lockstep's own controller against the other controllers, hindsight and the upper bound, on traces nothing trained on.
+"""Lockstep's own controller compared with other controllers, hindsight and the upper bound, on test traces.
 
 Calls are sweeps, one for each family of traces and each condition. The tables have QoE_d with its 95 % interval over
-traces and seeds, the worst call, delay, SSIM and use of the link. ``--split`` adds the judging part of a manifest of
+traces and seeds, the worst call, delay, SSIM and link utilisation. ``--split`` adds the judging part of a manifest of
 ``lockstep data split`` as a family. The sweeps stay in the folder, so an interrupted study resumes.
 """
 
@@ -34,15 +34,15 @@ CONDITIONS = {
     "loss-5": ("--loss", "0.05"),
     "long-path": ("--delay-ms", "75"),
 }
-"""What the calls meet, as options of ``lockstep sweep``."""
+"""Conditions of the calls, as options of ``lockstep sweep``."""
 JUDGED_SEEDS = range(9_000_000_001, 9_000_000_007)
 """Seeds of generated traces. ``lockstep train`` draws its own below 2^31."""
 FITTED = ("lte", "umts", "broadband", "wifi")
 MEANS = ("300kbps", "800kbps", "1500kbps", "3mbps", "5mbps", "8mbps")
 FEW = 6
-"""Traces of a family with a small budget."""
+"""Number of traces of a family with a small budget."""
 PIXEL_TRACES = 2
-"""Traces of a family for codecs with pixels."""
+"""Number of traces of a family for codecs with pixels."""
 MODELLED, CONVENTIONAL, PIXELS = "modelled", "modelled-conventional", "functional"
 ALL_FAMILIES = "mean of the families"
 SCORES = {
@@ -52,7 +52,7 @@ SCORES = {
     "ssim_db": "ssim_db_mean",
     "link_utilisation": "link_utilisation",
 }
-"""Columns of the table, and those of a sweep that they average."""
+"""Columns of the table, and the columns of a sweep that they average."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,9 +66,9 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=[],
         metavar="FILE",
-        help="a manifest of `lockstep data split`; its judging part is a family; may be given more than once",
+        help="a manifest of `lockstep data split`; its judging part is a family; may be repeated",
     )
-    made.add_argument("--model", type=Path, metavar="FILE", help="the model of the controller `lockstep`")
+    made.add_argument("--model", type=Path, metavar="FILE", help="model of the controller `lockstep`")
     return made
 
 
@@ -76,13 +76,13 @@ def families(manifests: Sequence[Path]) -> dict[str, list[str]]:
     """Traces by the name of their family: those of ``manifests``, then generated ones.
 
     Raises:
-        ValueError: If a manifest is none, or has no trace to judge by.
+        ValueError: If a manifest is invalid, or has no trace to judge by.
 
     """
     found = {manifest.stem: split_names(manifest)[1] for manifest in manifests}
     for manifest in manifests:
         if not found[manifest.stem]:
-            raise ValueError(f"--split {manifest}: the manifest has no trace to judge by")
+            raise ValueError(f"--split {manifest}: no trace to judge by in the manifest")
     for family in FITTED:
         found[f"{family} (fitted)"] = [f"fitted:family={family},seed={seed},seconds=60" for seed in JUDGED_SEEDS]
     found["cellular (generated)"] = [
@@ -129,7 +129,7 @@ def means(rows: polars.DataFrame) -> polars.DataFrame:
 
 
 def verdict(rows: polars.DataFrame) -> str | None:
-    """QoE_d from the best classical controller to Lockstep's own, to hindsight and to the bound, in a sentence."""
+    """A sentence on QoE_d relative to the best classical controller: Lockstep's own, hindsight, and the bound."""
     by_name = {row["controller"]: row for row in rows.iter_rows(named=True)}
     classical = [by_name[name] for name in CLASSICAL if name in by_name]
     if not classical or OWN not in by_name or HINDSIGHT not in by_name:
@@ -152,14 +152,14 @@ def words(title: str, rows: polars.DataFrame) -> str:
             f"{row['p95_ms']:>9.0f}{row['worst_p95_ms']:>9.0f}{row['ssim_db']:>9.2f}"
             f"{100.0 * row['link_utilisation']:>8.0f}{'   on the front' if row['on_front'] else ''}"
         )
-    said = verdict(rows)
-    return "\n".join([*lines, *([said] if said else []), ""])
+    sentence = verdict(rows)
+    return "\n".join([*lines, *([sentence] if sentence else []), ""])
 
 
 def sweep(
     options: argparse.Namespace, family: str, traces: Sequence[str], condition: str, codecs: Sequence[str]
 ) -> Path:
-    """Runs the sweeps of a family under a condition; gives the folder of their Parquet files."""
+    """Runs the sweeps of a family under a condition; returns the folder of their Parquet files."""
     full, pixels = options.budget == "full", PIXELS in codecs
     count = PIXEL_TRACES if pixels else len(traces) if full else FEW
     slug = re.sub(r"[^A-Za-z0-9]", "-", family)
@@ -186,7 +186,7 @@ def run(command: Sequence[str]) -> None:
     """
     done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
     if done.returncode != 0:
-        raise ValueError(f"a sweep ended with status {done.returncode}; its error is above")
+        raise ValueError(f"a sweep failed with status {done.returncode}; its error is above")
 
 
 def calls_of(folder: Path) -> polars.DataFrame:
@@ -197,13 +197,14 @@ def calls_of(folder: Path) -> polars.DataFrame:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the study; gives the exit status."""
+    """Runs the study; returns the exit status."""
     options = parser().parse_args(arguments)
     full = options.budget == "full"
     judged = families(options.split)
     study = Study("lockstep", options.output)
     plan = [
-        # With a small budget the conventional codec runs without loss only: it sends more again, which takes longer.
+        # With a small budget the conventional codec runs without loss only, because retransmissions take longer to
+        # simulate.
         (condition, family, (MODELLED, CONVENTIONAL) if full or condition == CLEAN else (MODELLED,))
         for condition in CONDITIONS
         for family in judged
@@ -214,13 +215,13 @@ def main(arguments: list[str] | None = None) -> int:
         folder = sweep(options, family, judged[family], condition, codecs)
         found = table(calls_of(folder))
         for (codec,), rows in found.group_by("codec", maintain_order=True):
-            study.say(words(f"{family}, {condition}, {codec}", rows))
+            study.report(words(f"{family}, {condition}, {codec}", rows))
         parts.append(found.with_columns(family=polars.lit(family), condition=polars.lit(condition)))
         if condition == CLEAN:
             clean += [folder / "own.parquet", folder / "others.parquet"]
     rows = polars.concat(parts, how="diagonal_relaxed")
     over = means(rows)
-    study.say(words(f"{ALL_FAMILIES}, {CLEAN}, {MODELLED}", over))
+    study.report(words(f"{ALL_FAMILIES}, {CLEAN}, {MODELLED}", over))
     measure = MEASURES["ssim"]
     plot = chart(joined(clean, measure), measure)
     study.write("lockstep", polars.concat([rows, over], how="diagonal_relaxed"), {CLEAN: plot})

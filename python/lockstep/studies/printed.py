@@ -1,4 +1,4 @@
-"""Figures that papers print, beside ours: each with its source, and where and why ours differs."""
+"""Figures in papers compared with those measured here: each with its source and the reason for differences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ import polars
 from lockstep.study import own
 
 Ours = Callable[[polars.DataFrame], str | None]
-"""Finds in a part's means what stands beside a paper's figure; none where it was not run."""
+"""Finds the measured figure in a part's means; None if it was not measured."""
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure that a paper has."""
+    """A figure in a paper."""
 
     part: str
-    """The part of the study that it belongs to."""
+    """Part of the study to which it belongs."""
     what: str
-    """Of what it is."""
+    """Name of the quantity."""
     printed: str
-    """As it is printed."""
+    """The printed value."""
     source: str
-    """Where: the paper and its section, or who quotes it."""
+    """The paper and its section, or a citing source."""
     ours: Ours
     why: str
-    """Where ours differs, and why, as far as that is known."""
+    """The difference from the measured figure, and its known reasons."""
 
 
 def row_mean(measure: str, digits: int, unit: str, **row: str) -> Ours:
-    """The mean of ``measure``, with its interval, in the row whose columns are as said."""
+    """The mean of ``measure``, with its interval, in the row with these column values."""
 
     def find(means: polars.DataFrame) -> str | None:
         wanted = [polars.col(name) == value for name, value in row.items()]
@@ -40,7 +40,7 @@ def row_mean(measure: str, digits: int, unit: str, **row: str) -> Ours:
 
 
 def best_row(measures: Sequence[str], by: str, unit: str) -> Ours:
-    """The value of ``by`` whose mean is the largest: of the first of ``measures`` that there is."""
+    """The value of ``by`` with the largest mean of the first available of ``measures``."""
 
     def find(means: polars.DataFrame) -> str | None:
         known = [name for name in measures if name in means.columns]
@@ -52,13 +52,13 @@ def best_row(measures: Sequence[str], by: str, unit: str) -> Ours:
     return find
 
 
-def beside(figures: Sequence[PaperFigure], part: str, means: polars.DataFrame, paper: str) -> str:
-    """The figures that ``paper`` has for ``part``, each beside ours; a line that says so if there is none."""
+def comparison(figures: Sequence[PaperFigure], part: str, means: polars.DataFrame, paper: str) -> str:
+    """The figures of ``paper`` for ``part``, each with the measured one; a notice if there is none."""
     lines = []
     for figure in figures:
         ours = figure.ours(means) if figure.part == part else None
         if ours is not None:
-            lines.append(f"  {figure.what}: there {figure.printed}; here {ours}. {figure.why} [{figure.source}]")
+            lines.append(f"  {figure.what}: paper {figure.printed}; here {ours}. {figure.why} [{figure.source}]")
     if not lines:
-        return f"{paper}'s own figures for this are not at hand; none is beside ours.\n"
-    return "\n".join([f"What {paper} has, and what is found here:", *lines, ""])
+        return f"No figure of {paper} is available for comparison.\n"
+    return "\n".join([f"Figures of {paper} and of this study:", *lines, ""])

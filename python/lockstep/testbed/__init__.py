@@ -1,13 +1,14 @@
 """The testbed: unmodified programs for video calls and Lockstep over the same link, with the same clip and ruler.
 
-Salsify's evaluation in software: a barcoded clip goes into a program, the program calls itself across an emulated link
-between two network namespaces, and every picture that it shows is read again. `docs/testbed.md` says what is measured.
+It is Salsify's evaluation in software. A program gets a barcoded clip and calls itself over an emulated link between
+two network namespaces. The ruler reads every picture that the program shows. `docs/how-to/testbed.md` describes the
+measurements.
 """
 
 COMMANDS = {
-    "run": "measure an experiment, or any programs over any link",
-    "compare": "measure two programs in one run and set them side by side",
-    "list": "the experiments and programs, and whether this machine has what they take",
-    "report": "draw the report of a folder again",
+    "run": "measure an experiment, or any programs on its links",
+    "compare": "measure two programs in one run and compare them",
+    "list": "the experiments and programs, and missing requirements on this machine",
+    "report": "write the report of a folder again",
 }
-"""What `lockstep testbed` does, by its first word."""
+"""Commands of `lockstep testbed`, by their first word."""

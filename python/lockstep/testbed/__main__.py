@@ -1,4 +1,4 @@
-"""`lockstep testbed`: experiments with unmodified programs and Lockstep over one link, resumable, and their report."""
+"""`lockstep testbed`: resumable experiments with unmodified programs and Lockstep over one link, and their report."""
 
 import argparse
 import signal
@@ -12,7 +12,7 @@ from typing import Any
 
 import polars
 
-from lockstep.study import BUDGETS, Cell, Study, say, summary
+from lockstep.study import BUDGETS, Cell, Study, print_table, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
 from lockstep.testbed.clips import barcoded
 from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
@@ -22,7 +22,7 @@ from lockstep.testbed.programs import KINDS, Clip, TestbedError, parse
 COMMAND = "lockstep testbed"
 SELF_TEST_SECONDS = 10.0
 ATTEMPTS = 2
-"""How often a run is begun anew at most in which the machine was the bottleneck."""
+"""Largest number of attempts at a run in which the machine was the bottleneck."""
 MEASURES = {
     "delay_p50_ms": 0,
     "delay_p95_ms": 0,
@@ -34,13 +34,13 @@ MEASURES = {
     "load_sender": 2,
     "load_receiver": 2,
 }
-"""What the table has, with how many digits."""
+"""Columns of the table with their digits."""
 FAILED = {"counted": False, "reasons": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much is run: how long, and pictures of which size."""
+    """Size of an experiment: duration of runs, and size of pictures."""
 
     seconds: float
     size: tuple[int, int]
@@ -50,7 +50,7 @@ SIZES = {"small": Budget(30.0, (640, 360)), "full": Budget(120.0, (1280, 720))}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; gives its exit status."""
+    """Runs the command; returns its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
@@ -58,13 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = {"run": _run, "compare": _compare, "list": _list, "report": _report}
     came: list[signal.Signals] = []
     if words[0] not in commands:
-        print(f"{COMMAND}: there is no command called {words[0]!r}\n{_usage()}", file=sys.stderr)
+        print(f"{COMMAND}: unknown command {words[0]!r}\n{_usage()}", file=sys.stderr)
         return 2
     try:
         with interruptible() as came:
             return commands[words[0]](words[1:])
     except KeyboardInterrupt:
-        print(f"\n{COMMAND}: interrupted; the same command goes on from where it was", file=sys.stderr)
+        print(f"\n{COMMAND}: interrupted; run the same command again to resume", file=sys.stderr)
         return 128 + (came[0] if came else signal.SIGINT)
     except (OSError, ValueError, polars.exceptions.PolarsError) as error:
         print(f"{COMMAND}: {error}", file=sys.stderr)
@@ -77,78 +77,88 @@ def _usage() -> str:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"{COMMAND} {command}", description=f"Here you can {COMMANDS[command]}.")
-    parser.add_argument("--output", type=Path, default=None, metavar="DIR", help="the folder (out/testbed/NAME)")
-    parser.add_argument("--budget", choices=BUDGETS, default="small", help="how long and how large (%(default)s)")
+    parser = argparse.ArgumentParser(prog=f"{COMMAND} {command}", description=f"{COMMANDS[command].capitalize()}.")
+    parser.add_argument(
+        "--output", type=Path, default=None, metavar="DIR", help="folder of the experiment (out/testbed/NAME)"
+    )
+    parser.add_argument(
+        "--budget", choices=BUDGETS, default="small", help="duration of runs and size of pictures (%(default)s)"
+    )
     parser.add_argument("--repeats", type=int, default=3, metavar="COUNT", help="runs of each case (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=None, help="how long a run counts, instead of the budget's")
+    parser.add_argument("--seconds", type=float, default=None, help="duration of a run, instead of the budget's")
     parser.add_argument("--size", default=None, metavar="WxH", help="size of the pictures, instead of the budget's")
-    parser.add_argument("--rate", type=float, default=30.0, help="pictures a second (%(default)g)")
-    parser.add_argument("--clip", default="generated", help="what is shown: `generated`, or any video (%(default)s)")
+    parser.add_argument("--rate", type=float, default=30.0, help="pictures per second (%(default)g)")
+    parser.add_argument(
+        "--clip", default="generated", help="clip to send: `generated`, or any video file (%(default)s)"
+    )
     parser.add_argument(
         "--link",
         choices=("auto", "tun", "relay"),
         default="auto",
-        help="namespaces and TUN devices, or UDP relays, which take no rights; auto is tun where it can be",
+        help="tun: namespaces and TUN devices; relay: UDP relays, without special rights; auto: tun if possible",
     )
     parser.add_argument(
-        "--first", action="store_true", help="run before other programs of this machine, where they would disturb; root"
+        "--first", action="store_true", help="run with priority over other programs of this machine; requires root"
     )
     parser.add_argument(
         "--session-log",
         type=Path,
         default=None,
         metavar="DIR",
-        help="leave a session log of each run over a link in this folder, as every call can (docs/sessions.md)",
+        help="write a session log of each run over a link to this folder (docs/how-to/sessions.md)",
     )
-    parser.add_argument("--fresh", action="store_true", help="begin anew, whatever the folder has")
+    parser.add_argument("--fresh", action="store_true", help="discard the results in the folder and start again")
     return parser
 
 
 def _run(words: Sequence[str]) -> int:
     parser = _parser("run")
     names = ", ".join(EXPERIMENTS)
-    parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help=f"the experiment: {names}")
+    parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help=f"experiment: {names}")
     parser.add_argument(
         "--program",
         action="append",
         default=None,
         metavar="PROGRAM",
-        help="instead of the experiment's; again for more, or `all`",
+        help="program instead of the experiment's; may be repeated; `all` for all",
     )
-    told = parser.parse_args(words)
-    told.words = ["run", *words]
-    experiment = EXPERIMENTS[told.name]
-    programs = tuple(told.program or experiment.programs)
-    return _measure(told, told.name, experiment, ALL if programs == ("all",) else programs)
+    options = parser.parse_args(words)
+    options.words = ["run", *words]
+    experiment = EXPERIMENTS[options.name]
+    programs = tuple(options.program or experiment.programs)
+    return _measure(options, options.name, experiment, ALL if programs == ("all",) else programs)
 
 
 def _compare(words: Sequence[str]) -> int:
     parser = _parser("compare")
     parser.add_argument("programs", nargs=2, metavar="PROGRAM", help="`lockstep`, `chromium:codec=vp9`; see list")
-    parser.add_argument("--experiment", choices=EXPERIMENTS, default=None, help="over its links (verizon)")
-    parser.add_argument("--trace", default=None, help="over this link instead, as `lockstep emulate` takes it")
-    parser.add_argument("--delay-ms", type=float, default=None, help="its delay each way (20)")
-    parser.add_argument("--queue-packets", type=int, default=None, help="its queue (256)")
-    parser.add_argument("--loss", default=None, help="its share of lost packets (0)")
-    told = parser.parse_args(words)
-    told.words = ["compare", *words]
-    own = {name: value for name in ("delay_ms", "queue_packets", "loss") if (value := getattr(told, name)) is not None}
-    chosen = told.experiment or "verizon"
+    parser.add_argument(
+        "--experiment", choices=EXPERIMENTS, default=None, help="experiment whose links are used (verizon)"
+    )
+    parser.add_argument("--trace", default=None, help="trace of a custom link, as for `lockstep emulate`")
+    parser.add_argument("--delay-ms", type=float, default=None, help="delay of the custom link each way (20)")
+    parser.add_argument("--queue-packets", type=int, default=None, help="queue length of the custom link (256)")
+    parser.add_argument("--loss", default=None, help="loss rate of the custom link (0)")
+    options = parser.parse_args(words)
+    options.words = ["compare", *words]
+    own = {
+        name: value for name in ("delay_ms", "queue_packets", "loss") if (value := getattr(options, name)) is not None
+    }
+    chosen = options.experiment or "verizon"
     experiment, name = EXPERIMENTS[chosen], f"compare-{chosen}"
-    if told.trace is None and own:
-        raise TestbedError(f"--{next(iter(own)).replace('_', '-')} is of a link of one's own: it takes --trace")
-    if told.trace is not None:
-        if told.experiment is not None:
-            raise TestbedError("--experiment and --trace are two links: leave one of them out")
-        trace = str(Path(told.trace).resolve()) if Path(told.trace).exists() else told.trace
-        case = Case(Path(told.trace).name, trace, **own)
-        experiment, name = Experiment(0, "A link of one's own", (case,)), "compare"
-    return _measure(told, name, experiment, tuple(told.programs))
+    if options.trace is None and own:
+        raise TestbedError(f"--{next(iter(own)).replace('_', '-')} requires a custom link: add --trace")
+    if options.trace is not None:
+        if options.experiment is not None:
+            raise TestbedError("--experiment and --trace exclude each other: remove one")
+        trace = str(Path(options.trace).resolve()) if Path(options.trace).exists() else options.trace
+        case = Case(Path(options.trace).name, trace, **own)
+        experiment, name = Experiment(0, "Custom link", (case,)), "compare"
+    return _measure(options, name, experiment, tuple(options.programs))
 
 
 def _list(words: Sequence[str]) -> int:
-    argparse.ArgumentParser(prog=f"{COMMAND} list", description=f"Here are {COMMANDS['list']}.").parse_args(words)
+    argparse.ArgumentParser(prog=f"{COMMAND} list", description=f"List {COMMANDS['list']}.").parse_args(words)
     folder = traces()
     print(f"recordings: {folder or 'none; set LOCKSTEP_SHARED to the folder that has traces/mahimahi'}\n")
     print("experiments:")
@@ -160,45 +170,45 @@ def _list(words: Sequence[str]) -> int:
         options = ", ".join(f"{option}={value}" for option, value in kind.options.items())
         print(f"  {name:13} {kind.meaning}" + (f"; {name}:{options}" if options else ""))
         if lacking := import_module(kind.module).missing():
-            print(f"  {'':13} not here: {lacking}")
+            print(f"  {'':13} not available: {lacking}")
     lacking = link.missing("tun")
     own = lacking and not own_namespace.is_inside() and not own_namespace.missing()
-    can = "can be made, in a user namespace of its own" if own else "can be made"
-    cannot = f"not here: {lacking}; --link relay takes no rights"
+    can = "available in a separate user namespace" if own else "available"
+    cannot = f"not available: {lacking}; --link relay requires no rights"
     print(f"\nlinks:\n  tun           {cannot if lacking and not own else can}")
     return 0
 
 
 def _report(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog=f"{COMMAND} report", description=f"Here you can {COMMANDS['report']}.")
-    parser.add_argument("folder", type=Path, help="the folder of an experiment, such as out/testbed/verizon")
-    told = parser.parse_args(words)
-    page = report.write(told.folder)
+    parser = argparse.ArgumentParser(prog=f"{COMMAND} report", description=f"{COMMANDS['report'].capitalize()}.")
+    parser.add_argument("folder", type=Path, help="folder of an experiment, such as out/testbed/verizon")
+    options = parser.parse_args(words)
+    page = report.write(options.folder)
     print(f"report: {page.resolve().as_uri()}")
     return 0
 
 
-def _measure(told: argparse.Namespace, name: str, experiment: Experiment, programs: tuple[str, ...]) -> int:
-    _check(told, programs)
+def _measure(options: argparse.Namespace, name: str, experiment: Experiment, programs: tuple[str, ...]) -> int:
+    _check(options, programs)
     for tried in experiment.cases:
         link.check(resolve(tried)[0])
-    kind = _kind(told)
-    if told.first and (reason := machine.come_first()):
+    kind = _kind(options)
+    if options.first and (reason := machine.come_first()):
         raise TestbedError(f"--first: {reason}")
-    budget = SIZES[told.budget]
-    seconds = told.seconds or budget.seconds
-    size = tuple(map(int, told.size.lower().split("x"))) if told.size else budget.size
-    folder = told.output or Path("out/testbed") / name
-    clip = barcoded(told.clip, (size[0], size[1]), told.rate, seconds, folder.parent / "clips")
-    study = Study(name, folder, fresh=told.fresh, kind="testbed", is_over=lambda measures: measures["counted"])
-    shared = {"seconds": seconds, "size": f"{clip.width}x{clip.height}", "link": kind, "clip": told.clip}
+    budget = SIZES[options.budget]
+    seconds = options.seconds or budget.seconds
+    size = tuple(map(int, options.size.lower().split("x"))) if options.size else budget.size
+    folder = options.output or Path("out/testbed") / name
+    clip = barcoded(options.clip, (size[0], size[1]), options.rate, seconds, folder.parent / "clips")
+    study = Study(name, folder, fresh=options.fresh, kind="testbed", is_over=lambda measures: measures["counted"])
+    shared = {"seconds": seconds, "size": f"{clip.width}x{clip.height}", "link": kind, "clip": options.clip}
     floors = [
         {"case": SELF_TEST.name, "program": program, "repeat": 1, **shared, "seconds": min(seconds, SELF_TEST_SECONDS)}
         for program in programs
     ]
     cells: list[Cell] = [
         {"case": case.name, "program": program, "repeat": repeat, **shared}
-        for repeat in range(1, told.repeats + 1)
+        for repeat in range(1, options.repeats + 1)
         for case in experiment.cases
         for program in programs
     ]
@@ -206,49 +216,52 @@ def _measure(told: argparse.Namespace, name: str, experiment: Experiment, progra
     sources = {case.name: resolve(case)[1] for case in experiment.cases}
     for case, source in sources.items():
         print(f"{case}: {source}", file=sys.stderr)
-    logs = None if told.session_log is None else Logs(told.session_log, name)
+    logs = None if options.session_log is None else Logs(options.session_log, name)
     table = study.run([*floors, *cells], lambda cell: _cell(cell, cases[cell["case"]], clip, folder, logs))
     report.describe(folder, name, experiment, sources)
     study.write("runs", table)
-    _say(table, experiment)
-    # Where none worked there is nothing to report on.
+    _print_results(table, experiment)
+    # If no run succeeded, there is nothing to report.
     if not (table["failed"] != "").all():
         print(f"report: {report.write(folder).resolve().as_uri()}")
     if failed := len(table.filter(polars.col("failed") != "")):
-        print(f"{COMMAND}: {failed} of {len(table)} runs failed; the same command tries them again", file=sys.stderr)
+        print(
+            f"{COMMAND}: {failed} of {len(table)} runs failed; run the same command again to repeat them",
+            file=sys.stderr,
+        )
         return 1
     return 0
 
 
-def _kind(told: argparse.Namespace) -> str:
-    """The kind of link that can be had; where one is not root, the testbed begins again in a user namespace."""
-    kind: str = told.link
+def _kind(options: argparse.Namespace) -> str:
+    """The kind of link to use; without root, the testbed restarts in a user namespace."""
+    kind: str = options.link
     lacking = link.missing("tun" if kind == "auto" else kind)
     if lacking is None:
         return "tun" if kind == "auto" else kind
     if not own_namespace.is_inside():
         refused = own_namespace.missing()
         if refused is None:
-            print(f"{COMMAND}: not root: all of it runs in a user namespace of its own", file=sys.stderr)
+            print(f"{COMMAND}: not root: the testbed runs in a separate user namespace", file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()
-            own_namespace.run_again(told.words)
+            own_namespace.run_again(options.words)
         lacking = f"{lacking}; {refused}"
     if kind != "auto":
         raise TestbedError(lacking)
-    print(f"{COMMAND}: {lacking}; going through UDP relays, which are not in the packets' log", file=sys.stderr)
+    print(f"{COMMAND}: {lacking}; using UDP relays, which have no packet log", file=sys.stderr)
     return "relay"
 
 
-def _check(told: argparse.Namespace, programs: Sequence[str]) -> None:
-    if told.repeats < 1:
-        raise TestbedError("--repeats must be 1 at least")
-    if told.seconds is not None and not 2.0 <= told.seconds <= 3600.0:
+def _check(options: argparse.Namespace, programs: Sequence[str]) -> None:
+    if options.repeats < 1:
+        raise TestbedError("--repeats must be at least 1")
+    if options.seconds is not None and not 2.0 <= options.seconds <= 3600.0:
         raise TestbedError("--seconds must be from 2 to 3600")
-    if told.size is not None and not all(part.isdigit() for part in told.size.lower().split("x", 1)):
-        raise TestbedError(f"--size {told.size}: a size is WIDTHxHEIGHT, such as 640x360")
-    if not told.rate > 0.0 or told.rate > 240.0:
-        raise TestbedError("--rate must be above 0, and 240 at most")
+    if options.size is not None and not all(part.isdigit() for part in options.size.lower().split("x", 1)):
+        raise TestbedError(f"--size {options.size}: expected WIDTHxHEIGHT, such as 640x360")
+    if not options.rate > 0.0 or options.rate > 240.0:
+        raise TestbedError("--rate must be above 0 and at most 240")
     for program in programs:
         named = parse(program)
         module = import_module(KINDS[named.kind].module)
@@ -262,13 +275,13 @@ def _check(told: argparse.Namespace, programs: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Where session logs go, and of which experiment they are."""
+    """Folder of the session logs, and their experiment."""
 
     folder: Path
     experiment: str
 
     def of(self, cell: Cell, case: Case) -> session_log.Log:
-        """That of a run."""
+        """The log of a run."""
         words = {name: str(cell[name]) for name in ("case", "program", "repeat")}
         name = (self.experiment, *(str(value) for value in cell.values()))
         labels = {"access": case.access, "experiment": self.experiment, **words}
@@ -280,14 +293,14 @@ def _cell(cell: Cell, case: Case, clip: Clip, folder: Path, logs: Logs | None) -
     what = f"{label(cell['program'])} over {case.name}, run {cell['repeat']}"
     specification = None if case is SELF_TEST else resolve(case)[0]
     log = logs.of(cell, case) if logs is not None and case is not SELF_TEST else None
-    told = measuring.Run(cell["program"], specification, cell["link"], clip, cell["seconds"], log)
+    plan = measuring.Run(cell["program"], specification, cell["link"], clip, cell["seconds"], log)
     place = folder / "runs" / report.run_name(cell)
     for attempt in range(1, ATTEMPTS + 1):
         print(f"{what} ...", file=sys.stderr)
         try:
-            measures = measuring.run(told, place)
+            measures = measuring.run(plan, place)
         except TestbedError as error:
-            # What was ended together with the testbed did not fail.
+            # A run that ended together with the testbed has not failed.
             pause(0.0)
             print(f"{what}: failed: {error}", file=sys.stderr)
             return {**FAILED, "failed": str(error), "attempts": attempt}
@@ -300,12 +313,12 @@ def _cell(cell: Cell, case: Case, clip: Clip, folder: Path, logs: Logs | None) -
     return {**measures, "attempts": attempt}
 
 
-def _say(table: polars.DataFrame, experiment: Experiment) -> None:
-    """Prints means over the runs that count, and what the paper printed."""
+def _print_results(table: polars.DataFrame, experiment: Experiment) -> None:
+    """Prints means over the counted runs, and the paper's figures."""
     kept = table.filter(polars.col("counted") & (polars.col("case") != SELF_TEST.name))
     if not kept.is_empty():
         by = ["case", "program"]
-        say(summary(kept, by, list(MEASURES), over="repeat"), by, MEASURES, {})
+        print_table(summary(kept, by, list(MEASURES), over="repeat"), by, MEASURES, {})
     left_out = table.filter(~polars.col("counted"))
     for row in left_out.iter_rows(named=True):
         why = row["failed"] or row["reasons"]

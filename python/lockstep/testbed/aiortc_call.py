@@ -1,4 +1,4 @@
-"""aiortc: WebRTC in Python, VP8 with libvpx and a bandwidth estimate at the receiver (REMB); each end is a process."""
+"""aiortc: WebRTC in Python, VP8 with libvpx and a bandwidth estimate at the receiver (REMB), one process per end."""
 
 import sys
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from lockstep.testbed.two_ends import TwoEnds
 
 
 def missing() -> str | None:
-    """What this program takes and is not here; None if it can run."""
-    return None if find_spec("aiortc") else f"aiortc is missing; install it with: {install_command('testbed')}"
+    """Missing requirements of this program; None if it can run."""
+    return None if find_spec("aiortc") else f"cannot import aiortc; install it with: {install_command('testbed')}"
 
 
 def _command(role: str, setting: Setting) -> list[str]:
@@ -26,12 +26,12 @@ def _version() -> str:
         return "aiortc"
 
 
-def make(options: Mapping[str, str]) -> TwoEnds:  # noqa: ARG001 - it has none
-    """The program."""
+def make(options: Mapping[str, str]) -> TwoEnds:  # noqa: ARG001 - no options
+    """Makes the program."""
     if lacking := missing():
         raise TestbedError(lacking)
     return TwoEnds("aiortc", _command, _version)
 
 
 def check(options: Mapping[str, str]) -> None:
-    """There is nothing to check: it takes no options."""
+    """Does nothing: the program has no options."""

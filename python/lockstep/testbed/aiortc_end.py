@@ -1,7 +1,7 @@
 """One end of a call with aiortc, as a process: `python -m lockstep.testbed.aiortc_end sender|receiver WORK CLIP`.
 
-The driver carries the session descriptions: a line of JSON each way. The call lasts until standard input ends. Times
-are left in `WORK/sender.times` and `WORK/receiver.times`, the pictures shown in `WORK/shown.i420`.
+The driver carries the session descriptions, one line of JSON in each direction. The call lasts until standard input
+ends. The times are in `WORK/sender.times` and `WORK/receiver.times`, the displayed pictures in `WORK/shown.i420`.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from lockstep.testbed.machine import now
 from lockstep.testbed.y4m import ClipReader, open_clip
 
 CLOCK = 90_000
-"""Ticks a second of RTP's clock for video (RFC 3551)."""
+"""RTP clock rate of video, ticks per second (RFC 3551)."""
 
 
 class ClipTrack(aiortc.VideoStreamTrack):
-    """A camera that shows the clip, in time; what nobody has asked for in time it leaves out."""
+    """A camera that plays the clip in real time; it skips pictures that were not requested in time."""
 
     def __init__(self, path: Path, times: Path) -> None:
-        """Opens the clip; the times at which pictures were handed over go to ``times``."""
+        """Opens the clip; the hand-over times of pictures go to ``times``."""
         super().__init__()
         self._clip = open_clip(path)
         self._reader = ClipReader(self._clip)
@@ -37,7 +37,7 @@ class ClipTrack(aiortc.VideoStreamTrack):
         self._next = 0
 
     async def recv(self) -> av.VideoFrame:
-        """The next picture, when it is time for it."""
+        """The next picture, at its time."""
         rate = self._clip.rate
         if self._began is None:
             self._began = now()
@@ -55,7 +55,7 @@ class ClipTrack(aiortc.VideoStreamTrack):
 
 
 async def show(track: Any, work: Path) -> None:
-    """Keeps all pictures of a track, and when they came."""
+    """Saves all pictures of a track and their arrival times."""
     with (work / "shown.i420").open("wb") as kept, (work / "receiver.times").open("w") as times:
         while True:
             try:
@@ -69,11 +69,11 @@ async def show(track: Any, work: Path) -> None:
                 times.write(f"{frame.width} {frame.height} {at}\n")
                 times.flush()
             except OSError as error:
-                raise SystemExit(f"what was shown cannot be kept: {error}") from error
+                raise SystemExit(f"cannot save displayed pictures: {error}") from error
 
 
 async def call(role: str, work: Path, clip: Path) -> None:
-    """One end, until standard input ends."""
+    """Runs one end until standard input ends."""
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     connection = aiortc.RTCPeerConnection(aiortc.RTCConfiguration(iceServers=[]))
@@ -81,13 +81,13 @@ async def call(role: str, work: Path, clip: Path) -> None:
     if role == "sender":
         connection.addTrack(ClipTrack(clip, work / "sender.times"))
         await connection.setLocalDescription(await connection.createOffer())
-        _say(connection)
-        await _hear(connection, lines)
+        _send_description(connection)
+        await _receive_description(connection, lines)
     else:
         connection.on("track", lambda track: shows.append(asyncio.create_task(show(track, work))))
-        await _hear(connection, lines)
+        await _receive_description(connection, lines)
         await connection.setLocalDescription(await connection.createAnswer())
-        _say(connection)
+        _send_description(connection)
     while await lines.readline():
         pass
     await connection.close()
@@ -96,13 +96,15 @@ async def call(role: str, work: Path, clip: Path) -> None:
             await asyncio.wait_for(task, 2.0)
 
 
-def _say(connection: Any) -> None:
+def _send_description(connection: Any) -> None:
     print(json.dumps({"type": connection.localDescription.type, "sdp": connection.localDescription.sdp}), flush=True)
 
 
-async def _hear(connection: Any, lines: asyncio.StreamReader) -> None:
-    heard = json.loads(await lines.readline())
-    await connection.setRemoteDescription(aiortc.RTCSessionDescription(sdp=heard["sdp"], type=heard["type"]))
+async def _receive_description(connection: Any, lines: asyncio.StreamReader) -> None:
+    description = json.loads(await lines.readline())
+    await connection.setRemoteDescription(
+        aiortc.RTCSessionDescription(sdp=description["sdp"], type=description["type"])
+    )
 
 
 if __name__ == "__main__":

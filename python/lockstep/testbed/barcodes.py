@@ -1,4 +1,4 @@
-"""Numbers read from pictures, whole or only the two places where their barcodes lie."""
+"""Reads frame numbers from the barcodes of whole pictures, or of their two barcode regions only."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ Rectangle = tuple[int, int, int, int]
 """x, y, width and height in samples."""
 
 SMALLEST = (320, 180)
-"""Pictures smaller than this are enlarged before they are read: the barcodes' cells are fractions of the picture."""
+"""Smaller pictures are enlarged before reading, because barcode cells are fractions of the picture."""
 
 
 def regions(width: int, height: int) -> list[Rectangle]:
-    """Where a picture of this size has its barcodes."""
+    """Rectangles of the barcodes in a picture of this size."""
     return list(lockstep.barcode_regions(width, height))
 
 
 def read(luma: Luma) -> int | None:
-    """The number in a picture's two barcodes; None where they cannot be read or do not agree."""
+    """The number in a picture's two barcodes; None if they are unreadable or differ."""
     height, width = luma.shape
     times = max(-(-SMALLEST[0] // width), -(-SMALLEST[1] // height))
     if times > 1:
@@ -32,7 +32,7 @@ def read(luma: Luma) -> int | None:
 
 
 def read_cut(width: int, height: int, cuts: Sequence[tuple[Rectangle, NDArray[np.uint8]]]) -> int | None:
-    """The number in a picture of which only these rectangles were copied."""
+    """The number in a picture of which only these rectangles are available."""
     luma = np.zeros((height, width), np.uint8)
     for (x, y, across, down), samples in cuts:
         luma[y : y + down, x : x + across] = samples[:down, :across]

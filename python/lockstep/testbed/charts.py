@@ -1,4 +1,4 @@
-"""The charts of the testbed's report as Vega-Lite specifications."""
+"""Charts of the testbed's report as Vega-Lite specifications."""
 
 import math
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from lockstep.testbed.quality import in_decibels
 Plot = altair.LayerChart | altair.ConcatChart | altair.HConcatChart | altair.VConcatChart | altair.Chart
 
 PAPER = "#8a94a3"
-"""The colour of what the paper printed."""
+"""Colour of the paper's figures."""
 WIDTH = 980
 PANEL = 440
 MOST_POINTS = 700
-"""Points of a distribution's line."""
+"""Largest number of points in the line of a distribution."""
 
 
 def charts(
     counted: polars.DataFrame, printed: Sequence[Printed], typical: Sequence[tuple[str, Path]]
 ) -> dict[str, Any]:
-    """The charts by the name of their place on the page; those of which there is nothing are left out."""
+    """The charts by the name of their place on the page; empty ones are omitted."""
     if counted.is_empty():
         return {}
     runs = counted.select(
@@ -52,7 +52,7 @@ def charts(
 
 
 def _bare(plot: Plot) -> dict[str, Any]:
-    # Six programs of 30 s have more rows than Altair takes by itself.
+    # Six programs of 30 s have more rows than Altair's default limit.
     altair.data_transformers.disable_max_rows()
     specification: dict[str, Any] = plot.to_dict()
     for key in ("$schema", "config"):
@@ -61,7 +61,7 @@ def _bare(plot: Plot) -> dict[str, Any]:
 
 
 def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.Color) -> Plot:
-    """Delay against quality, better up and to the right: every run, means larger, and the paper's."""
+    """Delay against quality, better up and to the right: every run, larger means, and the paper's figures."""
     panels = []
     cases = runs["case"].unique(maintain_order=True)
     for case in cases:
@@ -89,7 +89,7 @@ def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.
         if known:
             paper = altair.Chart(polars.DataFrame(known)).encode(x=x, y=y, tooltip=["name:N", "p95:Q", "ssim:Q"])
             layers.append(paper.mark_point(shape="diamond", size=90, color=PAPER, filled=True))
-            # What lies close together has its name above and below in turn.
+            # Labels alternate above and below, so that close points do not overlap.
             for index, figure in enumerate(known):
                 one = altair.Chart(polars.DataFrame([figure])).encode(x=x, y=y, text=altair.Text("text:N"))
                 dy = -13 if index % 2 else 15
@@ -106,7 +106,7 @@ def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.
 
 
 def _frames(typical: Sequence[tuple[str, Path]]) -> polars.DataFrame:
-    """The frames of the typical runs, one table."""
+    """The frames of the typical runs in one table."""
     found = []
     for name, folder in typical:
         path = folder / "frames.parquet"
@@ -136,7 +136,7 @@ def _series(typical: Sequence[tuple[str, Path]]) -> polars.DataFrame:
 
 
 def _time(frames: polars.DataFrame, series: polars.DataFrame, colour: altair.Color) -> Plot:
-    """One run of each program over time: what passed the link, delay, quality."""
+    """One run of each program over time: rate over the link, delay, quality."""
     x = altair.X("at:Q", scale=altair.Scale(nice=False), axis=altair.Axis(title=None, labelExpr="datum.label + ' s'"))
 
     def panel(data: polars.DataFrame, field: str, titles: tuple[str, str], scale: altair.Scale, height: int) -> Plot:
@@ -150,7 +150,7 @@ def _time(frames: polars.DataFrame, series: polars.DataFrame, colour: altair.Col
     log, free = altair.Scale(type="log", nice=False), altair.Scale(zero=False, nice=False)
     panels = []
     if not series.is_empty():
-        subtitle = "Mb/s that came out of the link, IP packets"
+        subtitle = "Mb/s received from the link, IP packets"
         panels.append(panel(series, "rate", ("Rate", subtitle), altair.Scale(), 130))
     delay = "ms from each frame's capture until it or a later one is shown"
     panels.append(panel(frames, "delay", ("Video delay", delay), log, 170))

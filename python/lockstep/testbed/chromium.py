@@ -1,9 +1,9 @@
-"""Chromium's own WebRTC: two browser processes, one page in each, which call each other as any page does.
+"""Chromium's own WebRTC: two browser processes with one page each, which call each other like any page.
 
-The clip is the sender's camera (`--use-file-for-fake-video-capture`). The receiver's pictures are read from its track
-(`MediaStreamTrackProcessor`), and the encoded frames that reach its decoder are kept on the way
-(`RTCRtpScriptTransform`) and decoded after the call; digests of whole pictures, one a second, tell whether that gives
-what was shown.
+The clip is the sender's camera (`--use-file-for-fake-video-capture`). At the receiver, `MediaStreamTrackProcessor`
+reads the pictures of the track. `RTCRtpScriptTransform` keeps the encoded frames on their way to the decoder. The
+driver decodes them after the call. Digests of whole pictures, one per second, verify that the result is what was
+displayed.
 """
 
 import base64
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page, Playwright
 
 ORIGIN = "https://lockstep.test/"
-"""A secure origin that no network is asked for: the driver answers it."""
+"""A secure origin; the driver answers its requests, so no network is involved."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 KNOWN = {
     "codec": ("vp8", "vp9", "av1", "h264"),
@@ -44,7 +44,7 @@ KNOWN = {
         "maintain-framerate-and-resolution",
     ),
 }
-"""What these options may be: codecs that a Chromium may have, and degradation preferences (W3C mst-content-hint)."""
+"""Values of these options: codecs of Chromium, and degradation preferences (W3C mst-content-hint)."""
 COUNTERS = {
     "codec_bps": "media_bits",
     "sent_bps": "sent_bits",
@@ -54,7 +54,7 @@ COUNTERS = {
     "packets_received": "packets_received",
     "packets_lost": "packets_lost",
 }
-"""Columns of session logs, and what of getStats counts them."""
+"""Columns of session logs, and the counters of getStats for them."""
 GAUGES = {
     "codec_target_bps": "target_bps",
     "transport_bps": "available_bps",
@@ -62,14 +62,14 @@ GAUGES = {
     "rtt_us": "round_trip_us",
     "jitter_us": "jitter_us",
 }
-"""Those that getStats has as they are: its estimate is what the transport aims at."""
+"""Columns of session logs, and the gauges of getStats for them; the transport's target is its estimate."""
 DIGEST_EVERY_MS = 1000.0
-"""How often the receiver takes the digest of a whole picture."""
+"""Interval at which the receiver takes the digest of a whole picture."""
 CLOCK_READINGS = 15
 START_SECONDS = 20.0
-"""How long the first picture may take to be shown."""
+"""Time limit for the first displayed picture."""
 TAKEN_AT_ONCE = 200
-"""Encoded frames that are taken out of the page at once."""
+"""Number of encoded frames that the driver takes from the page at once."""
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -79,17 +79,17 @@ ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Real addresses as candidates: those of the emulated link are nobody's secret.
+    # Use real addresses as candidates; the addresses of the emulated link are not private.
     "--disable-features=WebRtcHideLocalIpsWithMdns,Translate,MediaRouter,OptimizationHints",
 )
 
 
 def missing() -> str | None:
-    """What this program takes and is not here; None if it can run."""
+    """Missing requirements of this program; None if it can run."""
     try:
-        import playwright.sync_api  # noqa: F401, PLC0415 - an extra
+        import playwright.sync_api  # noqa: F401, PLC0415 - from an extra
     except ModuleNotFoundError:
-        return f"playwright is missing; install it with: {install_command('testbed')}"
+        return f"cannot import playwright; install it with: {install_command('testbed')}"
     if not any(shutil.which(name) for name in BROWSERS):
         return "chromium is not installed (Debian, Ubuntu: apt install chromium)"
     return None
@@ -99,7 +99,7 @@ class Chromium:
     """A call between two Chromiums."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Takes `codec`, `cap` (`default`, or a bit rate such as `12mbps`), `layers` and `degradation`."""
+        """Sets the options `codec`, `cap` (`default`, or a bit rate such as `12mbps`), `layers` and `degradation`."""
         if lacking := missing():
             raise TestbedError(lacking)
         self._options = dict(options)
@@ -120,13 +120,13 @@ class Chromium:
 
     def start(self, setting: Setting) -> Mapping[str, int]:
         """Opens both browsers, joins them, and waits for the first picture."""
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - an extra
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - from an extra
 
         self._setting = setting
         clip = setting.clip
         self._playwright = sync_playwright().start()
         processes = {}
-        with _told():
+        with _browser_errors():
             for name, side in (("sender", setting.sender), ("receiver", setting.receiver)):
                 processes[name] = self._open(name, side)
             reading = {
@@ -147,7 +147,7 @@ class Chromium:
                     "degradation": degradation,
                 },
             )
-            # A link that stands in between is the only way: what the sender offers of itself would lead around it.
+            # The relay must be the only path: the sender's own candidates would bypass it.
             relayed = setting.relayed
             answered = self._pages["receiver"].evaluate(
                 "([sdp, options]) => answer(sdp, options)",
@@ -164,7 +164,7 @@ class Chromium:
         while not self._rows["receiver"]:
             if now() > deadline:
                 raise TestbedError(f"chromium showed no picture within {START_SECONDS:.0f} s of joining")
-            with _told():
+            with _browser_errors():
                 self._pages["receiver"].wait_for_timeout(100)
                 self._take()
             pause(0.0)
@@ -188,7 +188,7 @@ class Chromium:
             executable_path=str(wrapper),
             headless=True,
             args=arguments,
-            # These are for the driver, which closes the browsers.
+            # The driver handles these signals and closes the browsers.
             handle_sigint=False,
             handle_sigterm=False,
             handle_sighup=False,
@@ -204,7 +204,7 @@ class Chromium:
         return self._started[-1]
 
     def _read_clock(self, name: str) -> None:
-        """How far the page's clock is ahead of ours: the reading that took least says it best."""
+        """Measures the offset of the page's clock; the reading with the shortest duration is the best."""
         for _ in range(CLOCK_READINGS):
             before = now()
             there = self._pages[name].evaluate("now()") / 1000.0
@@ -212,8 +212,8 @@ class Chromium:
             self._offsets[name].append((after - before, there - (before + after) / 2))
 
     def poll(self) -> None:
-        """Takes what was read, and counts of both ends; notices a browser that is there no more."""
-        with _told():
+        """Collects new readings and statistics of both ends; detects a browser that has ended."""
+        with _browser_errors():
             self._take()
             sender, receiver = (self._pages[name].evaluate("stats()") for name in ("sender", "receiver"))
         self._stats.append({"at": now(), **outbound(sender), **inbound(receiver)})
@@ -223,8 +223,8 @@ class Chromium:
             self._rows[name] += page.evaluate("take()")
 
     def stop(self) -> Outcome:
-        """Takes what is left, closes the browsers, and puts it all on the machine's clock."""
-        with _told():
+        """Collects the remaining readings, closes the browsers, and converts times to the machine's clock."""
+        with _browser_errors():
             self._take()
             last = {name: page.evaluate("stats()") for name, page in self._pages.items()}
             version = self._contexts[0].browser.version if self._contexts[0].browser else ""
@@ -263,7 +263,7 @@ class Chromium:
         )
 
     def _session(self) -> OwnSession | None:
-        """What getStats said each second, in the columns of session logs."""
+        """The statistics of getStats for each second, in the columns of session logs."""
         found = sampled(self._stats, COUNTERS, GAUGES)
         return found and replace(found, controller="gcc", codec=self._options["codec"])
 
@@ -272,7 +272,7 @@ class Chromium:
         return self._setting.clip.width, self._setting.clip.height
 
     def _sights(self, name: str, offset: float) -> tuple[dict[int, Sight], int]:
-        """What was seen, by the index of its row, and in how many pictures no number could be read."""
+        """The pictures with readable numbers, by the index of their rows, and the number of unreadable ones."""
         found: dict[int, Sight] = {}
         unread = 0
         for index, row in enumerate(self._rows[name]):
@@ -299,7 +299,7 @@ class Chromium:
             ]
 
     def pictures(self) -> Iterator[tuple[int, Samples]]:
-        """Decodes what arrived, as the browser's decoder did; what its next digest does not confirm is left out."""
+        """Decodes the received frames as the browser's decoder did; skips those that digests do not confirm."""
         assert self._setting is not None  # noqa: S101
 
         def judge(frame: EncodedFrame, picture: bytes) -> bool | None:
@@ -316,15 +316,15 @@ class Chromium:
     def close(self) -> None:
         """Closes the browsers."""
         for context in self._contexts:
-            # One that crashed cannot be closed; the other one can.
-            with contextlib.suppress(TestbedError), _told():
+            # A crashed browser cannot be closed, but the other one can.
+            with contextlib.suppress(TestbedError), _browser_errors():
                 context.close()
         self._contexts.clear()
         if self._playwright is not None:
             self._playwright.stop()
             self._playwright = None
         for leader in self._started:
-            # What a browser that crashed has left of its processes.
+            # A crashed browser may leave processes.
             end_group(leader)
         self._started.clear()
 
@@ -335,25 +335,27 @@ def make(options: Mapping[str, str]) -> Chromium:
 
 
 def check(options: Mapping[str, str]) -> None:
-    """Whether these are options of Chromium, before it is started.
+    """Checks the options of Chromium before it starts.
 
     Raises:
-        TestbedError: If one is not; says what it may be.
+        TestbedError: If one is invalid; the message lists the valid values.
 
     """
     for option, known in KNOWN.items():
         if options[option] not in known:
-            raise TestbedError(f"{option}={options[option]} is nothing that Chromium has; there are {', '.join(known)}")
+            raise TestbedError(f"{option}={options[option]} is unknown to Chromium; expected one of {', '.join(known)}")
     if options["cap"] != "default":
         bits_per_second(options["cap"])
     if not re.fullmatch(r"none|[LS][1-3]T[1-3]h?(_KEY)?", options["layers"]):
-        raise TestbedError(f"layers={options['layers']} is no scalability mode; one is L1T3 (W3C webrtc-svc)")
+        raise TestbedError(
+            f"layers={options['layers']} is not a scalability mode; expected one such as L1T3 (W3C webrtc-svc)"
+        )
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Has what the browser refuses, and that it has crashed or was closed, be said in one line."""
-    from playwright.sync_api import Error  # noqa: PLC0415 - an extra
+def _browser_errors() -> Iterator[None]:
+    """Converts errors of the browser, including a crash, to errors of one line."""
+    from playwright.sync_api import Error  # noqa: PLC0415 - from an extra
 
     try:
         yield
@@ -365,7 +367,7 @@ def bits_per_second(text: str) -> int:
     """Reads a bit rate such as `12mbps` or `500kbps`.
 
     Raises:
-        TestbedError: If it is none.
+        TestbedError: If it is not a bit rate.
 
     """
     for unit, factor in (("mbps", 1_000_000), ("kbps", 1_000)):
@@ -374,25 +376,25 @@ def bits_per_second(text: str) -> int:
                 return round(float(text.removesuffix(unit)) * factor)
             except ValueError:
                 break
-    raise TestbedError(f"{text!r} is no bit rate; one is 12mbps, another 500kbps")
+    raise TestbedError(f"{text!r} is not a bit rate; expected one such as 12mbps or 500kbps")
 
 
 def without_candidates(sdp: str) -> str:
-    """A session description that says no address."""
+    """A session description without addresses."""
     return "".join(line for line in sdp.splitlines(keepends=True) if not line.startswith("a=candidate:"))
 
 
 def with_candidate(sdp: str, through: Callable[[str], str]) -> str:
-    """A session description whose only candidates are where ``through`` leads to its first over UDP and IPv4.
+    """A session description whose only candidates are ``through`` of its first IPv4 UDP candidate.
 
     Raises:
-        TestbedError: If it has none.
+        TestbedError: If it has no such candidate.
 
     """
     fields = (line.split() for line in sdp.splitlines() if line.startswith("a=candidate:"))
     usable = [words for words in fields if words[2].lower() == "udp" and re.fullmatch(r"[0-9.]+", words[4])]
     if not usable:
-        raise TestbedError("the browser has no address of IPv4: is there a network device besides loopback?")
+        raise TestbedError("the browser has no IPv4 address; a network device other than loopback is required")
     chosen = usable[0]
     host, _, port = through(f"{chosen[4]}:{chosen[5]}").rpartition(":")
     chosen[4], chosen[5] = host, port
@@ -410,7 +412,7 @@ def _entry(statistics: list[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 
 def outbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
-    """What getStats says at the sender."""
+    """The statistics of getStats at the sender."""
     sent = _entry(statistics, "outbound-rtp")
     chosen = _entry(statistics, "transport").get("selectedCandidatePairId")
     pair: dict[str, Any] = next((entry for entry in statistics if entry["id"] == chosen), {})
@@ -432,7 +434,7 @@ def outbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def inbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
-    """What getStats says at the receiver."""
+    """The statistics of getStats at the receiver."""
     received = _entry(statistics, "inbound-rtp")
     return {
         "decoded": received.get("framesDecoded"),

@@ -1,4 +1,4 @@
-"""The clips that are shown: any video, with barcodes in it."""
+"""Makes the clips for the testbed: any video with barcodes."""
 
 import hashlib
 import shutil
@@ -13,21 +13,21 @@ from lockstep.testbed.programs import Clip, TestbedError
 from lockstep.testbed.y4m import open_clip, read_header, read_picture
 
 SPARE_SECONDS = 25.0
-"""By how much the clip is longer than what counts: joining takes a while, and reading goes on afterwards."""
+"""Extra duration of the clip, because joining takes time and reading continues after the measurement."""
 
 AROUND_SECONDS = 5.0
-"""How long pictures may be shown before and after what counts."""
+"""Longest duration of displayed pictures before and after the measurement."""
 
 
 def barcoded(source: str, size: tuple[int, int], rate: float, seconds: float, folder: Path) -> Clip:
-    """The clip with barcodes, made once for all experiments beside each other; one that is too short begins again."""
+    """The clip with barcodes, made once for all experiments in the folder; a short video is repeated."""
     length = seconds + SPARE_SECONDS
     stem = "generated" if source == "generated" else f"{Path(source).stem}-{_identity(source)}"
     path = folder / f"{stem}-{size[0]}x{size[1]}-{rate:g}-{length:g}s.y4m"
     picture = size[0] * size[1] * 3 // 2
-    # What a receiver shows is kept until it is compared.
+    # The receiver's displayed pictures are kept until they are compared.
     _check_room(
-        Path(tempfile.gettempdir()), picture * rate * (seconds + AROUND_SECONDS), "; TMPDIR names another folder"
+        Path(tempfile.gettempdir()), picture * rate * (seconds + AROUND_SECONDS), "; set TMPDIR to another folder"
     )
     wanted = int(length * rate)
     if not path.exists() or open_clip(path).frames < wanted:
@@ -56,12 +56,12 @@ def _check_room(folder: Path, needed: float, else_what: str) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise TestbedError(
-            f"pictures take {needed / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are free{else_what}"
+            f"pictures require {needed / 1e9:.1f} GB in {folder}, only {free / 1e9:.1f} GB are free{else_what}"
         )
 
 
 def _repeat(clip: Path, output: Path, wanted: int) -> None:
-    """Writes so many pictures, beginning again wherever the clip ends, as a camera that plays a file does.
+    """Writes ``wanted`` pictures; the clip repeats at its end, like a camera that plays a file.
 
     Raises:
         TestbedError: If the clip has no picture.
@@ -83,10 +83,10 @@ def _repeat(clip: Path, output: Path, wanted: int) -> None:
 
 
 def _make(command: list[str], source: str) -> None:
-    """Runs a command that makes a clip of ``source``."""
+    """Runs a command that makes a clip from ``source``."""
     with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, **apart()) as making,  # noqa: S603
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, **apart()) as making,  # noqa: S603
     ):
         try:
             while making.poll() is None:
@@ -94,15 +94,15 @@ def _make(command: list[str], source: str) -> None:
         except KeyboardInterrupt:
             making.kill()
             raise
-        said.seek(0)
+        errors.seek(0)
         if making.returncode != 0:
-            lines = said.read().decode(errors="replace").strip().splitlines()
-            why = lines[0].removeprefix("lockstep: ").removeprefix("error: ") if lines else "it said nothing"
-            raise TestbedError(f"no barcoded clip can be made of {source}: {why}")
+            lines = errors.read().decode(errors="replace").strip().splitlines()
+            why = lines[0].removeprefix("lockstep: ").removeprefix("error: ") if lines else "no message"
+            raise TestbedError(f"cannot make a barcoded clip from {source}: {why}")
 
 
 def _identity(source: str) -> str:
-    """What tells a video from another one of the same name, and from an earlier one in the same place."""
+    """A hash that distinguishes a video from others of the same name and from earlier versions of the file."""
     path = Path(source)
     try:
         known = path.stat()

@@ -1,4 +1,4 @@
-"""Encoded frames to exact pixels: VP8 by our own decoder, the others by ffmpeg, whose decoders are exact as well."""
+"""Decodes encoded frames exactly: VP8 with Lockstep's decoder, other codecs with ffmpeg."""
 
 import struct
 import subprocess
@@ -17,7 +17,7 @@ FOURCC = {"vp8": b"VP80", "vp9": b"VP90", "av1": b"AV01"}
 
 @dataclass(frozen=True, slots=True)
 class EncodedFrame:
-    """A frame as it reached the decoder."""
+    """A frame at the input of the decoder."""
 
     rtp: int
     key: bool
@@ -25,10 +25,10 @@ class EncodedFrame:
 
 
 def in_order(frames: Sequence[EncodedFrame]) -> list[EncodedFrame]:
-    """Frames in the order of their RTP timestamps, which wrap at 2^32, from the first key frame on, each once.
+    """Frames without duplicates, ordered by RTP timestamps, which wrap at 2^32, from the first key frame on.
 
-    WebRTC probes the link with packets that it has sent before, so that whole frames arrive twice; decoded twice, a
-    frame would change what comes after it.
+    WebRTC probes the link with earlier packets, so whole frames may arrive twice. Decoding a frame twice would change
+    the following frames.
     """
     if not frames:
         return []
@@ -42,7 +42,7 @@ def in_order(frames: Sequence[EncodedFrame]) -> list[EncodedFrame]:
 def decoded(frames: Sequence[EncodedFrame], codec: str, clip: Clip, work: Path) -> Iterator[tuple[EncodedFrame, bytes]]:
     """Each frame with its picture, I420 at the clip's size.
 
-    Pictures of another size, which WebRTC sends when there is little room, are scaled as a player would (bicubic).
+    WebRTC sends smaller pictures at low rates. They are scaled like in a player (bicubic).
 
     Raises:
         TestbedError: If the decoder fails.
@@ -78,8 +78,8 @@ def decoded(frames: Sequence[EncodedFrame], codec: str, clip: Clip, work: Path) 
                 decoder.stdout.readline()
             picture = _whole(decoder.stdout, size)
             if picture is None:
-                said = decoder.stderr.read().decode(errors="replace").strip() if decoder.stderr else ""
-                raise TestbedError(f"{command[0]} decoded fewer pictures than frames arrived: {said}")
+                errors = decoder.stderr.read().decode(errors="replace").strip() if decoder.stderr else ""
+                raise TestbedError(f"{command[0]} decoded fewer pictures than frames were received: {errors}")
             yield frame, picture
 
 
@@ -88,10 +88,10 @@ def confirmed(
     wanted: Mapping[int, int],
     judge: Callable[[EncodedFrame, bytes], bool | None],
 ) -> Iterator[tuple[int, Samples]]:
-    """Of decoded pictures those that are ``wanted`` (their keys by RTP timestamp) and were what the browser showed.
+    """The decoded pictures that are ``wanted`` (keys by RTP timestamp) and that the browser displayed.
 
-    ``judge`` says whether a picture is what the browser had; None where that is not known. A picture is given when the
-    next one that is known is the same: what lies between two of which the later is another is left out.
+    ``judge`` returns whether a picture equals the browser's, or None if unknown. A picture passes if the next known
+    picture is equal. Pictures before a different one are dropped.
     """
     waiting: list[tuple[int, Samples]] = []
     lost = False
@@ -118,7 +118,7 @@ def _whole(stream: IO[bytes], size: int) -> bytes | None:
 
 
 def _vp8_size(data: bytes) -> tuple[int, int]:
-    """Width and height that a VP8 key frame says (RFC 6386, section 9.1)."""
+    """Width and height in a VP8 key frame (RFC 6386, section 9.1)."""
     if len(data) < 10:
         return 0, 0
     width, height = struct.unpack_from("<HH", data, 6)

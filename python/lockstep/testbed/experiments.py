@@ -1,4 +1,4 @@
-"""The experiments, as data: which programs over which links, and what the paper printed of them."""
+"""The experiments as data: programs, links, and the paper's figures."""
 
 import os
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ LABELS = {
     "firefox": "Firefox, VP8",
     "gstreamer": "GStreamer, VP8, fixed rate",
     "gstreamer:latency=40": "GStreamer, VP8, fixed rate, 40 ms buffer",
-    "str0m": "str0m, our VP8",
+    "str0m": "str0m, Lockstep's VP8",
 }
-"""What programs are called in tables and plots; others as they are named."""
+"""Display names of programs; others are shown by their own names."""
 
 STANDARD = (OWN, SALSIFY, CONVENTIONAL, CHROMIUM)
 ALL = (
@@ -45,9 +45,9 @@ ALL = (
     "gstreamer:latency=40",
     "str0m",
 )
-"""What `--program all` stands for."""
+"""Programs of `--program all`."""
 
-NOT_RECORDED = "a recording of this kind is not here: the link is generated"
+NOT_RECORDED = "the recording is not available: the link is generated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A link of an experiment. The first of `recordings` that is here is taken, else `generated`."""
+    """A link of an experiment: the first available recording of `recordings`, or else `generated`."""
 
     name: str
     generated: str
@@ -72,12 +72,12 @@ class Case:
     queue_packets: int = 256
     loss: str = "0"
     access: str = "other"
-    """What kind of access network it stands for, for session logs."""
+    """Kind of access network, for session logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment of the paper, or of the issue that asked for this."""
+    """An experiment of the paper, or an additional one."""
 
     number: int
     title: str
@@ -97,7 +97,7 @@ def _queue(packets: int) -> Case:
 
 
 def _ramp() -> str:
-    """24 Mb/s for 2 s, down to zero and back by 1.2 Mb/s a second, and 24 Mb/s for 18 s."""
+    """24 Mb/s for 2 s; down to zero and up again by 1.2 Mb/s per second; 24 Mb/s for 18 s."""
     falling = [f"{23.4 - 1.2 * second:.1f}mbps@1s" for second in range(20)]
     return "steps:" + "/".join(["24mbps@2s", *falling, *reversed(falling), "24mbps@18s"]) + ",outage=22s+1.66s"
 
@@ -112,7 +112,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Printed("Salsify (1 core)", 267, 384, 16.5),
             Printed("WebRTC", 256, 1040, 15.2),
         ),
-        note="The paper's recording is Verizon-LTE-driving; Verizon-LTE-short is mahimahi's own of the same network.",
+        note="The paper uses the recording Verizon-LTE-driving; Verizon-LTE-short is mahimahi's of the same network.",
     ),
     "att": Experiment(
         2,
@@ -140,28 +140,28 @@ EXPERIMENTS: dict[str, Experiment] = {
         4,
         "Wi-Fi",
         (Case("Wi-Fi", "poisson:570kbps,seed=1", ("0.57mbps-poisson",), access="wifi"),),
-        note="The paper emulates a Wi-Fi path: 570 kb/s in the mean, packets pass at the times of a Poisson process.",
+        note="The paper emulates a Wi-Fi path: 570 kb/s on average, delivery opportunities follow a Poisson process.",
     ),
     "intermittent": Experiment(
         5,
         "Intermittent link",
-        # `on` is the time with loss. This seed is near the mean: 5 failures in 30 s, 21 in 120 s.
+        # `on` is the time with loss. This seed is close to the mean: 5 failures in 30 s, 21 in 120 s.
         (Case("intermittent", "onoff:12mbps,on=0.2s,off=5s,loss=100%,seed=14"),),
-        note="12 Mb/s; the link fails after 5 s in the mean and is restored after 0.2 s, both exponential. A failed "
+        note="12 Mb/s; the link fails after 5 s and is restored after 0.2 s on average, both exponential. A failed "
         "link loses every packet.",
     ),
     "ramp": Experiment(
         6,
         "Ramp down and up",
         (Case("ramp", _ramp()),),
-        note="Salsify's published trace `ramp` from second 68 on: 24 Mb/s, over 20 s down to zero, no packet for "
-        "1.66 s, over 20 s back. A run of 30 s has the first 8 s of the recovery, of which the paper counts frames.",
+        note="Salsify's published trace `ramp` from second 68 on: 24 Mb/s, down to zero in 20 s, no packet for "
+        "1.66 s, back in 20 s. A run of 30 s includes the first 8 s of the recovery, where the paper counts frames.",
     ),
     "outage": Experiment(
         7,
         "One-second outage",
         (Case("outage", "constant:500kbps,duration=60s,outage=10s+1s"),),
-        note="500 kb/s; from 10 s on nothing passes for one second.",
+        note="500 kb/s; at 10 s the link delivers nothing for one second.",
     ),
     "loss": Experiment(8, "Random loss", tuple(map(_loss, ("0%", "1%", "2%", "5%", "10%"))), note="2 Mb/s."),
     "queue": Experiment(9, "Queues", tuple(map(_queue, (64, 256, 1024)))),
@@ -187,16 +187,16 @@ EXPERIMENTS: dict[str, Experiment] = {
 """The experiments by name."""
 
 SELF_TEST = Case("no limit", "constant:100mbps", delay_ms=0.0, queue_packets=1024)
-"""No link to speak of: what the program itself takes, and the ruler's own error."""
+"""Almost no link: measures the delay of the program itself, and the error of the ruler."""
 
 
 def label(program: str) -> str:
-    """What a program is called where people read it."""
+    """The display name of a program."""
     return LABELS.get(program, program)
 
 
 def traces() -> Path | None:
-    """The folder of recordings: `traces/mahimahi` below LOCKSTEP_SHARED, or below ../shared beside the checkout."""
+    """The folder of recordings: `traces/mahimahi` in LOCKSTEP_SHARED, or in `shared` next to the checkout."""
     named = os.environ.get("LOCKSTEP_SHARED")
     folder = Path(named) if named else Path(__file__).parents[4] / "shared"
     found = folder / "traces" / "mahimahi"
@@ -204,7 +204,7 @@ def traces() -> Path | None:
 
 
 def resolve(case: Case) -> tuple[LinkSpecification, str]:
-    """The link of a case, and where its capacity comes from."""
+    """The link of a case, and the source of its capacity."""
     folder = traces()
     for name in case.recordings if folder else ():
         assert folder is not None  # noqa: S101
@@ -213,6 +213,6 @@ def resolve(case: Case) -> tuple[LinkSpecification, str]:
             link = LinkSpecification(
                 str(up), str(down) if down.exists() else None, case.delay_ms, case.queue_packets, case.loss
             )
-            return link, f"the recording {name}"
+            return link, f"recording {name}"
     link = LinkSpecification(case.generated, None, case.delay_ms, case.queue_packets, case.loss)
     return link, f"generated, {case.generated}" + (f" ({NOT_RECORDED})" if case.recordings else "")

@@ -1,7 +1,7 @@
 "use strict";
-// What Firefox does otherwise than page.html: it has no camera that plays a file and no MediaStreamTrackProcessor. The
-// camera is the capture of a <video> that plays the clip (lossless, VP9), which is as exact; what was shown is told by
-// requestVideoFrameCallback, whose rtpTimestamp says which of the encoded frames that arrived it was.
+// Differences of Firefox from page.html: it has no camera that plays a file and no MediaStreamTrackProcessor. The camera
+// is the capture of a <video> that plays the clip (lossless VP9), which is as exact. requestVideoFrameCallback reports
+// each displayed picture, and its rtpTimestamp identifies the received frame.
 
 let clip = null;
 
@@ -12,17 +12,17 @@ async function camera(options) {
   clip.src = options.clip;
   await new Promise((resolve, reject) => {
     clip.oncanplaythrough = resolve;
-    clip.onerror = () => reject(new Error(`the clip cannot be played: ${clip.error.message}`));
+    clip.onerror = () => reject(new Error(`cannot play the clip: ${clip.error.message}`));
   });
   const stream = clip.mozCaptureStream();
-  // Nothing is to be sent before the ends have joined, and the clip shall not be over before.
+  // The clip starts when the ends have joined, so that none of it plays before.
   connection.addEventListener("connectionstatechange", () => connection.connectionState === "connected" && clip.play());
   const [track] = stream.getVideoTracks();
   return {stream, track};
 }
 
-// Of a whole picture the browser gives RGB only: that is taken now and then, to see that what was decoded afterwards is
-// what was shown.
+// The browser gives whole pictures in RGB only. The page reads one sometimes, to verify that the pictures decoded after
+// the call are those displayed.
 async function readShown(video, row) {
   const frame = new VideoFrame(video);
   row.width = frame.codedWidth;
@@ -51,10 +51,10 @@ function read(track, readEvery) {
   video.play();
 }
 
-// What has been decoded of the clip, for whether playing it kept up.
+// Playback position and decoded pictures of the clip, to verify that playback kept up.
 const played = () => ({at: clip.currentTime, decoded: clip.getVideoPlaybackQuality().totalVideoFrames});
 
-// The driver's scripts see the page's functions only; what they are given and give is text.
+// The driver's scripts can call functions of the page only; arguments and results are text.
 async function asked(name, words) {
   try { return JSON.stringify({value: await (0, eval)(name)(...JSON.parse(words))}); }
   catch (error) { return JSON.stringify({error: String(error)}); }

@@ -1,11 +1,12 @@
-"""Firefox's own WebRTC: two browser processes, one page in each, which call each other as any page does.
+"""Firefox's own WebRTC: two browser processes with one page each, which call each other like any page.
 
-Firefox has no camera that plays a file. The page sends the capture of a <video> that plays the clip, coded without loss
-(VP9), so that its pictures reach the encoder as they are; what the sender encodes is kept and decoded afterwards, which
-tells when each picture was captured, later by what encoding takes. The receiver's page is told by
-requestVideoFrameCallback which of the frames that arrived it shows; these are kept on the way (`RTCRtpScriptTransform`)
-and decoded after the call. Once a second it reads the barcodes of the picture on the screen, which tells whether that
-gives what was shown.
+Firefox has no camera that plays a file. The page sends the capture of a <video> that plays the clip. The clip is
+lossless VP9, so that the encoder gets its exact pictures. The sender keeps its encoded frames. Their barcodes, decoded
+after the call, give the capture times, later by the encoding time.
+
+At the receiver, requestVideoFrameCallback identifies the displayed frames. `RTCRtpScriptTransform` keeps the encoded
+frames, and the driver decodes them after the call. Once a second the page reads the barcodes on the screen, to verify
+that the decoded pictures are those displayed.
 """
 
 import base64
@@ -33,19 +34,19 @@ from lockstep.testbed.two_ends import ROLES, TwoEnds, lines_of
 
 CODECS = ("vp8", "vp9", "av1", "h264")
 CHECK_EVERY_MS = 1000.0
-"""How often the receiver reads the barcodes of what is on the screen."""
+"""Interval at which the receiver reads the barcodes on the screen."""
 CAMERA = "RDD Process"
-"""What Firefox calls the process that decodes files."""
+"""Firefox's name for the process that decodes files."""
 LUMA = np.array([0.114, 0.587, 0.299])
-"""Of blue, green and red (ITU-R BT.601)."""
+"""Weights of blue, green and red in luma (ITU-R BT.601)."""
 
 
 def missing() -> str | None:
-    """What this program takes and is not here; None if it can run."""
+    """Missing requirements of this program; None if it can run."""
     if not any(shutil.which(name) for name in BROWSERS):
         return "firefox is not installed (Debian: apt install firefox-esr)"
     if shutil.which("ffmpeg") is None:
-        return "ffmpeg, which codes the clip for it, is not installed (Debian, Ubuntu: apt install ffmpeg)"
+        return "ffmpeg, which encodes the clip for Firefox, is not installed (Debian, Ubuntu: apt install ffmpeg)"
     return None
 
 
@@ -53,7 +54,7 @@ class Firefox(TwoEnds):
     """A call between two Firefoxes."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Takes `codec` and `cap` (`default`, or a bit rate such as `12mbps`)."""
+        """Sets the options `codec` and `cap` (`default`, or a bit rate such as `12mbps`)."""
         super().__init__("firefox", self._words, self._browser_version)
         self._codec = options["codec"]
         self._cap = None if options["cap"] == "default" else bits_per_second(options["cap"])
@@ -64,10 +65,11 @@ class Firefox(TwoEnds):
         self.different = 0
 
     def start(self, setting: Setting) -> Mapping[str, int]:
-        """Codes the clip as the browser plays it, unless that was done, and starts both ends."""
+        """Encodes the clip for the browser unless it exists, and starts both ends."""
         self._playable = playable(setting.clip)
         ends = super().start(setting)
-        # What decodes the clip stands for a camera, is ahead by many pictures, and shall not be in the programs' way.
+        # The process that decodes the clip acts as the camera. It buffers many pictures and must not delay the
+        # programs.
         for process in process_tree(ends["sender"]):
             if _name(process) == CAMERA:
                 come_last(process)
@@ -77,12 +79,12 @@ class Firefox(TwoEnds):
     def _words(self, role: str, setting: Setting) -> Sequence[str]:
         clip = setting.clip
         reading = {"width": clip.width, "height": clip.height, "regions": barcodes.regions(clip.width, clip.height)}
-        told: dict[str, Any] = {"reading": reading}
+        options: dict[str, Any] = {"reading": reading}
         if role == "sender":
-            told |= {"codec": self._codec, "maxBitrate": self._cap}
+            options |= {"codec": self._codec, "maxBitrate": self._cap}
         else:
-            told |= {"digestEvery": CHECK_EVERY_MS}
-        words = (role, str(setting.work), str(self._playable if role == "sender" else clip.path), json.dumps(told))
+            options |= {"digestEvery": CHECK_EVERY_MS}
+        words = (role, str(setting.work), str(self._playable if role == "sender" else clip.path), json.dumps(options))
         return [sys.executable, "-m", "lockstep.testbed.firefox_end", *words]
 
     def _browser_version(self) -> str:
@@ -90,7 +92,7 @@ class Firefox(TwoEnds):
         return "Firefox " + (self._setting.work / "sender.version").read_text()
 
     def stop(self) -> Outcome:
-        """Ends both, and decodes what the sender sent and the receiver showed."""
+        """Ends both ends, and decodes the sent and the displayed frames."""
         assert self._setting is not None  # noqa: S101
         work, clip = self._setting.work, self._setting.clip
         self.close()
@@ -139,7 +141,7 @@ class Firefox(TwoEnds):
         return found and replace(found, controller="gcc", codec=self._codec)
 
     def _frames(self, role: str) -> list[tuple[EncodedFrame, float]]:
-        """The encoded frames that passed an end, and when, s of its page's clock."""
+        """The encoded frames that passed an end, with their times, s on its page's clock."""
         assert self._setting is not None  # noqa: S101
         return [
             (EncodedFrame(line["rtp"], bool(line["key"]), base64.b64decode(line["data"])), line["at"] / 1000.0)
@@ -152,7 +154,7 @@ class Firefox(TwoEnds):
         return decoded(frames, self._codec, self._setting.clip, self._setting.work)
 
     def pictures(self) -> Iterator[tuple[int, Samples]]:
-        """Decodes what arrived, as the browser's decoder did; what a later look at the screen belies is left out."""
+        """Decodes the received frames as the browser's decoder did; skips those that differ from the screen."""
         assert self._setting is not None  # noqa: S101
         clip = self._setting.clip
 
@@ -167,7 +169,7 @@ class Firefox(TwoEnds):
         return confirmed(self._arrived(), self._wanted, judge)
 
     def close(self) -> None:
-        """Ends both ends, and what they may have left of their browsers."""
+        """Ends both ends, and any remaining processes of their browsers."""
         leaders = [process.pid for process in self._processes.values()]
         super().close()
         for leader in leaders:
@@ -175,24 +177,24 @@ class Firefox(TwoEnds):
 
 
 def playable(clip: Clip) -> Path:
-    """The clip as Firefox plays it, beside it: VP9 without loss, made once and compared with the clip.
+    """The clip in a format that Firefox plays, next to the clip: lossless VP9, made once and verified.
 
     Raises:
-        TestbedError: If ffmpeg cannot make it, or makes another one of it.
+        TestbedError: If ffmpeg cannot make it, or the result differs from the clip.
 
     """
     path = clip.path.with_suffix(".webm")
     if path.exists() and path.stat().st_mtime >= clip.path.stat().st_mtime:
         return path
     ffmpeg = executable("ffmpeg", "ffmpeg")
-    print(f"coding the clip for firefox, without loss: {path}", file=sys.stderr)
+    print(f"encoding a lossless clip for firefox: {path}", file=sys.stderr)
     partial = path.with_suffix(".part.webm")
     words = ["-c:v", "libvpx-vp9", "-lossless", "1", "-deadline", "realtime", "-cpu-used", "8", "-g", "30"]
     try:
         _run([ffmpeg, "-y", "-i", str(clip.path), *words, str(partial)])
         sums = {_run([ffmpeg, "-i", str(one), "-pix_fmt", "yuv420p", "-f", "md5", "-"]) for one in (clip.path, partial)}
         if len(sums) != 1:
-            raise TestbedError("ffmpeg's VP9 without loss is not the clip")
+            raise TestbedError("ffmpeg's lossless VP9 differs from the clip")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -209,16 +211,16 @@ def _run(command: list[str]) -> bytes:
     except KeyboardInterrupt:
         made.kill()
         raise
-    out, said = made.communicate()
+    out, errors = made.communicate()
     if made.returncode != 0:
-        raise TestbedError(f"ffmpeg: {said.decode(errors='replace').strip().splitlines()[-1:]}")
+        raise TestbedError(f"ffmpeg: {errors.decode(errors='replace').strip().splitlines()[-1:]}")
     return out
 
 
 def all_captured(encoded: Sequence[Sight], clip: Clip) -> list[Sight]:
-    """What the camera handed over, from what was encoded of it: the encoder leaves out pictures where the rate is low.
+    """The pictures that the camera delivered, from those that were encoded: the encoder skips some at low rates.
 
-    A picture that was not encoded was handed over in time if those around it were, to half a frame.
+    A skipped picture was on time if its neighbours were on time within half a frame.
     """
     found: list[Sight] = []
     for sight in encoded:
@@ -242,13 +244,13 @@ def _name(process: int) -> str:
 
 
 def _clock(path: Path) -> tuple[float, float]:
-    """How far the page's clock is ahead of the machine's, by the reading that took least, and how wrong that may be."""
+    """Offset of the page's clock from the machine's, by the shortest reading, and the largest error of the offset."""
     took, ahead = min((line["took"], line["page_ms"] / 1000.0 - line["at"]) for line in lines_of(path))
     return ahead, took / 2
 
 
 def _number(row: Mapping[str, Any]) -> int | None:
-    """The number in a picture on the screen, of which the page copied the two barcodes in RGB."""
+    """The number in a picture on the screen; the page copied its two barcodes in RGB."""
     if len(row["regions"]) != 2:
         return None
     cuts = []
@@ -263,20 +265,20 @@ def _number(row: Mapping[str, Any]) -> int | None:
 
 
 def make(options: Mapping[str, str]) -> Firefox:
-    """The program with these options."""
+    """Makes the program with these options."""
     if lacking := missing():
         raise TestbedError(lacking)
     return Firefox(options)
 
 
 def check(options: Mapping[str, str]) -> None:
-    """Whether these are options of Firefox, before it is started.
+    """Checks the options of Firefox before it starts.
 
     Raises:
-        TestbedError: If one is not; says what it may be.
+        TestbedError: If one is invalid; the message lists the valid values.
 
     """
     if options["codec"] not in CODECS:
-        raise TestbedError(f"codec={options['codec']} is nothing that Firefox has; there are {', '.join(CODECS)}")
+        raise TestbedError(f"codec={options['codec']} is unknown to Firefox; expected one of {', '.join(CODECS)}")
     if options["cap"] != "default":
         bits_per_second(options["cap"])

@@ -1,8 +1,8 @@
 """One end of a call with Firefox, as a process: `python -m lockstep.testbed.firefox_end ROLE WORK CLIP OPTIONS`.
 
-It starts the browser, gives it its page, and drives it over Marionette, which every Firefox has. What it prints and
-reads is said in `two_ends.py`. Beside that it leaves, in lines of JSON with the page's times (ms): `ROLE.rows`, what
-the page read; `ROLE.encoded`, the encoded frames that left or arrived; `ROLE.clock`, readings of the page's clock.
+It starts the browser, serves its page, and drives it over Marionette, the remote protocol of Firefox. `two_ends.py`
+describes its input and output. It also writes files of JSON lines with the page's times (ms): `ROLE.rows`, the page's
+readings; `ROLE.encoded`, the encoded frames sent or received; `ROLE.clock`, readings of the page's clock.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ OPEN_SECONDS = 30.0
 CLOCK_READINGS = 15
 SAMPLE_SECONDS = 1.0
 TAKEN_AT_ONCE = 200
-"""Encoded frames that are taken out of the page at once."""
+"""Number of encoded frames that are taken from the page at once."""
 PREFERENCES = {
-    # A free port, which the browser writes into its profile.
+    # A free port; the browser writes it to its profile.
     "marionette.port": 0,
-    # Real addresses as candidates: those of the emulated link are nobody's secret.
+    # Use real addresses as candidates; the addresses of the emulated link are not private.
     "media.peerconnection.ice.obfuscate_host_addresses": False,
-    # The clip plays without anybody having clicked.
+    # Play the clip without a click.
     "media.autoplay.default": 0,
     "media.autoplay.blocking_policy": 0,
-    # The clip is decoded by a second ahead, not by a third of one.
+    # Decode the clip one second ahead instead of a third of a second.
     "media.video-queue.default-size": 30,
-    # Times of the page to microseconds.
+    # Resolution of the page's times: microseconds.
     "privacy.reduceTimerPrecision": False,
     "app.update.enabled": False,
     "datareporting.policy.dataSubmissionEnabled": False,
@@ -48,12 +48,12 @@ PREFERENCES = {
 
 
 class Page(ThreadingHTTPServer):
-    """Serves the page and the clip on this host only, which browsers take for secure."""
+    """Serves page and clip on this host only; browsers treat it as a secure origin."""
 
     daemon_threads = True
 
     def __init__(self, clip: Path) -> None:
-        """Reads both."""
+        """Reads both files."""
         super().__init__(("127.0.0.1", 0), _Answer)
         files = resources.files("lockstep.testbed")
         page = (files / "page.html").read_text(encoding="utf-8")
@@ -79,26 +79,26 @@ class _Answer(BaseHTTPRequestHandler):
         for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **more}.items():
             self.send_header(name, value)
         self.end_headers()
-        # A browser that looks for another part of the clip hangs up.
+        # A browser that seeks in the clip closes the connection.
         with contextlib.suppress(ConnectionError):
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Suppresses the log."""
 
 
 class Browser:
-    """A Firefox with one page, driven over Marionette: its messages are `LENGTH:[0, NUMBER, COMMAND, ARGUMENTS]`."""
+    """A Firefox with one page, driven over Marionette: messages are `LENGTH:[0, NUMBER, COMMAND, ARGUMENTS]`."""
 
     def __init__(self, profile: Path, url: str) -> None:
-        """Starts it and opens the page."""
+        """Starts the browser and opens the page."""
         profile.mkdir()
         lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
         (profile / "user.js").write_text("\n".join(lines) + "\n")
         found = next((path for path in map(shutil.which, BROWSERS) if path), None)
         if found is None:
             raise SystemExit("firefox is not installed")
-        # Whoever runs it, it shall leave the person's own settings alone.
+        # A separate home folder protects the user's own settings.
         environment = {**os.environ, "HOME": str(profile), "MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1"}
         self._process = subprocess.Popen(  # noqa: S603
             [found, "--no-remote", "--profile", str(profile), "--marionette"],
@@ -110,7 +110,7 @@ class Browser:
         self._number = 0
         connection = socket.create_connection(("127.0.0.1", self._port(profile / "MarionetteActivePort")))
         self._stream = connection.makefile("rwb")
-        self._hear()
+        self._receive()
         self.version = str(self.ask("WebDriver:NewSession", capabilities={})["capabilities"]["browserVersion"])
         self.ask("WebDriver:Navigate", url=url)
 
@@ -124,39 +124,39 @@ class Browser:
             threading.Event().wait(0.02)
         return int(file.read_text())
 
-    def _hear(self) -> Any:
+    def _receive(self) -> Any:
         length = b""
         while (one := self._stream.read(1)) != b":":
             if not one:
-                raise SystemExit("firefox is gone")
+                raise SystemExit("firefox has ended")
             length += one
         return json.loads(self._stream.read(int(length)))
 
     def ask(self, command: str, **arguments: object) -> Any:
-        """What a command of Marionette answers."""
+        """Runs a Marionette command and returns its result."""
         self._number += 1
         message = json.dumps([0, self._number, command, arguments]).encode()
         try:
             self._stream.write(b"%d:%s" % (len(message), message))
             self._stream.flush()
-            _, _, refused, answer = self._hear()
+            _, _, refused, answer = self._receive()
         except OSError as error:
-            raise SystemExit("firefox is gone") from error
+            raise SystemExit("firefox has ended") from error
         if refused:
             raise SystemExit(f"firefox: {refused.get('message') or refused.get('error')}")
         return answer
 
     def call(self, function: str, *arguments: object) -> Any:
-        """What a function of the page gives, waited for."""
+        """Calls a function of the page and waits for its result."""
         script = "const [name, words, done] = arguments; asked(name, words).then(done);"
         words = [function, json.dumps(arguments)]
-        said = json.loads(self.ask("WebDriver:ExecuteAsyncScript", script=script, args=words)["value"])
-        if "error" in said:
-            raise SystemExit(f"firefox: {said['error']}")
-        return said.get("value")
+        result = json.loads(self.ask("WebDriver:ExecuteAsyncScript", script=script, args=words)["value"])
+        if "error" in result:
+            raise SystemExit(f"firefox: {result['error']}")
+        return result.get("value")
 
     def quit(self) -> None:
-        """Ends it."""
+        """Ends the browser."""
         with contextlib.suppress(SystemExit):
             self.ask("Marionette:Quit", flags=["eForceQuit"])
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -166,7 +166,7 @@ class Browser:
 
 
 class Leaving:
-    """What an end leaves in files, as it comes."""
+    """Writes the output files of an end continuously."""
 
     def __init__(self, browser: Browser, role: str, work: Path) -> None:
         """Opens the files."""
@@ -174,19 +174,19 @@ class Leaving:
         self._rows, self._encoded, self._clock, self._series = (
             (work / f"{role}.{name}").open("w") for name in ("rows", "encoded", "clock", "series")
         )
-        # That a picture was shown is seen by this.
+        # The driver uses this file to detect that a picture was displayed.
         self._times = (work / "receiver.times").open("w") if role == "receiver" else None
         self._taken = 0
 
     def read_clock(self) -> None:
-        """When the page's clock said what."""
+        """Writes readings of the page's clock."""
         for _ in range(CLOCK_READINGS):
             before = now()
             there = self._browser.call("now")
             _line(self._clock, {"took": now() - before, "at": (before + now()) / 2, "page_ms": there})
 
     def take(self) -> None:
-        """Takes what the page has."""
+        """Takes new data from the page."""
         for row in self._browser.call("take"):
             _line(self._rows, row)
             if self._times is not None and "at" in row:
@@ -198,14 +198,14 @@ class Leaving:
                 _line(self._encoded, frame)
 
     def sample(self) -> None:
-        """Takes what getStats says, and how far the sender's clip has been played."""
+        """Takes the statistics of getStats, and the playback position of the sender's clip."""
         played = self._browser.call("played") if self._role == "sender" else None
         _line(self._series, {"at": now(), "played": played, "stats": self._browser.call("stats")})
 
 
-def _wait_for_end(told: threading.Event) -> None:
+def _wait_for_end(ended: threading.Event) -> None:
     sys.stdin.read()
-    told.set()
+    ended.set()
 
 
 def _line(stream: IO[str], value: object) -> None:
@@ -214,7 +214,7 @@ def _line(stream: IO[str], value: object) -> None:
 
 
 def call(role: str, work: Path, clip: Path, options: dict[str, Any]) -> None:
-    """One end, until standard input ends."""
+    """Runs one end until standard input ends."""
     page = Page(clip)
     browser = Browser(work / f"{role}.profile", f"http://127.0.0.1:{page.server_port}/")
     (work / f"{role}.version").write_text(browser.version)
@@ -226,12 +226,12 @@ def call(role: str, work: Path, clip: Path, options: dict[str, Any]) -> None:
             print(json.dumps({"type": "offer", "sdp": offered}), flush=True)
             browser.call("accept", json.loads(sys.stdin.readline())["sdp"])
         else:
-            heard = json.loads(sys.stdin.readline())["sdp"]
-            answered = browser.call("answer", heard, {**options, "tap": True})
+            description = json.loads(sys.stdin.readline())["sdp"]
+            answered = browser.call("answer", description, {**options, "tap": True})
             print(json.dumps({"type": "answer", "sdp": answered}), flush=True)
-        told = threading.Event()
-        threading.Thread(target=_wait_for_end, args=(told,), daemon=True).start()
-        while not told.wait(SAMPLE_SECONDS):
+        ended = threading.Event()
+        threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
+        while not ended.wait(SAMPLE_SECONDS):
             leaving.take()
             leaving.sample()
         leaving.take()

@@ -1,7 +1,7 @@
-"""GStreamer's webrtcbin, as a pipeline of one's own has it: VP8 by vp8enc at one bit rate, its jitter buffer and sink.
+"""GStreamer's webrtcbin in a simple pipeline: VP8 by vp8enc at one bit rate, its jitter buffer and sink.
 
-Debian's GStreamer has no bandwidth estimate for it (`rtpgccbwe` is in gst-plugins-rs, which is not packaged): whatever
-the link does, it sends at the rate that it was told. The bindings are those of the system's Python.
+Debian's GStreamer has no bandwidth estimate for it (`rtpgccbwe` is in gst-plugins-rs, which is not packaged). So it
+sends at the configured rate on any link. The bindings are those of the system's Python.
 """
 
 import json
@@ -19,7 +19,7 @@ from lockstep.testbed.session_log import sampled
 from lockstep.testbed.two_ends import TwoEnds
 
 PYTHONS = ("/usr/bin/python3", sys.executable)
-"""The system's, which has the bindings, and this one, which may have them."""
+"""The system's Python, which has the bindings, and this one, which may have them."""
 LONGEST_LATENCY_MS = 10_000
 COUNTERS = {
     "codec_bps": "media_bits",
@@ -36,21 +36,21 @@ def _script() -> str:
 
 @cache
 def _found() -> tuple[str, str, str]:
-    """What is missing, and else the Python that has GStreamer, and its version."""
+    """The missing requirements, or else the Python with GStreamer and its version."""
     lacking = ""
     for python in PYTHONS:
         if not Path(python).exists():
             continue
         tried = subprocess.run([python, "-I", _script(), "check"], check=False, capture_output=True, text=True)  # noqa: S603
-        said, *rest = tried.stdout.splitlines() or ["it cannot be asked for: its check failed"]
-        if not said and rest:
+        problem, *rest = tried.stdout.splitlines() or ["the check for GStreamer failed"]
+        if not problem and rest:
             return "", python, rest[0]
-        lacking = lacking or said
-    return lacking or "there is no Python that could have GStreamer's bindings", "", ""
+        lacking = lacking or problem
+    return lacking or "no Python with GStreamer's bindings was found", "", ""
 
 
 def missing() -> str | None:
-    """What this program takes and is not here; None if it can run."""
+    """Missing requirements of this program; None if it can run."""
     return _found()[0] or None
 
 
@@ -60,25 +60,25 @@ def _session(series: Sequence[Mapping[str, Any]]) -> OwnSession | None:
 
 
 def make(options: Mapping[str, str]) -> TwoEnds:
-    """The program, with `bitrate` and `latency` (of its jitter buffer, ms)."""
+    """Makes the program with the options `bitrate` and `latency` (of its jitter buffer, ms)."""
     lacking, python, version = _found()
     if lacking:
         raise TestbedError(lacking)
-    told = json.dumps({**options, "bitrate": str(bits_per_second(options["bitrate"]))})
+    encoded = json.dumps({**options, "bitrate": str(bits_per_second(options["bitrate"]))})
 
     def command(role: str, setting: Setting) -> list[str]:
-        return [python, "-I", _script(), role, str(setting.work), str(setting.clip.path), told]
+        return [python, "-I", _script(), role, str(setting.work), str(setting.clip.path), encoded]
 
     return TwoEnds("gstreamer", command, lambda: version, _session)
 
 
 def check(options: Mapping[str, str]) -> None:
-    """Whether these are options of it.
+    """Checks the options.
 
     Raises:
-        TestbedError: If one is not; says what it may be.
+        TestbedError: If one is invalid; the message lists the valid values.
 
     """
     bits_per_second(options["bitrate"])
     if not options["latency"].isdigit() or int(options["latency"]) > LONGEST_LATENCY_MS:
-        raise TestbedError(f"latency={options['latency']} is no time in ms, from 0 to {LONGEST_LATENCY_MS}")
+        raise TestbedError(f"latency={options['latency']} is not a time from 0 to {LONGEST_LATENCY_MS} ms")

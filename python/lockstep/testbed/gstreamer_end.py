@@ -1,8 +1,8 @@
 """One end of a call with GStreamer's webrtcbin, as a process of the system's Python, which has its bindings.
 
-`python3 -I gstreamer_end.py sender|receiver WORK CLIP OPTIONS` (OPTIONS is JSON); with the only word `check` it prints
-what is missing. What it prints, reads and leaves is said in `two_ends.py`. It needs nothing of this package: the
-system's Python does not have it.
+Usage: `python3 -I gstreamer_end.py sender|receiver WORK CLIP OPTIONS` (OPTIONS is JSON). The only argument `check`
+prints missing requirements. `two_ends.py` describes its input, output and files. It does not import this package,
+because the system's Python does not have it.
 """
 
 import json
@@ -22,16 +22,16 @@ ELEMENTS = {
     "rtprtxsend": "gstreamer1.0-plugins-good",
     "appsink": "gstreamer1.0-plugins-base",
 }
-"""What it takes, and which package of Debian has it."""
+"""Required elements, and their Debian packages."""
 RTP = "application/x-rtp,media=video,encoding-name=VP8,payload=96,clock-rate=90000"
 GATHER_SECONDS = 5.0
 SAMPLE_SECONDS = 0.5
 
 
 def check() -> str:
-    """What is missing, or nothing."""
+    """The missing requirements, or an empty text."""
     try:
-        import gi  # noqa: PLC0415 - what is asked for
+        import gi  # noqa: PLC0415 - the check itself
 
         for name in ("Gst", "GstWebRTC", "GstSdp"):
             gi.require_version(name, "1.0")
@@ -48,14 +48,14 @@ def check() -> str:
 
 
 def version() -> str:
-    """GStreamer's."""
-    from gi.repository import Gst  # noqa: PLC0415 - only where it is there
+    """Version of GStreamer."""
+    from gi.repository import Gst  # noqa: PLC0415 - only if installed
 
     return str(Gst.version_string())
 
 
 class Clip:
-    """The pictures of a y4m file, beginning again at its end."""
+    """The pictures of a y4m file, repeated at its end."""
 
     def __init__(self, path: Path) -> None:
         """Reads the header."""
@@ -77,11 +77,11 @@ class Clip:
 
 
 class End:
-    """An end: a pipeline with one webrtcbin, and what both roles do alike."""
+    """An end: a pipeline with one webrtcbin, and the common parts of both roles."""
 
     def __init__(self, role: str, work: Path, options: dict[str, str]) -> None:
-        """Makes the pipeline, empty but for webrtcbin."""
-        from gi.repository import Gst, GstSdp, GstWebRTC  # noqa: PLC0415 - only where it is there
+        """Makes a pipeline that contains only webrtcbin."""
+        from gi.repository import Gst, GstSdp, GstWebRTC  # noqa: PLC0415 - only if installed
 
         self.gst, self._sdp, self._webrtc = Gst, GstSdp, GstWebRTC
         self.role, self.work, self.options = role, work, options
@@ -93,7 +93,7 @@ class End:
         bus.set_sync_handler(self._on_message)
 
     def element(self, kind: str, **properties: object) -> Any:
-        """An element of the pipeline."""
+        """Adds an element to the pipeline."""
         made = self.gst.ElementFactory.make(kind)
         for name, value in properties.items():
             self.gst.util_set_object_arg(made, name.replace("_", "-"), str(value))
@@ -104,7 +104,7 @@ class End:
         if message.type == self.gst.MessageType.ERROR:
             error, _ = message.parse_error()
             print(f"{message.src.get_name()}: {error.message}", file=sys.stderr, flush=True)
-            # Whoever waits for this end notices that it is gone.
+            # The driver detects that this process has ended.
             threading.Thread(target=lambda: _leave(1), daemon=True).start()
         return self.gst.BusSyncReply.DROP
 
@@ -113,16 +113,16 @@ class End:
             self._gathered.set()
 
     def ask(self, signal: str, *arguments: Any) -> Any:
-        """Emits a signal that promises an answer, and waits for that: the promise, which holds its reply."""
+        """Emits a signal with a promise and waits for it; returns the promise, which owns its reply."""
         promise = self.gst.Promise.new()
         self.rtc.emit(signal, *arguments, promise)
         promise.wait()
         return promise
 
     def describe(self, signal: str) -> str:
-        """Makes the offer or answer, and gives it with all addresses of IPv4 and UDP."""
+        """Makes the offer or answer; returns it with its IPv4 UDP addresses."""
         promise = self.ask(signal, None)
-        # What is taken from a reply is there as long as that is.
+        # Values of a reply are valid only while the reply exists.
         reply = promise.get_reply()
         self.ask("set-local-description", reply.get_value(signal.removeprefix("create-")))
         self._gathered.wait(GATHER_SECONDS)
@@ -135,26 +135,28 @@ class End:
         words = candidate.split()
         return words[2].upper() == "UDP" and ":" not in words[4]
 
-    def hear(self) -> None:
-        """Takes the other end's session description."""
+    def receive_description(self) -> None:
+        """Applies the peer's session description."""
         line = sys.stdin.readline()
         if not line:
-            raise SystemExit("nobody told it the other end")
-        heard = json.loads(line)
-        _, message = self._sdp.SDPMessage.new_from_text(heard["sdp"])
-        kind = {"offer": self._webrtc.WebRTCSDPType.OFFER, "answer": self._webrtc.WebRTCSDPType.ANSWER}[heard["type"]]
+            raise SystemExit("no session description of the peer")
+        description = json.loads(line)
+        _, message = self._sdp.SDPMessage.new_from_text(description["sdp"])
+        kind = {"offer": self._webrtc.WebRTCSDPType.OFFER, "answer": self._webrtc.WebRTCSDPType.ANSWER}[
+            description["type"]
+        ]
         self.ask("set-remote-description", self._webrtc.WebRTCSessionDescription.new(kind, message))
-        # Candidates in a description are taken from here on only: webrtcbin wants each by itself.
-        for line in heard["sdp"].splitlines():
+        # webrtcbin ignores candidates in a description, so each is added separately.
+        for line in description["sdp"].splitlines():
             if line.startswith("a=candidate:"):
                 self.rtc.emit("add-ice-candidate", 0, line.removeprefix("a="))
 
     def is_connected(self) -> bool:
-        """Whether media can be sent."""
+        """Whether the connection is ready for media."""
         return bool(self.rtc.get_property("connection-state") == self._webrtc.WebRTCPeerConnectionState.CONNECTED)
 
     def sample(self, also: dict[str, Any]) -> dict[str, Any]:
-        """What webrtcbin's get-stats says that this is interested in."""
+        """The used values of webrtcbin's get-stats."""
         found: dict[str, Any] = {"at": time.monotonic(), **also}
         kinds = self._webrtc.WebRTCStatsType
         promise = self.ask("get-stats", None)
@@ -175,7 +177,7 @@ class End:
 
 
 class Sender(End):
-    """The clip as a camera, VP8, webrtcbin."""
+    """The clip as a camera, VP8 encoder, webrtcbin."""
 
     def __init__(self, work: Path, clip: Path, options: dict[str, str]) -> None:
         """Makes the pipeline."""
@@ -184,7 +186,7 @@ class Sender(End):
         self._encoded = self._frames = 0
         form = f"video/x-raw,format=I420,width={self._clip.width},height={self._clip.height}"
         form += f",framerate={self._clip.numerator}/{self._clip.denominator}"
-        # A camera has few pictures waiting: the oldest are left out.
+        # A camera has few waiting pictures; the oldest are dropped.
         self._source = self.element(
             "appsrc",
             is_live="true",
@@ -195,7 +197,7 @@ class Sender(End):
             leaky_type="downstream",
         )
         self._source.set_property("caps", self.gst.Caps.from_string(form))
-        # As libwebrtc sets libvpx for a call.
+        # The settings of libvpx in libwebrtc.
         encoder = self.element(
             "vp8enc",
             target_bitrate=options["bitrate"],
@@ -221,7 +223,7 @@ class Sender(End):
         filtered.link(self.rtc)
         transceiver = self.rtc.emit("get-transceiver", 0)
         transceiver.set_property("direction", self._webrtc.WebRTCRTPTransceiverDirection.SENDONLY)
-        # No picture has come yet that would say it.
+        # No picture has arrived yet to determine the codec.
         transceiver.set_property("codec-preferences", self.gst.Caps.from_string(RTP))
         transceiver.set_property("do-nack", True)
 
@@ -231,10 +233,10 @@ class Sender(End):
         return self.gst.PadProbeReturn.OK
 
     def join(self) -> None:
-        """Offers, takes the answer, and plays the clip once media can be sent."""
+        """Sends the offer, applies the answer, and plays the clip when the connection is ready."""
         self.pipeline.set_state(self.gst.State.PLAYING)
-        _say("offer", self.describe("create-offer"))
-        self.hear()
+        _send_description("offer", self.describe("create-offer"))
+        self.receive_description()
         threading.Thread(target=self._play, daemon=True).start()
 
     def _play(self) -> None:
@@ -253,12 +255,12 @@ class Sender(End):
                 number += 1
 
     def counts(self) -> dict[str, Any]:
-        """What was encoded so far."""
+        """Counters of the encoder."""
         return {"media_bits": self._encoded, "frames_sent": self._frames, "target_bps": int(self.options["bitrate"])}
 
 
 class Receiver(End):
-    """webrtcbin, VP8's decoder, and a sink that shows pictures when they are due."""
+    """webrtcbin, VP8 decoder, and a sink that shows pictures at their time."""
 
     def __init__(self, work: Path, options: dict[str, str]) -> None:
         """Makes the pipeline."""
@@ -298,18 +300,18 @@ class Receiver(End):
         return self.gst.FlowReturn.OK
 
     def join(self) -> None:
-        """Takes the offer, and answers."""
+        """Applies the offer and sends the answer."""
         self.pipeline.set_state(self.gst.State.PLAYING)
-        self.hear()
-        _say("answer", self.describe("create-answer"))
+        self.receive_description()
+        _send_description("answer", self.describe("create-answer"))
 
     def counts(self) -> dict[str, Any]:
-        """Nothing of its own."""
+        """No own counters."""
         return {}
 
 
 def tight(data: bytes, width: int, height: int) -> bytes:
-    """The samples of a picture without what GStreamer fills its rows up with: to multiples of four (video-info)."""
+    """The samples of a picture without the padding of its rows, to multiples of four in GStreamer (video-info)."""
 
     def up(value: int, to: int) -> int:
         return -(-value // to) * to
@@ -334,12 +336,12 @@ def _wait_for_end(ended: threading.Event) -> None:
     ended.set()
 
 
-def _say(kind: str, sdp: str) -> None:
+def _send_description(kind: str, sdp: str) -> None:
     print(json.dumps({"type": kind, "sdp": sdp}), flush=True)
 
 
 def _leave(status: int) -> None:
-    import os  # noqa: PLC0415 - threads of GStreamer's may not end of themselves
+    import os  # noqa: PLC0415 - GStreamer's threads may not end
 
     sys.stdout.flush()
     sys.stderr.flush()

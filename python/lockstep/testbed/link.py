@@ -1,9 +1,10 @@
-"""The link between the two ends of a call: emulated for all packets, or for what goes through relays, or none.
+"""Links between the two ends of a call: emulated for all packets, emulated by UDP relays, or none.
 
-`tun` is the link that the issue of measuring is about: two network namespaces with a TUN device each, and
-`lockstep emulate --tun` between them, for programs as they are. It takes root or user namespaces. `relay` takes no
-rights: `lockstep emulate` passes UDP on, and where the program says its addresses (WebRTC's candidates, Lockstep's
-ticket) the relay's stands instead. `direct` is no link at all: the ruler's own error, and the program's own delay.
+- `tun`: two network namespaces with a TUN device each, and `lockstep emulate --tun` between them, for unmodified
+  programs. It requires root or user namespaces.
+- `relay`: `lockstep emulate` relays UDP, without special rights. The relay's address replaces the program's (WebRTC's
+  candidates, Lockstep's ticket).
+- `direct`: no link, for measuring the ruler's error and the program's own delay.
 """
 
 import contextlib
@@ -29,12 +30,12 @@ from lockstep.testbed.programs import Side, TestbedError
 KINDS = ("tun", "relay", "direct")
 READY_SECONDS = 10.0
 NAMES = Path("/run/netns")
-"""Where network namespaces have their names (iproute2)."""
+"""Folder of named network namespaces (iproute2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSpecification:
-    """A link as data: the words that `lockstep emulate` takes."""
+    """A link as data: the options of `lockstep emulate`."""
 
     trace: str = "constant:100mbps"
     reverse: str | None = None
@@ -52,13 +53,13 @@ class LinkSpecification:
 
 @dataclass(slots=True)
 class LinkOutcome:
-    """What the link says of a run."""
+    """Result of a link after a run."""
 
     packets: polars.DataFrame | None = None
-    """One row a packet: `direction` (`forward` or `reverse`), `in_at`, `out_at` (s, the machine's clock; none where it
-    was dropped), `bytes` as IP has them, `fate`; none where the link keeps no such log."""
+    """One row for each packet: `direction` (`forward` or `reverse`), `in_at`, `out_at` (s, the machine's clock; null
+    for a dropped packet), `bytes` of the IP packet, `fate`. None without a log."""
     lateness_p99_ms: float | None = None
-    """By how much packets left later than the model of the link says; none where that is not known."""
+    """99th percentile of the packets' lateness relative to the link model, ms; None if unknown."""
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -69,23 +70,23 @@ class Link(Protocol):
     receiver: Side
 
     def through(self, destination: str) -> str:
-        """Where the sender shall send instead of ``destination`` (an address and port, or a ticket of Lockstep)."""
+        """The destination for the sender instead of ``destination`` (an address and port, or a ticket of Lockstep)."""
 
     def begin(self) -> None:
-        """The ends join now: from here on the link has the capacity of its trace."""
+        """Starts the capacity trace when the ends join."""
 
     def poll(self) -> None:
-        """Called once a second while the call runs; a link that is there no more is a `TestbedError`."""
+        """Is called once a second during the call; raises `TestbedError` if the link has ended."""
 
     def stop(self) -> LinkOutcome:
-        """Ends the link; may be called again."""
+        """Ends the link; may be called repeatedly."""
 
 
 class DirectLink:
     """No link: both ends on this machine."""
 
     def __init__(self) -> None:
-        """Nothing is started."""
+        """Starts nothing."""
         self.sender = self.receiver = Side()
 
     def through(self, destination: str) -> str:
@@ -93,29 +94,29 @@ class DirectLink:
         return destination
 
     def begin(self) -> None:
-        """Nothing begins."""
+        """Does nothing."""
 
     def poll(self) -> None:
-        """Nothing can fail."""
+        """Does nothing: there is no link that could fail."""
 
     def stop(self) -> LinkOutcome:
-        """Nothing is known of it."""
+        """Returns an empty outcome."""
         return LinkOutcome()
 
 
 class RelayLink:
-    """`lockstep emulate` between two ends that have no namespaces of their own."""
+    """`lockstep emulate` as a relay between two ends without namespaces."""
 
     def __init__(self, specification: LinkSpecification) -> None:
-        """Nothing is started before it is known where the far end is."""
+        """Stores the link; the emulator starts when the receiver's address is known."""
         self._specification = specification
         self._process: subprocess.Popen[bytes] | None = None
         self.sender = self.receiver = Side()
 
     def through(self, destination: str) -> str:
-        """Starts the emulator towards ``destination``; gives its address, or the ticket that leads through it."""
+        """Starts the emulator towards ``destination``; returns its address, or a ticket that leads through it."""
         address = re.fullmatch(r"(\[[0-9a-f:]+\]|[0-9.]+):\d+", destination)
-        # The far end may be bound to one address of this machine only: the relay's is the same.
+        # The receiver may listen on one address of this machine only, so the relay uses the same one.
         listen = ["--listen", f"{address[1]}:0"] if address else []
         command = [lockstep_command(), "emulate", *listen, *self._specification.words(), destination]
         self._process = subprocess.Popen(  # noqa: S603
@@ -126,13 +127,13 @@ class RelayLink:
             return found[1]
         if found := re.match(r"emulating a link from (\S+) to", line):
             return found[1].rstrip(",")
-        raise TestbedError(f"lockstep emulate said {line!r}, which is no address")
+        raise TestbedError(f"cannot read the address of lockstep emulate in {line!r}")
 
     def begin(self) -> None:
-        """The emulator's trace begins with the first datagram."""
+        """Does nothing: the emulator's trace starts with the first datagram."""
 
     def poll(self) -> None:
-        """Notices an emulator that ended."""
+        """Detects that the emulator has ended."""
         if self._process is not None:
             _check_running(self._process)
 
@@ -143,13 +144,13 @@ class RelayLink:
 
 
 class TunLink:
-    """`lockstep emulate --tun`: two network namespaces, and nothing but this link between them."""
+    """`lockstep emulate --tun`: two network namespaces, connected by this link only."""
 
     def __init__(self, specification: LinkSpecification, work: Path) -> None:
         """Makes the namespaces.
 
         Raises:
-            TestbedError: If that cannot be done here; says what is missing.
+            TestbedError: If that is not possible; the message has the reason.
 
         """
         self._log = work / "packets.csv"
@@ -181,11 +182,11 @@ class TunLink:
         return destination
 
     def begin(self) -> None:
-        """Starts the traces; until then packets have had the delay only."""
+        """Starts the traces; before, the link only delays packets."""
         self._process.send_signal(signal.SIGUSR1)
 
     def poll(self) -> None:
-        """Notices a link that ended."""
+        """Detects that the link has ended."""
         _check_running(self._process)
 
     def stop(self) -> LinkOutcome:
@@ -197,15 +198,15 @@ class TunLink:
         offset = unix_offset()
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        # It says its result and ends; one that does not is ended.
+        # The emulator prints its result and ends; a timer kills it if it does not.
         reading = threading.Timer(END_SECONDS, self._process.kill)
         reading.start()
-        said = [json.loads(line) for line in self._process.stdout.read().splitlines() if line.startswith(b"{")]
+        reports = [json.loads(line) for line in self._process.stdout.read().splitlines() if line.startswith(b"{")]
         reading.cancel()
         end(self._process)
         if self._process.returncode < 0:
             _remove_namespaces(self._name)
-        result: dict[str, Any] = next((line for line in said if line.get("event") == "result"), {})
+        result: dict[str, Any] = next((line for line in reports if line.get("event") == "result"), {})
         self._outcome = LinkOutcome(
             packets=read_packets(self._log, offset),
             lateness_p99_ms=(result.get("lateness") or {}).get("p99_ms"),
@@ -215,7 +216,7 @@ class TunLink:
 
 
 def read_packets(log: Path, offset: float) -> polars.DataFrame:
-    """The log of packets that `lockstep emulate --log` wrote, by the clock that its own is ``offset`` ahead of."""
+    """The packet log of `lockstep emulate --log`, with times converted by ``offset``, its clock's lead."""
     try:
         rows = polars.read_csv(log, infer_schema_length=0)
     except (OSError, polars.exceptions.NoDataError):
@@ -233,10 +234,10 @@ def read_packets(log: Path, offset: float) -> polars.DataFrame:
 
 
 def open_link(kind: str, specification: LinkSpecification | None, work: Path) -> Link:
-    """A link for one run.
+    """Opens a link for one run.
 
     Raises:
-        TestbedError: If it cannot be made here; says what is missing.
+        TestbedError: If that is not possible; the message has the reason.
 
     """
     if specification is None or kind == "direct":
@@ -247,47 +248,47 @@ def open_link(kind: str, specification: LinkSpecification | None, work: Path) ->
 
 
 def _first_line(process: subprocess.Popen[bytes], name: str) -> str:
-    """The first line that a process prints, or an error with what it said instead."""
+    """The first line that a process prints; otherwise raises an error with its error output."""
     assert process.stdout is not None  # noqa: S101
     deadline = now() + READY_SECONDS
     ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - now()))
     line = process.stdout.readline().decode(errors="replace").strip() if ready else ""
     if not line:
         process.kill()
-        said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+        errors = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
         end(process)
-        raise TestbedError(f"{name} did not start: {said or f'it said nothing within {READY_SECONDS:.0f} s'}")
+        raise TestbedError(f"{name} did not start: {errors or f'no output within {READY_SECONDS:.0f} s'}")
     return line
 
 
 def _check_running(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         return
-    said = process.stderr.read().decode(errors="replace").strip().splitlines() if process.stderr else []
-    why = said[-1].removeprefix("lockstep: ") if said else "it said nothing"
-    raise TestbedError(f"the link ended in the middle of the run, with status {process.returncode}: {why}")
+    lines = process.stderr.read().decode(errors="replace").strip().splitlines() if process.stderr else []
+    why = lines[-1].removeprefix("lockstep: ") if lines else "no message"
+    raise TestbedError(f"the link ended during the run with status {process.returncode}: {why}")
 
 
 def _remove_namespaces(name: str) -> None:
-    """Removes what a link that was killed could not remove itself."""
+    """Removes the namespaces of a link that was killed."""
     for side in ("near", "far"):
         if (NAMES / f"{name}-{side}").exists():
             subprocess.run(["ip", "netns", "del", f"{name}-{side}"], check=False, capture_output=True)  # noqa: S603, S607
 
 
 def check(specification: LinkSpecification) -> None:
-    """Has `lockstep emulate` read the words of a link, before anything is run over it.
+    """Lets `lockstep emulate` parse the options of a link before any run.
 
     Raises:
-        TestbedError: If it refuses them; says why.
+        TestbedError: If it refuses them; the message has the reason.
 
     """
-    # Without the rights to make the link it ends with 77, when it has read all of it.
+    # Status 77 means valid options without the rights to make a link.
     tried = _try(specification.words())
     if tried.returncode not in (0, 77):
-        said = [line for line in tried.stderr.strip().splitlines() if line and not line.startswith("For more")]
-        why = said[0].removeprefix("lockstep: ").removeprefix("error: ") if said else f"status {tried.returncode}"
-        raise TestbedError(f"no link can be made with {' '.join(specification.words())}: {why}")
+        lines = [line for line in tried.stderr.strip().splitlines() if line and not line.startswith("For more")]
+        why = lines[0].removeprefix("lockstep: ").removeprefix("error: ") if lines else f"status {tried.returncode}"
+        raise TestbedError(f"cannot make a link with {' '.join(specification.words())}: {why}")
 
 
 def _try(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -297,13 +298,13 @@ def _try(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def dropped(packets: polars.DataFrame) -> float:
-    """The share of forward packets that were dropped."""
+    """Share of forward packets that were dropped."""
     forward = packets.filter(polars.col("direction") == "forward")
     return float(forward["out_at"].null_count() / len(forward)) if len(forward) else 0.0
 
 
 def rates(packets: polars.DataFrame, direction: str, start: float, end: float, bins: Sequence[float]) -> list[float]:
-    """Bit/s delivered in each of ``bins`` (their starts, evenly spaced) between ``start`` and ``end``."""
+    """Delivered bit/s in each of ``bins`` (their starts, evenly spaced) between ``start`` and ``end``."""
     width = (end - start) / max(len(bins), 1)
     passed = packets.filter(
         (polars.col("direction") == direction) & polars.col("out_at").is_between(start, end, "left")
@@ -315,13 +316,17 @@ def rates(packets: polars.DataFrame, direction: str, start: float, end: float, b
 
 
 def missing(kind: str) -> str | None:
-    """What a kind of link takes and is not here; None if it can be made."""
+    """Missing requirements of a kind of link; None if it can be made."""
     if kind != "tun":
         return None
     if os.geteuid() != 0:
-        return "namespaces for both ends take root, or a user namespace around all of the testbed"
+        return "network namespaces require root, or a user namespace around the testbed"
     tried = _try([])
     if tried.returncode == 0:
         return None
-    said = tried.stderr.strip().splitlines()
-    return said[-1].removeprefix("lockstep: ") if said else f"lockstep emulate --tun ended with {tried.returncode}"
+    lines = tried.stderr.strip().splitlines()
+    return (
+        lines[-1].removeprefix("lockstep: ")
+        if lines
+        else f"lockstep emulate --tun failed with status {tried.returncode}"
+    )

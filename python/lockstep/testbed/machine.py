@@ -1,4 +1,4 @@
-"""What the machine did meanwhile: processor time of programs and of everything else, and whether it was too little."""
+"""Load of the machine during a run: CPU time of the programs and of others, and whether it was the bottleneck."""
 
 import contextlib
 import os
@@ -9,23 +9,23 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 LATE_LINK_MS = 5.0
-"""The link's own lateness (p99) beyond which a run is not counted: a sixth of a frame at 30 a second."""
+"""Largest lateness of the link (p99) in a counted run, ms: a sixth of a frame at 30 frames per second."""
 LATE_CAMERA_SHARE = 0.5
-"""How late the camera's preview (p99) may be, in frame times: beyond it, frames were not handed over on time."""
+"""Largest lateness of the camera's preview (p99) in a counted run, in frame times."""
 MISSED_CAMERA_SHARE = 0.02
-"""The share of frames that the camera may leave out."""
+"""Largest share of frames that the camera may skip in a counted run."""
 WAITED_MS = 5.0
-"""How long all threads of both ends together may wait for a core, ms a frame. Waiting is what a busy machine does to a
-program; that other programs keep the cores busy is no matter as long as these come first (`--first`)."""
+"""Largest time that all threads of both ends together may wait for a core, ms per frame. Other programs may keep the
+cores busy as long as the measured ones have priority (`--first`)."""
 
 
 def now() -> float:
-    """The clock of all times here, s."""
+    """The clock of all times in the testbed, s."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def process_tree(root: int) -> list[int]:
-    """``root`` and all that descend from it, as /proc has them now."""
+    """``root`` and all its current descendants, from /proc."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _stat(int(entry.name))):
@@ -39,12 +39,12 @@ def process_tree(root: int) -> list[int]:
 
 
 def processor_seconds(processes: Iterable[int]) -> float:
-    """The processor time that these took so far, and children of theirs that have ended."""
+    """CPU time of these processes so far, including children that have ended."""
     return sum(sum(map(int, fields[11:15])) for process in processes if (fields := _stat(process))) / TICKS
 
 
 def thread_waits(processes: Iterable[int]) -> dict[int, float]:
-    """How long each thread of these has waited for a core while it could have run, s (/proc/PID/task/TID/schedstat)."""
+    """Time for which each runnable thread of these waited for a core, s (/proc/PID/task/TID/schedstat)."""
     found = {}
     for process in processes:
         try:
@@ -64,20 +64,20 @@ def _stat(process: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Processor seconds since the machine or the program started, at a time."""
+    """CPU seconds since the start of the machine or the program, at a time."""
 
     at: float
     busy: float
     stolen: float
     programs: Mapping[str, float]
     waits: Mapping[str, Mapping[int, float]]
-    """By program, of each thread how long it has waited for a core."""
+    """Waiting time for a core, by program and thread."""
 
 
 class Watch:
     """Samples the machine and the programs of a run; ``programs`` names the first process of each.
 
-    Each has all that descends from it but for what belongs to an earlier one.
+    A program contains all descendants of its first process, except those of an earlier program.
     """
 
     def __init__(self, programs: Mapping[str, int]) -> None:
@@ -100,7 +100,7 @@ class Watch:
         self.samples.append(Sample(now(), busy / TICKS, fields[7] / TICKS, programs, waits))
 
     def waited(self, name: str) -> float:
-        """How long the threads of a program waited for a core, s a second."""
+        """Waiting time of a program's threads for a core, s per second."""
         total = 0.0
         for before, after in zip(self.samples, self.samples[1:], strict=False):
             known = before.waits[name]
@@ -108,7 +108,7 @@ class Watch:
         return total / max(self.samples[-1].at - self.samples[0].at, 1e-9)
 
     def load(self) -> dict[str, float]:
-        """Cores that each program used (`load_NAME`) and others; the share of all that was busy; waits for a core."""
+        """Used cores by program (`load_NAME`) and by others; busy share of the machine; waiting times for a core."""
         first, last = self.samples[0], self.samples[-1]
         seconds = max(last.at - first.at, 1e-9)
         cores = os.cpu_count() or 1
@@ -123,7 +123,7 @@ class Watch:
         }
 
 
-def bottlenecks(  # noqa: PLR0913 - what can be one
+def bottlenecks(  # noqa: PLR0913 - each may be a bottleneck
     *,
     lateness_p99_ms: float | None,
     preview_late_p99: float,
@@ -132,23 +132,23 @@ def bottlenecks(  # noqa: PLR0913 - what can be one
     waited: float,
     limited: Sequence[str],
 ) -> list[str]:
-    """Why the machine, and not the link, may have decided what was measured; nothing if it did not."""
+    """Reasons why the machine, and not the link, may have determined the result; empty if there are none."""
     found = []
     if lateness_p99_ms is not None and lateness_p99_ms > LATE_LINK_MS:
         found.append(f"the link itself was late by {lateness_p99_ms:.1f} ms (p99)")
     if preview_late_p99 > LATE_CAMERA_SHARE * frame_seconds:
         found.append(f"the camera's pictures were late by {1000 * preview_late_p99:.0f} ms (p99)")
     if preview_missed > MISSED_CAMERA_SHARE:
-        found.append(f"the camera left out {100 * preview_missed:.1f} % of the frames")
+        found.append(f"the camera skipped {100 * preview_missed:.1f} % of the frames")
     if 1000 * waited * frame_seconds > WAITED_MS:
-        found.append(f"the programs waited for a core for {1000 * waited * frame_seconds:.0f} ms a frame")
+        found.append(f"the programs waited for a core for {1000 * waited * frame_seconds:.0f} ms per frame")
     if "cpu" in limited:
         found.append("the encoder was limited by the processor (qualityLimitationReason)")
     return found
 
 
 def unix_offset() -> float:
-    """By how much the time of day is ahead of the clock of all times here, s, by the reading that took least."""
+    """Lead of the time of day over the clock of this module, s, by the shortest reading."""
     readings = []
     for _ in range(9):
         before = now()
@@ -159,20 +159,20 @@ def unix_offset() -> float:
 
 
 def come_first() -> str | None:
-    """Has this process and all that it starts run before others of the machine; gives why not where it cannot.
+    """Gives this process and its children priority over others of the machine; returns the reason if it cannot.
 
-    In the class of real-time programs, at its lowest priority: a nice value does not do it, because kernels share time
-    between sessions first (autogroup), and because whoever is nice runs for its time slice all the same.
+    It uses the lowest real-time priority. A nice value is not enough: kernels first divide time between sessions
+    (autogroup), and even processes with a high nice value run for their time slice.
     """
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except OSError as error:
-        return f"{error.strerror}: it takes root, or CAP_SYS_NICE"
+        return f"{error.strerror}; requires root or CAP_SYS_NICE"
     return None
 
 
 def come_last(process: int) -> None:
-    """Has a process that came first wait for those that do; it still comes before the machine's other programs."""
+    """Removes the real-time priority of a process; it still has priority over the machine's other programs."""
     for thread in Path(f"/proc/{process}/task").iterdir():
         with contextlib.suppress(OSError):
             if os.sched_getscheduler(int(thread.name)) == os.SCHED_RR:
@@ -181,7 +181,7 @@ def come_last(process: int) -> None:
 
 
 def machine_name() -> str:
-    """What this machine is, for reports: processor and cores."""
+    """A name of this machine for reports: processor and cores."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""One run: a program over a link, measured by the ruler; its numbers, and files with all that they come from."""
+"""One run: a program over a link, measured by the ruler; the results, and files with their sources."""
 
 import importlib
 import json
@@ -21,15 +21,15 @@ from lockstep.testbed.ruler import Measured, Sight
 from lockstep.testbed.y4m import ClipReader
 
 DRAIN_SECONDS = 2.0
-"""How long reading goes on after the last frame that counts."""
+"""Time for which reading continues after the last frame that counts."""
 MOMENTS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Of which moments of a run there are thumbnails, as shares of its time."""
+"""Moments of a run with thumbnails, as shares of its duration."""
 BIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is measured once."""
+    """Settings of one measurement."""
 
     program: str
     specification: link.LinkSpecification | None
@@ -37,14 +37,14 @@ class Run:
     clip: Clip
     seconds: float
     session: session_log.Log | None = None
-    """Where the session's log goes, if one is asked for."""
+    """Destination of the session log, if any."""
 
 
 def make(name: str) -> Program:
     """The program of this name, for one run.
 
     Raises:
-        TestbedError: If there is none, or what it takes is not here.
+        TestbedError: If it is unknown, or its requirements are missing.
 
     """
     named = parse(name)
@@ -53,32 +53,32 @@ def make(name: str) -> Program:
     return program
 
 
-def run(told: Run, folder: Path) -> dict[str, Any]:
-    """Runs once; leaves `frames.parquet`, `packets.parquet`, `series.parquet` and `details.json` in ``folder``.
+def run(plan: Run, folder: Path) -> dict[str, Any]:
+    """Runs once; writes `frames.parquet`, `packets.parquet`, `series.parquet` and `details.json` to ``folder``.
 
-    Gives the numbers of the run. A run in which the machine was the bottleneck has `counted` false and says why.
+    Returns the results. If the machine was the bottleneck, `counted` is false and `reasons` has the reasons.
 
     Raises:
         TestbedError: If the program or the link cannot run.
 
     """
     folder.mkdir(parents=True, exist_ok=True)
-    program = make(told.program)
-    # A browser that was ended by force may write on for a moment.
+    program = make(plan.program)
+    # A killed browser may still write for a moment.
     with tempfile.TemporaryDirectory(prefix="lockstep-testbed-", ignore_cleanup_errors=True) as work:
-        between = link.open_link(told.kind, told.specification, Path(work))
+        between = link.open_link(plan.kind, plan.specification, Path(work))
         try:
             relayed = isinstance(between, link.RelayLink)
             ends = (between.sender, between.receiver)
             setting = Setting(
-                told.clip, *ends, Path(work), between.through, between.begin, relayed, told.session is not None
+                plan.clip, *ends, Path(work), between.through, between.begin, relayed, plan.session is not None
             )
             watch = machine.Watch({**program.start(setting), "driver": os.getpid()})
-            _wait(program, between, watch, told.seconds + DRAIN_SECONDS)
+            _wait(program, between, watch, plan.seconds + DRAIN_SECONDS)
             outcome = program.stop()
             ended = machine.now()
             linked = between.stop()
-            return _evaluate(told, program, outcome, linked, watch, ended, folder)
+            return _evaluate(plan, program, outcome, linked, watch, ended, folder)
         finally:
             try:
                 program.close()
@@ -95,8 +95,8 @@ def _wait(program: Program, between: link.Link, watch: machine.Watch, seconds: f
         watch.sample()
 
 
-def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
-    told: Run,
+def _evaluate(  # noqa: PLR0913, PLR0917 - all results of a run
+    plan: Run,
     program: Program,
     outcome: Outcome,
     linked: link.LinkOutcome,
@@ -104,22 +104,22 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
     ended: float,
     folder: Path,
 ) -> dict[str, Any]:
-    clip = told.clip
+    clip = plan.clip
     if not outcome.shown:
-        raise TestbedError(f"{told.program}: no barcode could be read in what was shown ({outcome.unread} pictures)")
-    # Both ends count alike where the clip begins again: the camera's first sight says where it was.
+        raise TestbedError(f"{plan.program}: cannot read any barcode in {outcome.unread} displayed pictures")
+    # Both ends count in the same round of the clip: the camera's first sight defines the round.
     reference = outcome.previews[0] if outcome.previews else outcome.shown[0].sight
     previews = _unrolled(outcome.previews, clip, reference)
     sights = _unrolled([picture.sight for picture in outcome.shown], clip, reference)
     schedule, late = ruler.fit_schedule(previews, clip.rate)
     first = sights[0].number
-    last = first + round(told.seconds * clip.rate) - 1
+    last = first + round(plan.seconds * clip.rate) - 1
     measured = ruler.measure(schedule, sights, first, last, ended)
-    start, end = measured[0].captured_at, measured[0].captured_at + told.seconds
+    start, end = measured[0].captured_at, measured[0].captured_at + plan.seconds
     previewed = {sight.number for sight in previews if first <= sight.number <= last}
     missed = 1.0 - len(previewed) / (last - first + 1)
 
-    moments = [start + share * told.seconds for share in MOMENTS]
+    moments = [start + share * plan.seconds for share in MOMENTS]
     on_screen = [_on_screen(outcome, sights, moment) for moment in moments]
     ssim, thumbnails = quality.qualities(
         clip, outcome.shown, program.pictures(), {key for key in on_screen if key is not None}
@@ -152,7 +152,7 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
         "link": linked.details,
         "moments": [
             {
-                "at": share * told.seconds,
+                "at": share * plan.seconds,
                 "shown": thumbnails.get(key) if key is not None else None,
                 "original": quality.thumbnail(clip, reader.samples(_captured_by(schedule, first, moment))),
             }
@@ -160,17 +160,17 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
         ],
     }
     (folder / "details.json").write_text(json.dumps(details, default=str))
-    if told.session is not None:
+    if plan.session is not None:
         version = str(outcome.details.get("version", ""))
-        heard = session_log.Heard(
-            clip, told.specification, linked, frames, start, told.seconds, version, outcome.session
+        data = session_log.RunData(
+            clip, plan.specification, linked, frames, start, plan.seconds, version, outcome.session
         )
-        session_log.write(told.session, heard, counted=not reasons)
+        session_log.write(plan.session, data, counted=not reasons)
     return {
         "counted": not reasons,
         "reasons": "; ".join(reasons),
         "failed": "",
-        **statistics(frames, told.seconds),
+        **statistics(frames, plan.seconds),
         "freezes": count,
         "frozen_seconds": frozen,
         "unread": outcome.unread,
@@ -191,7 +191,7 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
 
 
 def statistics(frames: polars.DataFrame, seconds: float) -> dict[str, Any]:
-    """The numbers of a run from its frames: delays by the paper's text and of shown frames only, and quality."""
+    """The results of a run from its frames: delays as in the paper and of displayed frames only, and quality."""
     waited = (1000 * frames["waited"]).to_list()
     shown = frames.filter(polars.col("shown_at").is_not_null())
     only = (1000 * (shown["shown_at"] - shown["captured_at"])).to_list()
@@ -237,7 +237,7 @@ def _frames(measured: list[Measured], ssim: Mapping[int, float], start: float) -
 
 
 def _traffic(linked: link.LinkOutcome, start: float, end: float) -> tuple[polars.DataFrame, dict[str, Any]]:
-    """What went over the link, in bins and in all; only where it keeps a log."""
+    """Rates over the link, in bins and in total; only with a packet log."""
     count = max(1, round((end - start) / BIN_SECONDS))
     bins = [index * BIN_SECONDS for index in range(count)]
     if linked.packets is None:
@@ -255,13 +255,13 @@ def _traffic(linked: link.LinkOutcome, start: float, end: float) -> tuple[polars
 
 
 def _on_screen(outcome: Outcome, sights: list[Sight], moment: float) -> int | None:
-    """The key of the picture that was on the screen then."""
+    """The key of the picture on the screen at this moment."""
     before = [picture.key for picture, sight in zip(outcome.shown, sights, strict=True) if sight.at <= moment]
     return before[-1] if before else None
 
 
 def _captured_by(schedule: ruler.Schedule, first: int, moment: float) -> int:
-    """The number of the newest frame that was captured then."""
+    """The number of the newest frame captured by this moment."""
     number = first + max(0, math.floor((moment - schedule.at(first)) * schedule.rate))
     while number > first and schedule.at(number) > moment:
         number -= 1

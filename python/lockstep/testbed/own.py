@@ -1,8 +1,7 @@
-"""Lockstep itself: `lockstep send` and `lockstep receive`, as anybody starts them.
+"""Lockstep itself: `lockstep send` and `lockstep receive`, started like by any user.
 
-The clip is what the sender is given in place of a camera. The receiver shows its pictures on a pipe, where they are
-read as the track of a browser is: a picture counts as shown when all of it has come. The sender's log says when it took
-each picture.
+The clip replaces the sender's camera. The receiver writes its pictures to a pipe, which is read like the track of a
+browser: a picture counts as displayed when it is complete. The sender's log has the capture times.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ class Lockstep:
     """A call between `lockstep send` and `lockstep receive`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Takes `controller`, `codec` and `grace` (`default`, or a grace period), as `lockstep send` does."""
+        """Sets the options `controller`, `codec` and `grace` (`default`, or a grace period), as for `lockstep send`."""
         self._options = dict(options)
         self._command = lockstep_command()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -41,7 +40,7 @@ class Lockstep:
         self._offset = unix_offset()
         self._size = 0
         self._failure: str | None = None
-        """Why reading what is shown ended early."""
+        """Reason why reading the displayed pictures ended early."""
 
     def start(self, setting: Setting) -> Mapping[str, int]:
         """Starts the receiver, then the sender with its ticket, and waits for the first picture."""
@@ -65,7 +64,7 @@ class Lockstep:
         try:
             ticket = json.loads(line)["ticket"]
         except (ValueError, KeyError, TypeError):
-            raise TestbedError(f"lockstep receive gave no ticket: {self._said('receiver')}") from None
+            raise TestbedError(f"cannot read the ticket of lockstep receive: {self._last_error('receiver')}") from None
         threading.Thread(target=_drain, args=(receiver.stdout,), daemon=True).start()
         words = sender_words(self._options)
         if setting.session_log:
@@ -90,20 +89,20 @@ class Lockstep:
     def _run(self, name: str, enter: tuple[str, ...], *words: str) -> subprocess.Popen[bytes]:
         assert self._setting is not None  # noqa: S101
         command = [*enter, self._command, *words, "--status", "json", "--attached"]
-        with (self._setting.work / f"{name}.said").open("wb") as said:
+        with (self._setting.work / f"{name}.said").open("wb") as errors:
             process = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, **apart()
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, **apart()
             )
         self._processes.append(process)
         return process
 
-    def _said(self, name: str) -> str:
+    def _last_error(self, name: str) -> str:
         assert self._setting is not None  # noqa: S101
         lines = (self._setting.work / f"{name}.said").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no message"
 
     def _read(self, pipe: Path) -> None:
-        """Reads what is shown: when, and its samples for later."""
+        """Saves the displayed pictures and their times."""
         assert self._setting is not None  # noqa: S101
         try:
             with pipe.open("rb") as stream, (self._setting.work / "shown.i420").open("wb") as kept:
@@ -118,18 +117,20 @@ class Lockstep:
                     self._times.append(at)
                 kept.flush()
         except OSError as error:
-            self._failure = f"what was shown cannot be kept: {error}"
+            self._failure = f"cannot save displayed pictures: {error}"
 
     def poll(self) -> None:
-        """Notices an end that failed, or ended though nobody told it to, and a full disk."""
+        """Detects an end that has ended early, and a full disk."""
         if self._failure is not None:
             raise TestbedError(self._failure)
         for process, name in zip(self._processes, ("receiver", "sender"), strict=False):
             if process.poll() is not None:
-                raise TestbedError(f"the {name} of lockstep ended with status {process.returncode}: {self._said(name)}")
+                raise TestbedError(
+                    f"the {name} of lockstep ended with status {process.returncode}: {self._last_error(name)}"
+                )
 
     def stop(self) -> Outcome:
-        """Ends the sender, then the receiver, and reads the barcodes of what was shown."""
+        """Ends the sender, then the receiver, and reads the barcodes of the displayed pictures."""
         assert self._setting is not None  # noqa: S101
         self.close()
         if self._reader is not None:
@@ -143,7 +144,7 @@ class Lockstep:
                 unread += 1
             else:
                 shown.append(Shown(Sight(number, self._times[key]), key))
-        # The clip begins with number 0, and the n-th picture that the sender takes is its n-th.
+        # The clip starts with number 0, and the n-th picture that the sender captures is its n-th.
         previews = [
             Sight(number, at)
             for number, at in logged(self._setting.work / "sender.log", "frame", "capture", "captured_at")
@@ -153,8 +154,8 @@ class Lockstep:
             at - self._offset
             for _, at in logged(self._setting.work / "receiver.log", "display", "frame", "displayed_at")
         ]
-        # What lies between the decision to show a picture and its having been read from the pipe.
-        gaps = [read - said for read, said in zip(self._times, displays, strict=False)]
+        # Time between the decision to display a picture and the end of its reading from the pipe.
+        gaps = [read - decided for read, decided in zip(self._times, displays, strict=False)]
         return Outcome(
             previews=previews,
             shown=shown,
@@ -166,7 +167,7 @@ class Lockstep:
         )
 
     def _session(self) -> OwnSession | None:
-        """What the sender's log of the session has that nobody else knows, and the jitter of the receiver's."""
+        """Values that only the sender's session log has, and the receiver's jitter."""
         assert self._setting is not None  # noqa: S101
         sender, receiver = (logged_session(self._setting.work / f"{name}.session") for name in ("sender", "receiver"))
         if sender is None:
@@ -174,7 +175,7 @@ class Lockstep:
         at, seconds = sender
         jitter = [None] * len(seconds)
         if receiver is not None:
-            # The receiver's seconds begin elsewhere: the nearest.
+            # The receiver's seconds start at another time, so the nearest ones are used.
             apart_by = round(at - receiver[0])
             known = receiver[1]["jitter_us"].to_list()
             jitter = [
@@ -191,11 +192,11 @@ class Lockstep:
         )
 
     def _version(self) -> str:
-        said = subprocess.run([self._command, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
-        return said.stdout.strip()
+        printed = subprocess.run([self._command, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
+        return printed.stdout.strip()
 
     def pictures(self) -> Iterator[tuple[int, Samples]]:
-        """What was shown, as it was read."""
+        """The displayed pictures as they were read."""
         assert self._setting is not None  # noqa: S101
         if not self._size:
             return
@@ -207,28 +208,30 @@ class Lockstep:
                 yield key, np.frombuffer(samples, np.uint8)
 
     def close(self) -> None:
-        """Ends both processes: the sender first, as a person would."""
+        """Ends both processes, the sender first, like a user."""
         for process in reversed(self._processes):
             end(process)
         self._processes.clear()
 
 
 def make(options: Mapping[str, str]) -> Lockstep:
-    """The program with these options."""
+    """Makes the program with these options."""
     return Lockstep(options)
 
 
 def check(options: Mapping[str, str]) -> None:
-    """Has `lockstep send` read these options, before anything is run.
+    """Lets `lockstep send` parse these options before any run.
 
     Raises:
-        TestbedError: If it refuses one; says why.
+        TestbedError: If it refuses one; the message has the reason.
 
     """
     controller = options["controller"]
     if controller == "hindsight":
-        raise TestbedError("the controller `hindsight` knows the link, which only simulated calls provide")
-    # What is no ticket is refused with status 1, after all words were read; words that are wrong with 2.
+        raise TestbedError(
+            "the controller `hindsight` requires the trace of the link, which only simulated calls provide"
+        )
+    # An invalid ticket gives status 1 after all options are parsed; invalid options give status 2.
     command = [lockstep_command(), "send", "no-ticket", "--source", "generated", *sender_words(options)]
     tried = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
     if tried.returncode == 2:
@@ -236,13 +239,13 @@ def check(options: Mapping[str, str]) -> None:
 
 
 def sender_words(options: Mapping[str, str]) -> list[str]:
-    """What `lockstep send` is told of the program's options."""
+    """Options of `lockstep send` for the program's options."""
     words = ["--controller", options["controller"], "--codec", options["codec"]]
     return words if options["grace"] == "default" else [*words, "--grace-period", options["grace"]]
 
 
 def missing() -> str | None:
-    """What this program takes and is not here; None if it can run."""
+    """Missing requirements of this program; None if it can run."""
     try:
         lockstep_command()
     except ValueError as error:
@@ -251,7 +254,7 @@ def missing() -> str | None:
 
 
 def logged(path: Path, entry: str, number: str, time: str) -> Iterator[tuple[int, float]]:
-    """Number and time (s since the Unix epoch) of the entries of a log that `lockstep` writes; it may be cut off."""
+    """Number and time (s since the Unix epoch) of the entries in a log of `lockstep`; it may be truncated."""
     epoch = 0.0
     with path.open() as lines:
         for line in lines:
@@ -266,7 +269,7 @@ def logged(path: Path, entry: str, number: str, time: str) -> Iterator[tuple[int
 
 
 def logged_session(folder: Path) -> tuple[float, polars.DataFrame] | None:
-    """When the session began (s since the Unix epoch) whose log a `lockstep` left in ``folder``, and its seconds."""
+    """Start (s since the Unix epoch) and seconds of the session log that `lockstep` wrote to ``folder``."""
     try:
         (described,) = (folder / "sessions").glob("*.parquet")
         parts = [polars.read_parquet(part) for part in sorted((folder / "seconds").glob("*.parquet"))]
@@ -277,12 +280,12 @@ def logged_session(folder: Path) -> tuple[float, polars.DataFrame] | None:
 
 
 def seconds(timestamp: int) -> float:
-    """A time of a log, which is in nanoseconds, in seconds."""
+    """A time of a log, in nanoseconds, as seconds."""
     return timestamp / 1e9
 
 
 def _drain(stream: IO[bytes]) -> None:
-    # It may be closed meanwhile.
+    # Another thread may close the stream.
     with contextlib.suppress(ValueError, OSError):
         for _ in stream:
             pass

@@ -1,7 +1,7 @@
-"""The testbed where one is not root: all of it runs as the root of a user namespace, in which links can be made.
+"""The testbed without root: it runs as root of a user namespace, in which it can make links.
 
-`lockstep emulate --tun` does the same for the one program that it is given; here programs of both ends have to be
-started inside, and whoever starts them.
+`lockstep emulate --tun` does the same for the one program that it starts. Here the programs of both ends must start
+inside the namespace.
 """
 
 import os
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Never
 
 INSIDE = "LOCKSTEP_TESTBED_NAMESPACE"
-"""Is set inside."""
-# Root of the namespace may make network namespaces and TUN devices in a network of its own only. Calls over no link
-# take an address beside loopback's there, which WebRTC does not offer, on a device that has a carrier. Names of
-# namespaces are in /run.
+"""Environment variable that is set inside."""
+# Root of the namespace may make network namespaces and TUN devices only in a separate network. WebRTC does not offer
+# the loopback address. So calls without a link use another address, on a device with a carrier. Namespaces have their
+# names in /run.
 PREPARE = (
     "mount -t tmpfs lockstep /run && mkdir -p /run/netns && ip link set lo up && "
     "ip link add own0 type veth peer name own1 && ip addr add 10.76.0.1/24 dev own0 && "
@@ -24,7 +24,7 @@ PREPARE = (
 
 
 def is_inside() -> bool:
-    """Whether this is such a testbed."""
+    """Whether the testbed runs inside such a namespace."""
     return INSIDE in os.environ
 
 
@@ -33,16 +33,16 @@ def _inside(script: str, *words: str) -> list[str]:
 
 
 def missing() -> str | None:
-    """What it takes and is not here; None if the testbed can run so."""
+    """Missing requirements; None if the testbed can run inside such a namespace."""
     for command, package in (("unshare", "util-linux"), ("ip", "iproute2")):
         if shutil.which(command) is None:
             return f"{command} is not installed (Debian, Ubuntu: apt install {package})"
     tried = subprocess.run(_inside(PREPARE), check=False, capture_output=True, text=True)  # noqa: S603
     if tried.returncode == 0:
         return None
-    said = tried.stderr.strip().splitlines()
+    lines = tried.stderr.strip().splitlines()
     return (
-        f"user namespaces are refused ({said[-1] if said else f'status {tried.returncode}'}): root, or sysctl "
+        f"user namespaces are refused ({lines[-1] if lines else f'status {tried.returncode}'}); use root, or sysctl "
         "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces"
     )
 

@@ -1,4 +1,4 @@
-"""Processes that are ended as a person would end them, and made to where that takes too long; and being interrupted."""
+"""Ends processes gently, or by force after a time limit, and handles interruptions."""
 
 import contextlib
 import os
@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import Any
 
 END_SECONDS = 10.0
-"""How long a process may take to end when it is told to."""
+"""Time limit for a process to end after the request."""
 
 _STOPPED = threading.Event()
 
 
-def end(process: "subprocess.Popen[Any] | None", told_by: signal.Signals | None = None) -> None:
-    """Ends a process by closing its standard input, and by a signal where it does not heed that; may be called again.
+def end(process: "subprocess.Popen[Any] | None", request: signal.Signals | None = None) -> None:
+    """Ends a process by closing its standard input and by an optional signal; may be called repeatedly.
 
-    Its pipes are closed: what is to be read from them is read before.
+    This also closes its pipes, so read them before.
     """
     if process is None:
         return
     if process.stdin is not None and not process.stdin.closed:
-        # What was not written any more has nobody to read it.
+        # Unwritten input has no reader any more.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
-    if process.poll() is None and told_by is not None:
-        process.send_signal(told_by)
+    if process.poll() is None and request is not None:
+        process.send_signal(request)
     try:
         process.wait(END_SECONDS)
     except subprocess.TimeoutExpired:
@@ -40,7 +40,7 @@ def end(process: "subprocess.Popen[Any] | None", told_by: signal.Signals | None 
 
 
 def group_members(leader: int) -> list[int]:
-    """The processes of a group that still run: those that have ended and wait to be asked how do not count."""
+    """The running processes of a group, without zombies."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -55,7 +55,7 @@ def group_members(leader: int) -> list[int]:
 
 
 def end_group(leader: int) -> None:
-    """Ends whatever is left of a group of processes by force, and waits until it is gone."""
+    """Kills the remaining processes of a group and waits until they have ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     deadline = time.monotonic() + END_SECONDS
@@ -64,10 +64,10 @@ def end_group(leader: int) -> None:
 
 
 def pause(seconds: float) -> None:
-    """Waits so long.
+    """Waits for this time.
 
     Raises:
-        KeyboardInterrupt: As soon as the run is to end, see `interruptible`.
+        KeyboardInterrupt: As soon as the run is interrupted, see `interruptible`.
 
     """
     if _STOPPED.wait(seconds):
@@ -76,10 +76,10 @@ def pause(seconds: float) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[list[signal.Signals]]:
-    """While this holds, Ctrl-C and being told to end have every `pause` end with `KeyboardInterrupt`.
+    """Inside this context, Ctrl-C and termination signals make every `pause` raise `KeyboardInterrupt`.
 
-    A run is measured by a thread of its own, which alone can end what it has started. Gives the signals that came. A
-    second one ends this process at once: its programs then notice that nobody holds their standard input.
+    Only the thread of a run can end the programs that it has started. Yields the received signals. A second signal ends
+    this process at once; its programs then detect that their standard input is closed.
     """
     came: list[signal.Signals] = []
 
@@ -101,5 +101,5 @@ def interruptible() -> Iterator[list[signal.Signals]]:
 
 
 def apart() -> dict[str, Any]:
-    """What a program under test is started with: Ctrl-C on the terminal is for the driver, which ends the programs."""
+    """Options for starting a program under test: Ctrl-C goes to the driver only, which ends the programs."""
     return {"start_new_session": True} if os.name == "posix" else {}

@@ -1,4 +1,4 @@
-"""What is measured: programs for video calls, each told the clip, where its two ends run, and when to stop."""
+"""Interface of the measured programs: programs for video calls with a clip and two ends."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from lockstep.testbed.ruler import Schedule, Sight
 Luma = NDArray[np.uint8]
 """The luma of a picture, rows by columns."""
 Samples = NDArray[np.uint8]
-"""All samples of a picture in one row: I420, its planes one after the other."""
+"""All samples of a picture in one row: the I420 planes in order."""
 
 
 class TestbedError(ValueError):
-    """Why nothing can be measured; the message says what to do."""
+    """A measurement is not possible; the message has the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Where an end of the call runs: what stands before its command, and its address."""
+    """Location of an end: the prefix of its command, and its address."""
 
     enter: tuple[str, ...] = ()
     address: str = "127.0.0.1"
@@ -47,27 +47,27 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a program is told of a run."""
+    """Settings of a run for a program."""
 
     clip: Clip
     sender: Side
     receiver: Side
     work: Path
-    """A folder for whatever it needs; it is gone afterwards."""
+    """A folder for temporary files of the program."""
     through: Callable[[str], str] = str
-    """Where the sender shall send instead of an address and port (or a ticket) of the receiver: links without
-    namespaces of their own stand in between there. Others give back what they are given."""
+    """Maps an address and port (or a ticket) of the receiver to the destination for the sender. Links without
+    namespaces return the address of their relay, others the argument itself."""
     begin: Callable[[], None] = lambda: None
-    """To be called when the ends join: the link's trace begins then."""
+    """Callback when the ends join; it starts the link's trace."""
     relayed: bool = False
-    """Whether the link stands in between there."""
+    """Whether the link is a relay between the ends."""
     session_log: bool = False
-    """Whether the session log of the run is asked for."""
+    """Whether the run writes a session log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A picture that the receiver showed: when, and under which key `Outcome.pictures` has it."""
+    """A picture that the receiver displayed: its sight, and its key in `Outcome.pictures`."""
 
     sight: Sight
     key: int
@@ -75,7 +75,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class OwnSession:
-    """What a program says of its own call, in the columns of session logs: rows of whole seconds from ``at`` on."""
+    """A program's own statistics in the columns of session logs: rows of whole seconds from ``at`` on."""
 
     at: float
     seconds: polars.DataFrame
@@ -85,48 +85,48 @@ class OwnSession:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a call left."""
+    """Results of a call."""
 
     previews: list[Sight]
-    """What the sender's own camera gave, with the time at which it was read."""
+    """Pictures of the sender's camera, with the times at which they were read."""
     shown: list[Shown]
     schedule: Schedule | None = None
-    """The capture schedule where the program itself logs it, and none where it comes of `previews`."""
+    """The capture schedule if the program logs it; otherwise `previews` gives it."""
     unread: int = 0
-    """Pictures shown in which the two barcodes could not be read, or did not agree."""
+    """Number of displayed pictures whose two barcodes were unreadable or different."""
     clock_error: float = 0.0
-    """How far apart the clocks of ends and machine may have been read, s."""
+    """Largest error between the clocks of the ends and the machine, s."""
     read_seconds: float = 0.0
-    """How long reading the barcodes of a picture took (p99), s: what the reading itself adds."""
+    """Time to read the barcodes of a picture (p99), s; it adds to the measured delay."""
     limited: Sequence[str] = ()
-    """What the encoder said it was limited by, over the call."""
+    """Limitations that the encoder reported during the call."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What else the program says of itself, for the log."""
+    """Other data of the program, for the log."""
     session: OwnSession | None = None
 
 
 class Program(Protocol):
-    """A program under test: made for one run."""
+    """A program under test, created for one run."""
 
     def start(self, setting: Setting) -> Mapping[str, int]:
-        """Starts both ends and joins them; gives the first process of each, `sender` and `receiver`."""
+        """Starts both ends and joins them; returns the first process of each, `sender` and `receiver`."""
 
     def poll(self) -> None:
-        """Called once a second while the call runs."""
+        """Is called once a second during the call."""
 
     def stop(self) -> Outcome:
-        """Ends the call, and gives what was read."""
+        """Ends the call; returns its results."""
 
     def pictures(self) -> Iterator[tuple[int, Samples]]:
-        """After the call, the pictures that were shown, by their keys, in order of keys, at the clip's size."""
+        """After the call, the displayed pictures at the clip's size with their keys, in order of keys."""
 
     def close(self) -> None:
-        """Ends whatever still runs; may be called at any time, and again."""
+        """Ends all remaining processes; may be called at any time, repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of programs: what makes one, what is said of it, and the options it takes with their defaults."""
+    """A kind of programs: its module, its description, and its options with defaults."""
 
     module: str
     meaning: str
@@ -136,7 +136,7 @@ class Kind:
 KINDS = {
     "chromium": Kind(
         "lockstep.testbed.chromium",
-        "WebRTC of the system's Chromium, as any page has it",
+        "WebRTC of the system's Chromium, as for any page",
         {"codec": "vp8", "cap": "default", "layers": "none", "degradation": "default"},
     ),
     "lockstep": Kind(
@@ -146,7 +146,7 @@ KINDS = {
     ),
     "firefox": Kind(
         "lockstep.testbed.firefox",
-        "WebRTC of the system's Firefox, as any page has it; its camera is a <video> that plays the clip without loss",
+        "WebRTC of the system's Firefox, as for any page; its camera is a <video> that plays a lossless clip",
         {"codec": "vp8", "cap": "default"},
     ),
     "aiortc": Kind("lockstep.testbed.aiortc_call", "WebRTC in Python: VP8, REMB", {}),
@@ -157,7 +157,7 @@ KINDS = {
     ),
     "str0m": Kind(
         "lockstep.testbed.str0m_call",
-        "WebRTC in Rust with its own bandwidth estimate, fed with frames of our codec at that rate",
+        "WebRTC in Rust with its own bandwidth estimate, with frames of Lockstep's codec at that rate",
         {"cap": "3500kbps"},
     ),
 }
@@ -166,7 +166,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A program as people name it: `chromium`, or `chromium:codec=vp9,layers=L1T3`."""
+    """A program by name: `chromium`, or `chromium:codec=vp9,layers=L1T3`."""
 
     name: str
     kind: str
@@ -174,29 +174,31 @@ class Named:
 
 
 def parse(name: str) -> Named:
-    """Reads a program's name.
+    """Parses a program's name.
 
     Raises:
-        TestbedError: If there is no such program or option.
+        TestbedError: If the program or an option is unknown.
 
     """
     kind, _, words = name.partition(":")
     if kind not in KINDS:
-        raise TestbedError(f"there is no program called {kind!r}; there are {', '.join(KINDS)}")
+        raise TestbedError(f"unknown program {kind!r}; expected one of {', '.join(KINDS)}")
     options = dict(KINDS[kind].options)
     for word in filter(None, words.split(",")):
         option, equals, value = word.partition("=")
         if not equals or option not in options:
-            raise TestbedError(f"{name}: {word!r} is no option of {kind}; it takes {', '.join(options)} as NAME=VALUE")
+            raise TestbedError(
+                f"{name}: {word!r} is not an option of {kind}; expected {', '.join(options)} as NAME=VALUE"
+            )
         options[option] = value
     return Named(name, kind, options)
 
 
 def executable(name: str, package: str) -> str:
-    """Where a command is.
+    """The path of a command.
 
     Raises:
-        TestbedError: If it is not installed; says which package has it.
+        TestbedError: If it is not installed; the message names the package.
 
     """
     found = shutil.which(name)

@@ -1,4 +1,4 @@
-"""How good what was shown is, and pictures of it: SSIM against the clip, and thumbnails of chosen moments."""
+"""Quality of displayed pictures: SSIM against the clip, and thumbnails of chosen moments."""
 
 import base64
 import math
@@ -11,7 +11,7 @@ from lockstep.testbed.programs import Clip, Samples, Shown
 from lockstep.testbed.y4m import ClipReader
 
 MAXIMUM_SSIM_DB = 60.0
-"""What identical pictures have, as everywhere in this project."""
+"""SSIM of identical pictures, dB, as everywhere in this project."""
 THUMBNAIL_WIDTH = 320
 JPEG_QUALITY = "4"
 
@@ -24,7 +24,7 @@ def in_decibels(ssim: float) -> float:
 def qualities(
     clip: Clip, shown: Sequence[Shown], pictures: Iterable[tuple[int, Samples]], wanted: set[int]
 ) -> tuple[dict[int, float], dict[int, str]]:
-    """SSIM of each shown picture by its key, and thumbnails of those of ``wanted``, as JPEG in data URLs."""
+    """SSIM of each displayed picture by its key, and thumbnails of those in ``wanted``, as JPEG in data URLs."""
     numbers = {picture.key: picture.sight.number for picture in shown}
     reader = ClipReader(clip)
     ssim: dict[int, float] = {}
@@ -39,7 +39,7 @@ def qualities(
 
 
 def thumbnail(clip: Clip, samples: Samples) -> str | None:
-    """A picture as a small JPEG in a data URL; none where ffmpeg is not installed."""
+    """A picture as a small JPEG in a data URL; None without ffmpeg."""
     ffmpeg = shutil.which("ffmpeg")
     if ffmpeg is None:
         return None

@@ -1,4 +1,4 @@
-"""The report of an experiment: one page that loads nothing from elsewhere, from what the runs left in its folder."""
+"""The report of an experiment: one page without external resources, from the files of the runs in its folder."""
 
 import json
 import math
@@ -22,13 +22,13 @@ RUNS = "runs.parquet"
 
 
 def run_name(cell: Mapping[str, Any]) -> str:
-    """The folder of a run, below `runs`."""
+    """Name of the folder of a run in `runs`."""
     words = (str(cell[name]) for name in ("case", "program", "repeat"))
     return "-".join("".join(c if c.isalnum() else "_" for c in word) for word in words)
 
 
 def describe(folder: Path, name: str, experiment: Experiment, sources: Mapping[str, str]) -> None:
-    """Leaves in the folder what the report says beside the numbers."""
+    """Writes the description of the experiment for the report."""
     known = {
         "name": name,
         "number": experiment.number,
@@ -42,25 +42,25 @@ def describe(folder: Path, name: str, experiment: Experiment, sources: Mapping[s
 
 
 def printed_in_words(printed: Printed) -> str:
-    """A figure of the paper as a line."""
+    """A figure of the paper as a line of text."""
     delays = "/".join("-" if math.isnan(value) else f"{value:.0f}" for value in (printed.p50, printed.p95))
     ssim = "-" if math.isnan(printed.ssim_db) else f"{printed.ssim_db:.1f}"
     return f"{printed.system}: {delays} ms (p50/p95, {printed.whose}), {ssim} dB"
 
 
 def ruler_error(row: Mapping[str, Any]) -> str:
-    """What the ruler itself adds, from the run over no link."""
+    """The error of the ruler itself, from the run without a link."""
     return (
-        f"the camera's pictures, read directly, came {row['preview_late_p50_ms']:.1f} ms (p50) and "
-        f"{row['preview_late_p99_ms']:.1f} ms (p99) after its schedule; clocks agree to "
+        f"the camera's pictures, read directly, arrived {row['preview_late_p50_ms']:.1f} ms (p50) and "
+        f"{row['preview_late_p99_ms']:.1f} ms (p99) after its schedule; the clock error is "
         f"{row['clock_error_ms']:.1f} ms; "
-        f"reading takes {row['read_p99_ms']:.1f} ms (p99); a call over no link takes "
+        f"reading takes {row['read_p99_ms']:.1f} ms (p99); a call without a link takes "
         f"{row['delay_p50_ms']:.0f}/{row['delay_p95_ms']:.0f} ms (p50/p95)"
     )
 
 
 def write(folder: Path) -> Path:
-    """Writes `report.html` in the folder of an experiment, and gives its path.
+    """Writes `report.html` to the folder of an experiment; returns its path.
 
     Raises:
         TestbedError: If there are no runs in the folder.
@@ -70,7 +70,7 @@ def write(folder: Path) -> Path:
         known = json.loads((folder / DESCRIPTION).read_text())
         table = polars.read_parquet(folder / RUNS)
     except (OSError, ValueError) as error:
-        raise TestbedError(f"{folder} has no runs to report on: {error}") from error
+        raise TestbedError(f"cannot report on {folder}: no runs in it: {error}") from error
     runs = table.filter(polars.col("case") != SELF_TEST.name)
     floors = table.filter((polars.col("case") == SELF_TEST.name) & (polars.col("failed") == ""))
     counted = runs.filter("counted")
@@ -121,8 +121,8 @@ def _description(known: Mapping[str, Any], runs: polars.DataFrame) -> str:
     first = runs.row(0, named=True)
     repeats = len(runs["repeat"].unique())
     return (
-        f"Unmodified programs over one and the same emulated link ({links}), {first['size']}, "
-        f"{first['seconds']:g} s a run, {repeats} runs each."
+        f"Unmodified programs over the same emulated link ({links}), {first['size']}, "
+        f"{first['seconds']:g} s per run, {repeats} runs each."
     )
 
 
@@ -136,7 +136,7 @@ def _figure(value: float | None, digits: int = 0) -> str:
 
 
 def _spread(values: polars.Series, digits: int = 0) -> tuple[str, str]:
-    """Mean of the runs, and from the least to the largest."""
+    """Mean of the runs, and their range."""
     known = values.drop_nulls()
     if known.is_empty():
         return "–", ""
@@ -199,11 +199,11 @@ def _identical(counted: polars.DataFrame) -> str:
     if compared.is_empty():
         return ""
     same, other = int(compared["identical"].sum()), int(compared["different"].sum())
-    return f"{same} of {same + other} whole pictures that browsers showed were identical to what was decoded here"
+    return f"{same} of {same + other} whole pictures that browsers displayed were identical to those decoded here"
 
 
 def _typical(counted: polars.DataFrame) -> list[dict[str, Any]]:
-    """Of each program, the run over the first link whose p95 delay is the median."""
+    """For each program, the run over the first link with the median p95 delay."""
     if counted.is_empty():
         return []
     first = counted.filter(polars.col("case") == counted["case"][0])
@@ -215,7 +215,7 @@ def _typical(counted: polars.DataFrame) -> list[dict[str, Any]]:
 
 
 def _moments(folder: Path, typical: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was on the screens at the same moments, and what was captured then."""
+    """Displayed pictures of all programs and captured pictures at the same moments."""
     found: list[dict[str, Any]] = []
     for run in typical:
         try:
@@ -225,7 +225,7 @@ def _moments(folder: Path, typical: list[dict[str, Any]]) -> list[dict[str, Any]
         moments = details["moments"]
         if not found:
             originals = [{"at": f"{moment['at']:.0f} s", "image": moment["original"]} for moment in moments]
-            found.append({"name": "What was captured", "images": originals})
+            found.append({"name": "Captured", "images": originals})
         images = [{"at": f"{moment['at']:.0f} s", "image": moment["shown"]} for moment in moments]
         found.append({"name": label(run["program"]), "images": images})
     return found

@@ -1,6 +1,6 @@
-"""The ruler: which frame was captured when, which was shown when, and what follows from that.
+"""The ruler: capture and display times of frames, and the delays that follow from them.
 
-All times are seconds of one clock, that of the machine (`CLOCK_MONOTONIC`).
+All times are seconds of the machine's clock (`CLOCK_MONOTONIC`).
 """
 
 import bisect
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 SCHEDULE_SECONDS = 2.0
-"""How far ahead the least offset of the camera is looked for: clocks drift by less than 0.1 ms in that time."""
+"""Window for the minimum offset of the camera, s: clocks drift by less than 0.1 ms in that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A picture that was seen: the number in its barcodes, and when."""
+    """A sighting of a picture: the number in its barcodes, and the time."""
 
     number: int
     at: float
@@ -23,9 +23,9 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the camera handed over each frame: frame n at n / `rate` and the offset that held then.
+    """Capture times: frame n at n / `rate` plus the offset valid for that frame.
 
-    Offsets change where the camera fell behind: Chromium's, which plays a file, leaves nothing out but goes on later.
+    Offsets change when the camera falls behind: Chromium's file camera skips nothing but continues later.
     """
 
     rate: float
@@ -33,21 +33,21 @@ class Schedule:
     offsets: tuple[float, ...]
 
     def at(self, number: int) -> float:
-        """When the frame with this number was captured."""
+        """Capture time of the frame with this number."""
         index = max(bisect.bisect_right(self.numbers, number) - 1, 0)
         return self.offsets[index] + number / self.rate
 
     def slipped(self, first: int, last: int) -> float:
-        """By how much later than its rate says frame ``last`` came, if ``first`` was in time, s."""
+        """Delay of frame ``last`` relative to the nominal rate, if ``first`` was on time, s."""
         return self.at(last) - self.at(first) - (last - first) / self.rate
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A captured frame: its number, when it was captured and shown, and when it or a later one was shown.
+    """A captured frame: its number, its capture and display times, and its video delay.
 
-    `waited` is the paper's delay (Salsify, section 5.1). Where nothing was shown any more it goes on until the reading
-    ended, which is less than it was: `open` says so.
+    `waited` is the paper's video delay, until this or a later frame is displayed (Salsify, section 5.1). If no such
+    frame was displayed, it ends with the reading and is a lower bound; then `open` is true.
     """
 
     number: int
@@ -58,11 +58,10 @@ class Measured:
 
 
 def unrolled(sights: Iterable[Sight], length: int, rate: float) -> list[Sight]:
-    """Numbers that go on counting where a clip of ``length`` frames begins again.
+    """Sights with continuous numbers, although a clip of ``length`` frames repeats.
 
-    The barcode of a frame says its number in the clip. Of the numbers that it may stand for, the one is taken that is
-    nearest to what the time since the first sight calls for; that is right as long as delays are shorter than half a
-    clip.
+    The barcode has a frame's number in the clip. Of the possible numbers, this takes the one nearest to the expected
+    number at the sight's time. That is correct while delays are shorter than half the clip.
     """
     found: list[Sight] = []
     for sight in sights:
@@ -76,23 +75,23 @@ def unrolled(sights: Iterable[Sight], length: int, rate: float) -> list[Sight]:
 
 
 def fit_schedule(previews: Sequence[Sight], rate: float) -> tuple[Schedule, list[float]]:
-    """The camera's schedule from what its own preview showed, and by how much each sight was late on it (s).
+    """The camera's schedule from its own preview, and the lateness of each sight relative to it (s).
 
-    A reader is never early and often late, and a camera that has fallen behind does not catch up: so what holds for a
-    frame is the least offset of the sights from it on, of `SCHEDULE_SECONDS`. That is less certain of the last frames,
-    which have few sights after them: reading goes on after the last frame that counts.
+    A reader is never early and often late. A camera that has fallen behind does not catch up. So the offset of a frame
+    is the minimum over the sights in the next `SCHEDULE_SECONDS`. The last frames have few later sights and are less
+    certain, so reading continues after the last frame that counts.
 
     Raises:
-        ValueError: If nothing was seen.
+        ValueError: If there are no sights.
 
     """
     if not previews:
-        raise ValueError("the camera's preview showed no picture with a barcode")
+        raise ValueError("cannot read any barcode in the camera's preview")
     ordered = sorted(previews, key=lambda sight: sight.number)
     found = [sight.at - sight.number / rate for sight in ordered]
     window = max(1, round(SCHEDULE_SECONDS * rate))
     numbers = [sight.number for sight in ordered]
-    # The least offset ahead, by a queue of those that are less than all before them.
+    # Sliding-window minimum ahead, with a queue of offsets that are smaller than all before them.
     least: deque[int] = deque()
     offsets = [0.0] * len(found)
     for index in range(len(found) - 1, -1, -1):
@@ -107,12 +106,12 @@ def fit_schedule(previews: Sequence[Sight], rate: float) -> tuple[Schedule, list
 
 
 def measure(schedule: Schedule, shown: Sequence[Sight], first: int, last: int, end: float) -> list[Measured]:
-    """What became of each captured frame from ``first`` to ``last``, by what was ``shown`` until ``end``."""
+    """The captured frames from ``first`` to ``last``, with display times of ``shown`` until ``end``."""
     first_shown: dict[int, float] = {}
     for sight in sorted(shown, key=lambda sight: sight.at):
         first_shown.setdefault(sight.number, sight.at)
     numbers = sorted(first_shown)
-    # By number, the earliest time at which that or any later frame was shown.
+    # For each number, the earliest time at which that or a later frame was displayed.
     earliest: list[float] = []
     for number in reversed(numbers):
         earliest.append(min(first_shown[number], earliest[-1] if earliest else math.inf))
@@ -128,7 +127,7 @@ def measure(schedule: Schedule, shown: Sequence[Sight], first: int, last: int, e
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The linearly interpolated quantile; NaN of nothing."""
+    """The linearly interpolated quantile; NaN without values."""
     ordered = sorted(values)
     if not ordered:
         return math.nan
@@ -141,7 +140,7 @@ def quantile(values: Iterable[float], share: float) -> float:
 def series(
     times: Sequence[float], amounts: Sequence[float], start: float, end: float, bin_seconds: float
 ) -> list[float]:
-    """Amounts a second in bins of ``bin_seconds`` between ``start`` and ``end``."""
+    """Amounts per second in bins of ``bin_seconds`` between ``start`` and ``end``."""
     bins = [0.0] * max(1, math.ceil((end - start) / bin_seconds - 1e-9))
     for at, amount in zip(times, amounts, strict=True):
         index = math.floor((at - start) / bin_seconds)

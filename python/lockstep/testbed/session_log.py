@@ -1,7 +1,7 @@
-"""The session log of a run, with the columns that every other call's has (`docs/sessions.md`).
+"""The session log of a run, with the columns of every other call (`docs/how-to/sessions.md`).
 
-What went over the link comes from its log of packets, what was shown from the ruler, both the same for every program;
-what only the program knows (round-trip times, the rates of codec and controller) from what it says of itself.
+The link's packet log gives the traffic, and the ruler the displayed pictures. Both are the same for every program.
+Round-trip times and the rates of codec and controller come from the program's own statistics.
 """
 
 import math
@@ -25,12 +25,12 @@ from lockstep.testbed.programs import Clip, OwnSession
 
 KIND = "testbed"
 HEADERS = 28
-"""Bytes of IPv4 and UDP, which session logs do not count."""
+"""Bytes of IPv4 and UDP headers, which session logs do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Where the log of a run goes, what names the run, and what is known of it as `--session-label` says it."""
+    """Folder of a run's log, the run's name, and its labels as in `--session-label`."""
 
     folder: Path
     name: tuple[str, ...]
@@ -38,35 +38,35 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What a run left that its log is made of. Times are on the machine's clock."""
+class RunData:
+    """Inputs of a run's log. Times are on the machine's clock."""
 
     clip: Clip
     specification: LinkSpecification | None
     linked: LinkOutcome
     frames: polars.DataFrame
-    """Captured frames, their times relative to `start`."""
+    """Captured frames; their times are relative to `start`."""
     start: float
     seconds: float
     version: str
     own: OwnSession | None
 
 
-def write(log: Log, heard: Heard, *, counted: bool) -> None:
+def write(log: Log, data: RunData, *, counted: bool) -> None:
     """Writes the log of a run, seen from both ends.
 
     Raises:
-        SessionError: If a label is none.
+        SessionError: If a label is invalid.
         OSError: If it cannot be written.
 
     """
-    origin, table = rows(heard)
-    own, clip = heard.own or OwnSession(heard.start, polars.DataFrame()), heard.clip
+    origin, table = rows(data)
+    own, clip = data.own or OwnSession(data.start, polars.DataFrame()), data.clip
     known = {
         "session": session_number(KIND, *log.name),
         "kind": KIND,
         "seen_from": "both",
-        "program": heard.version or "unknown",
+        "program": data.version or "unknown",
         "started_at_ms": round(1000 * (origin + unix_offset())),
         "controller": own.controller,
         "codec": own.codec,
@@ -78,22 +78,22 @@ def write(log: Log, heard: Heard, *, counted: bool) -> None:
     write_session(log.folder, known, table)
 
 
-def rows(heard: Heard) -> tuple[float, polars.DataFrame]:
-    """When the first second began, and a row for each whole one.
+def rows(data: RunData) -> tuple[float, polars.DataFrame]:
+    """The start of the first second, and one row for each whole second.
 
-    Where the program has seconds of its own, the first is the first of them that begins with what counts or after that.
+    If the program has its own seconds, the first one is the earliest of them that begins within the measurement.
     """
-    own = heard.own
-    skipped = max(0, math.ceil(heard.start - own.at - 1e-9)) if own is not None else 0
-    origin = own.at + skipped if own is not None else heard.start
-    count = max(0, math.floor(heard.start + heard.seconds - origin + 1e-9))
+    own = data.own
+    skipped = max(0, math.ceil(data.start - own.at - 1e-9)) if own is not None else 0
+    origin = own.at + skipped if own is not None else data.start
+    count = max(0, math.floor(data.start + data.seconds - origin + 1e-9))
     columns: dict[str, Sequence[float | None]] = {}
     if own is not None:
         columns = {
             name: (values := own.seconds[name].to_list()[skipped : skipped + count]) + [None] * (count - len(values))
             for name in own.seconds.columns
         }
-    columns |= _shown(heard, origin, count) | _carried(heard, origin, count)
+    columns |= _shown(data, origin, count) | _carried(data, origin, count)
     table = polars.DataFrame(
         {
             name: [None if value is None or not math.isfinite(value) else round(value) for value in values]
@@ -105,23 +105,23 @@ def rows(heard: Heard) -> tuple[float, polars.DataFrame]:
 
 
 def _binned(times: polars.Series, amounts: polars.Series, origin: float, count: int) -> list[float]:
-    # A histogram's last bin has its end, too.
+    # The last bin of a histogram includes its right edge.
     known = (times.is_not_null() & amounts.is_not_null() & (times < origin + count)).fill_null(value=False)
     weights = amounts.filter(known).cast(polars.Float64).to_numpy()
     edges = origin + np.arange(count + 1)
     return [float(total) for total in np.histogram(times.filter(known).to_numpy(), edges, weights=weights)[0]]
 
 
-def _shown(heard: Heard, origin: float, count: int) -> dict[str, Sequence[float | None]]:
-    """What the ruler says of pictures."""
-    frames = heard.frames.with_columns(polars.col("captured_at", "shown_at") + heard.start)
+def _shown(data: RunData, origin: float, count: int) -> dict[str, Sequence[float | None]]:
+    """Columns on pictures, from the ruler."""
+    frames = data.frames.with_columns(polars.col("captured_at", "shown_at") + data.start)
     ones = polars.Series([1.0] * len(frames), dtype=polars.Float64)
     shown = _binned(frames["shown_at"], ones, origin, count)
     waits = _binned(frames["shown_at"], 1e6 * (frames["shown_at"] - frames["captured_at"]), origin, count)
     times = sorted(frames["shown_at"].drop_nulls().to_list())
-    # A freeze belongs to the second in which it ends: that is what it adds to all before.
+    # A freeze belongs to the second in which it ends, so each second has the difference of the totals.
     until = [
-        lockstep.freezes([at - heard.start for at in times if at < origin + second], 1.0 / heard.clip.rate)
+        lockstep.freezes([at - data.start for at in times if at < origin + second], 1.0 / data.clip.rate)
         for second in range(count + 1)
     ]
     return {
@@ -133,11 +133,11 @@ def _shown(heard: Heard, origin: float, count: int) -> dict[str, Sequence[float 
     }
 
 
-def _carried(heard: Heard, origin: float, count: int) -> dict[str, Sequence[float | None]]:
-    """What the link says: nothing where it keeps no log. A packet that it dropped was lost when it came in."""
+def _carried(data: RunData, origin: float, count: int) -> dict[str, Sequence[float | None]]:
+    """Columns on the link, from its packet log, if any. A dropped packet counts as lost when it entered the link."""
     found: dict[str, Sequence[float | None]] = {}
-    if heard.linked.packets is not None:
-        packets = heard.linked.packets.filter(polars.col("direction") == "forward")
+    if data.linked.packets is not None:
+        packets = data.linked.packets.filter(polars.col("direction") == "forward")
         bits = 8 * (packets["bytes"] - HEADERS)
         ones = polars.Series([1.0] * len(packets), dtype=polars.Float64)
         lost = packets["out_at"].is_null()
@@ -148,14 +148,14 @@ def _carried(heard: Heard, origin: float, count: int) -> dict[str, Sequence[floa
             "packets_received": _binned(packets["out_at"], ones, origin, count),
             "packets_lost": _binned(packets["in_at"].filter(lost), ones.filter(lost), origin, count),
         }
-    began = heard.linked.details.get("started_at")
-    if heard.specification is not None and began is not None:
-        found["capacity_bps"] = capacity(heard.specification.trace, origin + unix_offset() - float(began), count)
+    began = data.linked.details.get("started_at")
+    if data.specification is not None and began is not None:
+        found["capacity_bps"] = capacity(data.specification.trace, origin + unix_offset() - float(began), count)
     return found
 
 
 def capacity(trace: str, after: float, count: int) -> list[float | None]:
-    """What a trace could carry in each second, bit/s, from ``after`` seconds after its beginning on."""
+    """Capacity of a trace in each second, bit/s, starting ``after`` seconds after its beginning."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "capacity.csv"
         command = [lockstep_command(), "trace", trace, "--output", str(path), "--interval-ms", "200"]
@@ -165,20 +165,20 @@ def capacity(trace: str, after: float, count: int) -> list[float | None]:
     ends = np.concatenate(([0.0], (table["time_s"] + table["duration_s"]).to_numpy()))
     carried = np.concatenate(([0.0], np.cumsum((table["rate_bps"] * table["duration_s"]).to_numpy())))
     edges = after + np.arange(count + 1)
-    # Traces begin again at their end.
+    # Traces repeat at their end.
     rounds, inside = np.divmod(edges, ends[-1])
     totals = np.diff(rounds * carried[-1] + np.interp(inside, ends, carried))
-    # Before the trace begins the path is open.
+    # Before the trace begins the link has no capacity limit.
     return [float(total) if edge >= 0.0 else None for edge, total in zip(edges, totals, strict=False)]
 
 
 def sampled(
     samples: Sequence[Mapping[str, Any]], counters: Mapping[str, str], gauges: Mapping[str, str]
 ) -> OwnSession | None:
-    """Seconds from what a program said about once a second, each time with the time `at`.
+    """Rows of seconds from a program's statistics, sampled about once a second, with the times `at`.
 
-    ``counters`` go on counting, and are taken to do so evenly in between; of ``gauges`` the last in a second counts.
-    Both name a column and what it is called in the samples. None where there are no two samples.
+    ``counters`` increase and are interpolated linearly. ``gauges`` have their last value in each second. Both map
+    columns to keys of the samples. Returns None with fewer than two samples.
     """
     if len(samples) < 2:
         return None
@@ -187,7 +187,7 @@ def sampled(
     edges = at[0] + np.arange(count + 1)
     columns: dict[str, list[float | None]] = {}
     for column, name in counters.items():
-        # What is not there yet has not begun to count.
+        # A counter that is missing still has the value zero.
         values = np.array([float(sample.get(name) or 0.0) for sample in samples])
         columns[column] = [float(value) for value in np.diff(np.interp(edges, at, values))]
     for column, name in gauges.items():

@@ -1,7 +1,7 @@
-"""str0m: WebRTC in Rust with a bandwidth estimate of its own, fed with frames of our VP8 codec at that rate.
+"""str0m: WebRTC in Rust with its own bandwidth estimate, with frames of Lockstep's VP8 codec at that rate.
 
-Its end is a small program in `peers/str0m` of a checkout, outside the workspace, so that nothing that ships depends on
-it. It is built when it is asked for first; LOCKSTEP_STR0M_PEER names one that was built elsewhere.
+Each end is a small program in `peers/str0m` of a checkout. It is outside the workspace, so that no shipped crate
+depends on str0m. The first use builds it; LOCKSTEP_STR0M_PEER names one that was built elsewhere.
 """
 
 import json
@@ -35,7 +35,7 @@ GAUGES = {
 
 
 def built() -> Path | None:
-    """The program, if it is there and no source of its own is newer."""
+    """The program, if it exists and is not older than its sources."""
     if named := os.environ.get(NAMED):
         return Path(named) if Path(named).exists() else None
     if not BUILT.exists():
@@ -46,33 +46,33 @@ def built() -> Path | None:
 
 
 def missing() -> str | None:
-    """What this program takes and is not here; None if it can run, which may take building it first."""
+    """Missing requirements of this program; None if it can run, perhaps after a build."""
     if built() is not None:
         return None
     if named := os.environ.get(NAMED):
-        return f"{NAMED} names {named}, which is not there"
+        return f"{NAMED}: no such file {named}"
     if not PACKAGE.exists():
-        return f"its program is built in a checkout of Lockstep (peers/str0m); {NAMED} may name one that was"
+        return f"its program requires a checkout of Lockstep (peers/str0m), or {NAMED} set to a built one"
     if shutil.which("cargo") is None:
         return "cargo, which builds its program, is not installed (https://rustup.rs)"
     return None
 
 
 def _build() -> Path:
-    """The program, built if it has to be.
+    """The program, built if needed.
 
     Raises:
-        TestbedError: If it cannot be built; says why.
+        TestbedError: If the build fails; the message has the reason.
 
     """
     if (found := built()) is not None:
         return found
-    print(f"building the str0m peer, once, which takes minutes: {BUILT}", file=sys.stderr)
+    print(f"building the str0m peer (once, takes minutes): {BUILT}", file=sys.stderr)
     command = ["cargo", "build", "--release", "--locked", "--manifest-path", str(PACKAGE / "Cargo.toml")]
     command += ["--target-dir", str(ROOT / "target" / "peers")]
     with (
-        tempfile.TemporaryFile("w+") as said,
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, **apart()) as making,  # noqa: S603
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, **apart()) as making,  # noqa: S603
     ):
         try:
             while making.poll() is None:
@@ -80,10 +80,10 @@ def _build() -> Path:
         except KeyboardInterrupt:
             making.terminate()
             raise
-        said.seek(0)
+        errors.seek(0)
         if making.returncode != 0 or not BUILT.exists():
-            wrong = [line for line in said if line.startswith("error")]
-            raise TestbedError(f"the str0m peer cannot be built: {(wrong or ['cargo said nothing'])[0].strip()}")
+            wrong = [line for line in errors if line.startswith("error")]
+            raise TestbedError(f"cannot build the str0m peer: {(wrong or ['no message from cargo'])[0].strip()}")
     return BUILT
 
 
@@ -93,21 +93,21 @@ def _session(series: Sequence[Mapping[str, Any]]) -> OwnSession | None:
 
 
 def make(options: Mapping[str, str]) -> TwoEnds:
-    """The program, with `cap`, the bit rate that it never exceeds."""
+    """Makes the program with the option `cap`, its maximum bit rate."""
     if lacking := missing():
         raise TestbedError(lacking)
     program = _build()
-    told = json.dumps({"cap": bits_per_second(options["cap"])})
+    encoded = json.dumps({"cap": bits_per_second(options["cap"])})
 
     def command(role: str, setting: Setting) -> list[str]:
         side = setting.sender if role == "sender" else setting.receiver
-        return [str(program), role, str(setting.work), str(setting.clip.path), side.address, told]
+        return [str(program), role, str(setting.work), str(setting.clip.path), side.address, encoded]
 
     return TwoEnds("str0m", command, _version, _session)
 
 
 def _version() -> str:
-    """What the lock file of the program says of str0m."""
+    """The version of str0m in the program's lock file."""
     try:
         lines = (PACKAGE / "Cargo.lock").read_text().splitlines()
         version = lines[lines.index('name = "str0m"') + 1].split('"')[1]
@@ -117,10 +117,10 @@ def _version() -> str:
 
 
 def check(options: Mapping[str, str]) -> None:
-    """Whether these are options of it.
+    """Checks the options.
 
     Raises:
-        TestbedError: If one is not; says what it may be.
+        TestbedError: If one is invalid; the message has the reason.
 
     """
     bits_per_second(options["cap"])

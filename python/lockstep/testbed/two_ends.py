@@ -1,11 +1,12 @@
-"""Programs whose two ends are processes that tell each other their session descriptions: a line of JSON each way.
+"""Programs with two processes that exchange session descriptions, one line of JSON in each direction.
 
-An end is started with its role, a folder, and what else it takes. The sender prints its offer and reads the answer, the
-receiver the other way round; the call lasts until standard input ends. The sender leaves `sender.times`, a line for
-each picture that its camera handed over: its number and when (CLOCK_MONOTONIC, s); the receiver `receiver.times`, a
-line for each picture that it showed: width, height and when; and `shown.i420` with those pictures. What an end says of
-itself is a line of JSON once or twice a second in `sender.series` or `receiver.series`, each with the time `at`; it may
-leave none.
+The arguments of an end are its role, a folder, and others. The sender prints its offer and reads the answer; the
+receiver reads the offer and prints its answer. The call lasts until standard input ends. The files of an end are:
+
+- `sender.times`: a line for each picture of the sender's camera, with number and time (CLOCK_MONOTONIC, s);
+- `receiver.times`: a line for each displayed picture, with width, height and time;
+- `shown.i420`: the displayed pictures;
+- `sender.series`, `receiver.series` (optional): statistics once or twice a second, lines of JSON with the time `at`.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ class TwoEnds:
         version: Callable[[], str],
         session: Callable[[Sequence[Mapping[str, Any]]], OwnSession | None] = lambda _: None,
     ) -> None:
-        """Takes the program's name, the command of each role, and what makes seconds of a session of what ends say."""
+        """Stores the program's name, the command of each role, and the function that makes session rows."""
         self._name = name
         self._command = command
         self._version = version
@@ -48,19 +49,19 @@ class TwoEnds:
         self._setting: Setting | None = None
 
     def start(self, setting: Setting) -> Mapping[str, int]:
-        """Starts both ends, carries what they say to each other, and waits for the first picture."""
+        """Starts both ends, carries their session descriptions, and waits for the first picture."""
         self._setting = setting
         sender = self._run("sender", setting.sender)
         receiver = self._run("receiver", setting.receiver)
-        offered = self._hear(sender, "sender")
+        offered = self._receive(sender, "sender")
         if setting.relayed:
             offered["sdp"] = out_of_reach(offered["sdp"])
-        self._tell(receiver, offered)
-        answered = self._hear(receiver, "receiver")
+        self._send(receiver, offered)
+        answered = self._receive(receiver, "receiver")
         if setting.relayed:
             answered["sdp"] = with_candidate(answered["sdp"], setting.through)
         setting.begin()
-        self._tell(sender, answered)
+        self._send(sender, answered)
         deadline = now() + START_SECONDS
         times = setting.work / "receiver.times"
         while not (times.exists() and times.stat().st_size):
@@ -72,48 +73,48 @@ class TwoEnds:
 
     def _run(self, role: str, side: Side) -> "subprocess.Popen[str]":
         assert self._setting is not None  # noqa: S101
-        with (self._setting.work / f"{role}.said").open("w") as said:
+        with (self._setting.work / f"{role}.said").open("w") as errors:
             process = subprocess.Popen(  # noqa: S603
                 [*side.enter, *self._command(role, self._setting)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 text=True,
                 **apart(),
             )
         self._processes[role] = process
         return process
 
-    def _hear(self, process: "subprocess.Popen[str]", role: str) -> dict[str, Any]:
+    def _receive(self, process: "subprocess.Popen[str]", role: str) -> dict[str, Any]:
         assert process.stdout is not None  # noqa: S101
         line = process.stdout.readline()
         if not line:
-            raise TestbedError(f"the {role} of {self._name} ended: {self._said(role)}")
-        heard: dict[str, Any] = json.loads(line)
-        return heard
+            raise TestbedError(f"the {role} of {self._name} ended: {self._last_error(role)}")
+        description: dict[str, Any] = json.loads(line)
+        return description
 
-    def _tell(self, process: "subprocess.Popen[str]", description: Mapping[str, Any]) -> None:
+    def _send(self, process: "subprocess.Popen[str]", description: Mapping[str, Any]) -> None:
         assert process.stdin is not None  # noqa: S101
-        # Who is gone is noticed where an answer is waited for.
+        # An end that has ended is detected when its answer is read.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(dict(description)) + "\n")
             process.stdin.flush()
 
-    def _said(self, role: str) -> str:
+    def _last_error(self, role: str) -> str:
         assert self._setting is not None  # noqa: S101
         lines = (self._setting.work / f"{role}.said").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no message"
 
     def poll(self) -> None:
-        """Notices an end that failed, or ended though nobody told it to."""
+        """Detects an end that has ended early."""
         for role, process in self._processes.items():
             if process.poll() is not None:
                 raise TestbedError(
-                    f"the {role} of {self._name} ended with status {process.returncode}: {self._said(role)}"
+                    f"the {role} of {self._name} ended with status {process.returncode}: {self._last_error(role)}"
                 )
 
     def stop(self) -> Outcome:
-        """Ends both, and reads the barcodes of what was shown."""
+        """Ends both ends, and reads the barcodes of the displayed pictures."""
         assert self._setting is not None  # noqa: S101
         self.close()
         work, clip = self._setting.work, self._setting.clip
@@ -139,7 +140,7 @@ class TwoEnds:
         )
 
     def pictures(self) -> Iterator[tuple[int, Samples]]:
-        """What was shown, as it was kept; pictures of another size than the clip's are left out."""
+        """The displayed pictures as they were saved; those of another size than the clip's are skipped."""
         assert self._setting is not None  # noqa: S101
         work, clip = self._setting.work, self._setting.clip
         with (work / "shown.i420").open("rb") as kept:
@@ -162,12 +163,12 @@ class TwoEnds:
 
 
 def out_of_reach(sdp: str) -> str:
-    """A session description at whose addresses nobody answers (port 9, discard): without any, aiortc gathers none."""
+    """A session description with unusable addresses (port 9, discard): without any, aiortc gathers no candidates."""
     return re.sub(r"(a=candidate:\S+ \d+ udp \d+ \S+) \d+", r"\1 9", sdp, flags=re.IGNORECASE)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    """What an end wrote in lines of JSON; nothing where it left nothing, and not what was cut off."""
+    """The JSON lines in a file of an end; empty without a file, and without a truncated last line."""
     found = []
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Pictures of y4m files and streams: 4:2:0 of eight bits, as everything here has them."""
+"""Reads pictures of y4m files and streams: 4:2:0 with eight bits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ LARGEST_SIDE = 16_383
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a y4m header says."""
+    """Contents of a y4m header."""
 
     width: int
     height: int
     rate: float
     length: int
-    """Bytes of the header, with its end of line."""
+    """Length of the header in bytes, with its end of line."""
 
     @property
     def picture_bytes(self) -> int:
-        """Bytes of a picture, without the line before it."""
+        """Bytes of a picture without its FRAME line."""
         return self.width * self.height + 2 * (-(-self.width // 2) * -(-self.height // 2))
 
 
@@ -33,7 +33,7 @@ def read_header(stream: IO[bytes], name: str) -> Format:
     """Reads the header.
 
     Raises:
-        TestbedError: If it is none of 4:2:0 with eight bits.
+        TestbedError: If it is not a header of 4:2:0 with eight bits.
 
     """
     line = stream.readline(LONGEST_HEADER)
@@ -44,17 +44,17 @@ def read_header(stream: IO[bytes], name: str) -> Format:
         numerator, denominator = map(int, found.get(b"F", b"25:1").split(b":"))
         rate = numerator / denominator
     except (KeyError, ValueError, ZeroDivisionError) as error:
-        raise TestbedError(f"{name}: not a y4m file, or a damaged one") from error
+        raise TestbedError(f"{name}: damaged or not a y4m file") from error
     sides_fit = 0 < width <= LARGEST_SIDE and 0 < height <= LARGEST_SIDE
     if fields[0] != b"YUV4MPEG2" or not line.endswith(b"\n") or not sides_fit or rate <= 0:
-        raise TestbedError(f"{name}: not a y4m file, or a damaged one")
+        raise TestbedError(f"{name}: damaged or not a y4m file")
     if not found.get(b"C", b"420").startswith(b"420") or b"p1" in found.get(b"C", b""):
-        raise TestbedError(f"{name}: {found[b'C'].decode()} is not 4:2:0 of eight bits")
+        raise TestbedError(f"{name}: {found[b'C'].decode()} is not 4:2:0 with eight bits")
     return Format(width, height, rate, len(line))
 
 
 def read_picture(stream: IO[bytes], form: Format) -> bytes | None:
-    """The next picture; None at the end, also where it comes in the middle of a picture."""
+    """The next picture; None at the end of the stream, also within a picture."""
     if not stream.readline(LONGEST_HEADER).startswith(b"FRAME"):
         return None
     data = stream.read(form.picture_bytes)
@@ -62,10 +62,10 @@ def read_picture(stream: IO[bytes], form: Format) -> bytes | None:
 
 
 def open_clip(path: Path) -> Clip:
-    """A y4m file as a clip; its frames are those that its size has room for.
+    """A y4m file as a clip; its size gives the number of frames.
 
     Raises:
-        TestbedError: If it is none.
+        TestbedError: If it is not a y4m file of 4:2:0 with eight bits.
         OSError: If it cannot be read.
 
     """
@@ -76,10 +76,10 @@ def open_clip(path: Path) -> Clip:
 
 
 class ClipReader:
-    """The lumas of a clip, by number."""
+    """The pictures of a clip, by number."""
 
     def __init__(self, clip: Clip) -> None:
-        """Maps the file."""
+        """Maps the file into memory."""
         self._clip = clip
         with clip.path.open("rb") as stream:
             form = read_header(stream, str(clip.path))
@@ -87,17 +87,17 @@ class ClipReader:
         self._bytes = np.memmap(clip.path, np.uint8, "r")
 
     def luma(self, number: int) -> Luma:
-        """The luma of the frame with this number; the clip begins again after its last."""
+        """The luma of the frame with this number; the clip repeats after its last frame."""
         return self._clip.luma(self.samples(number))
 
     def samples(self, number: int) -> Samples:
-        """All samples of that frame, planes one after the other."""
+        """All samples of that frame, planes in order."""
         each = self._form.picture_bytes + len(b"FRAME\n")
         start = self._form.length + (number % self._clip.frames) * each + len(b"FRAME\n")
         return np.asarray(self._bytes[start : start + self._form.picture_bytes])
 
 
 def pictures(stream: IO[bytes], form: Format) -> Iterator[bytes]:
-    """All pictures that are left."""
+    """Yields all remaining pictures."""
     while (picture := read_picture(stream, form)) is not None:
         yield picture

@@ -1,12 +1,12 @@
-"""An estimator that always says the same, in a file as AlphaRTC's challenge has them."""
+"""An estimator with a constant answer, in a file as in the challenge of AlphaRTC."""
 
 
 class Estimator:
-    """Half a megabit a second, whatever arrives."""
+    """Always estimates 500 kb/s."""
 
     def report_states(self, stats: object) -> None:
-        """Hears of a packet."""
+        """Ignore the packet."""
 
     def get_estimated_bandwidth(self) -> int:
-        """Says the bandwidth."""
+        """Return the bandwidth, bit/s."""
         return 500_000

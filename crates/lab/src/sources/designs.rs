@@ -20,8 +20,8 @@ const UNPACED: f64 = 1_000.0;
 
 /// The control as `--controller gcc` has it; without the bursts of its pacer; and, as far as its parts allow, as it was when
 /// Concerto was written, which had no probes but at the start, and is not bound by what a path was seen to carry.
-pub(super) const TODAY: &str = "GCC as it is";
-pub(super) const WITHOUT_BURSTS: &str = "GCC as it is, without bursts of 40 ms";
+pub(super) const TODAY: &str = "current GCC";
+pub(super) const WITHOUT_BURSTS: &str = "current GCC, without bursts of 40 ms";
 pub(super) const THEN: &str = "GCC of 2018";
 /// The source that all others are compared with, and the video of today's systems.
 pub(super) const FULL_THROTTLE: &str = "full throttle";
@@ -79,11 +79,11 @@ pub(super) fn designs() -> Vec<Design> {
     let then = GccSettings { probing: Probing::AtStart, bursts: false, bounded_by_path: false, ..gcc };
     let without_bursts = GccSettings { bursts: false, ..gcc };
     let others: [Control; 8] = [
-        ("as it is, feedback each 100 ms", gcc, seldom),
-        ("as it is, probes at the start only", GccSettings { probing: Probing::AtStart, ..gcc }, usual),
-        ("as it is, without probes", GccSettings { probing: Probing::Never, ..gcc }, usual),
-        ("as it is, growth not bound to throughput", GccSettings { throughput_bounds_growth: false, ..gcc }, usual),
-        ("as it is, not bound by the path", GccSettings { bounded_by_path: false, ..gcc }, usual),
+        ("current, feedback every 100 ms", gcc, seldom),
+        ("current, probes at the start only", GccSettings { probing: Probing::AtStart, ..gcc }, usual),
+        ("current, without probes", GccSettings { probing: Probing::Never, ..gcc }, usual),
+        ("current, growth not bound to throughput", GccSettings { throughput_bounds_growth: false, ..gcc }, usual),
+        ("current, not bound by the path", GccSettings { bounded_by_path: false, ..gcc }, usual),
         ("of 2018, with bursts of 40 ms", GccSettings { bursts: true, ..then }, seldom),
         ("of 2018, with all probes", GccSettings { probing: Probing::Always, ..then }, seldom),
         ("of 2018, without probes", GccSettings { probing: Probing::Never, ..then }, seldom),
