@@ -42,7 +42,7 @@ def test_a_model_that_is_named_runs_in_the_place_of_the_shipped_one(name: str) -
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.onnx"
     wrong.write_bytes((MODELS / "concerto.onnx").read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"model .*wrong\.onnx: it is no whole ONNX file"):
+    with pytest.raises(ValueError, match=r"model .*wrong\.onnx: truncated or invalid ONNX file"):
         simulate("constant:1mbps", controller="concerto", model=wrong, seconds=1, modelled=True)
     with pytest.raises(
         ValueError,

@@ -44,11 +44,11 @@
 //! A run of fragments, in the order of their arrival:
 //!
 //! 1. Four times its length minus one. Plus 2 if the fragments were marked (congestion experienced). Plus 1 if they are
-//!   sound packets.
+//!    sound packets.
 //! 2. Step to its first frame from the last listed frame of the same kind (video or sound), or from 0.
 //! 3. For video: the index of its first fragment.
 //! 4. For each fragment: the time since the arrival of the fragment listed before. For the first fragment of all: the
-//!   time from its arrival to the transmission of the acknowledgement.
+//!    time from its arrival to the transmission of the acknowledgement.
 //!
 //! Fragments of a run belong to one frame and have consecutive indices. Sound packets of a run have consecutive frames.
 //!
