@@ -42,7 +42,7 @@ def test_named_model_replaces_the_shipped_one(name: str) -> None:
 def test_invalid_model_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.onnx"
     wrong.write_bytes((MODELS / "concerto.onnx").read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"model .*wrong\.onnx: it is no whole ONNX file"):
+    with pytest.raises(ValueError, match=r"model .*wrong\.onnx: truncated or invalid ONNX file"):
         simulate("constant:1mbps", controller="concerto", model=wrong, seconds=1, modelled=True)
     with pytest.raises(
         ValueError,

@@ -1,4 +1,4 @@
-//! The JSON traces of AlphaRTC's gym.
+//! JSON traces of AlphaRTC's gym.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::trace::{Conditions, Segment, Trace};
 pub struct AlphaRtcTraces {
     /// From the sender of the video to its receiver.
     pub uplink: Trace,
-    /// The other way, if the file says anything about it.
+    /// The opposite direction, if the file has it.
     pub downlink: Option<Trace>,
 }
 
@@ -35,7 +35,7 @@ struct Direction {
     trace_pattern: Pattern,
 }
 
-/// One entry of the pattern, as written: milliseconds, kb/s, a share.
+/// One entry of the pattern, as written: milliseconds, kb/s, probability.
 #[derive(serde::Deserialize)]
 struct Entry {
     duration: Option<f64>,
@@ -45,7 +45,7 @@ struct Entry {
     rtt: Option<f64>,
 }
 
-/// Entries, no more of them than [`MAXIMUM_SEGMENTS`].
+/// At most [`MAXIMUM_SEGMENTS`] entries.
 #[derive(Default)]
 struct Pattern(Vec<Entry>);
 
@@ -99,13 +99,18 @@ impl Entry {
     }
 }
 
-/// Reads both directions of AlphaRTC's JSON: `{"uplink": {"trace_pattern": [{"duration": ms, "capacity": kb/s, "loss":
-/// share, "rtt": ms, "jitter": ms}]}}`. Duration and capacity have to be there; the others are zero if they are not.
-/// The gym delays each direction by half of `rtt`, so that becomes the one-way delay. `time` (which only repeats the
-/// durations) and everything else is passed over. A direction with an empty pattern counts as not there.
+/// Reads both directions of an AlphaRTC trace.
+///
+/// ```text
+/// {"uplink": {"trace_pattern": [{"duration": ms, "capacity": kb/s, "loss": 0-1, "rtt": ms, "jitter": ms}]}}
+/// ```
+///
+/// `duration` and `capacity` are required; the other fields default to zero. The gym delays each direction by half of
+/// `rtt`, which is the one-way delay here. Other fields are ignored; `time` only repeats the durations. A direction
+/// with an empty pattern counts as absent.
 ///
 /// # Errors
-/// [`TraceError::Json`], [`TraceError::Segment`] with the segment that is wrong, [`TraceError::Empty`] without an
+/// [`TraceError::Json`], [`TraceError::Segment`] with the number of the segment, [`TraceError::Empty`] without an
 /// uplink, and the limits of [`Trace::from_segments`].
 pub fn parse_alphartc(text: &str) -> Result<AlphaRtcTraces, TraceError> {
     if text.len() > MAXIMUM_INPUT {
@@ -113,7 +118,7 @@ pub fn parse_alphartc(text: &str) -> Result<AlphaRtcTraces, TraceError> {
     }
     let file: File = serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
-        // The reader ends its messages with the place, which the error says by itself.
+        // The message ends with the position, which `TraceError::Json` reports separately.
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message).to_owned();
         TraceError::Json { line: error.line(), column: error.column(), message }
     })?;
@@ -121,7 +126,7 @@ pub fn parse_alphartc(text: &str) -> Result<AlphaRtcTraces, TraceError> {
     Ok(AlphaRtcTraces { uplink: file.uplink.trace()?, downlink: downlink.map(Direction::trace).transpose()? })
 }
 
-/// The number `units / scale`, as a whole one where it is.
+/// The number `units / scale`, as an integer if possible.
 fn number(units: u64, scale: u64) -> Value {
     if units.is_multiple_of(scale) {
         return Value::from(units / scale);
@@ -130,9 +135,8 @@ fn number(units: u64, scale: u64) -> Value {
 }
 
 impl Trace {
-    /// The trace as the JSON of AlphaRTC's gym, as its uplink: exact for rates, in bins of `bin` for delivery
-    /// opportunities (see [`Trace::to_segments`]). `rtt` is twice the one-way delay. How the trace ends cannot be said
-    /// in this format.
+    /// The trace as the uplink of an AlphaRTC trace: exact for rates, in bins of `bin` for delivery opportunities (see
+    /// [`Trace::to_segments`]). `rtt` is twice the one-way delay. The format does not store the end of the trace.
     ///
     /// # Errors
     /// As [`Trace::to_segments`].

@@ -1,4 +1,4 @@
-//! Columns of time and rate, as the Norway 3G and FCC sets have them, and CSV with a header.
+//! Columns of time and rate, as in the Norway 3G and FCC data sets, and CSV with a header.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::lines::lines;
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace, nanos};
 
-/// The unit of a column of times.
+/// Unit of a column of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum TimeUnit {
@@ -35,15 +35,15 @@ impl TimeUnit {
     }
 }
 
-/// The unit of a column of rates.
+/// Unit of a column of rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum RateUnit {
-    /// Bit a second.
+    /// bit/s.
     BitsPerSecond,
-    /// Thousand bit a second.
+    /// kb/s.
     KilobitsPerSecond,
-    /// Million bit a second.
+    /// Mb/s.
     #[default]
     MegabitsPerSecond,
 }
@@ -58,26 +58,33 @@ impl RateUnit {
     }
 }
 
-/// The units of columns that do not say them: seconds and Mb/s unless set otherwise.
+/// Units of columns without a unit in the header.
 ///
-/// Fields stand apart by commas, semicolons, tabs or blanks. Without a header, the first column is the time and the
-/// second the rate. A header names columns in any order by a word and, after an underscore or in brackets, a unit:
-/// `time` (or `timestamp`), `duration`, `rate` (or `capacity`, `bandwidth`, `throughput`), `loss` (a share), `delay`,
-/// `jitter` (milliseconds unless said). So `time_ms,bandwidth_kbps` and `time (s), rate (Mbps)` both tell their units, and
-/// `s,kbps` names nothing else.
+/// Commas, semicolons, tabs or spaces separate the fields. Without a header, the first column is the time and the
+/// second the rate.
 ///
-/// The rate of a line holds until the time of the next. The last line holds as long as the one before it, or a second
-/// if it is the only one; a column of durations says it exactly. The first time is where the trace starts, whatever its
+/// A header names the columns, in any order. A title is a word and, after an underscore or in brackets, a unit:
+///
+/// - `time` or `timestamp`
+/// - `duration`
+/// - `rate`, `capacity`, `bandwidth` or `throughput`
+/// - `loss`, from 0 to 1
+/// - `delay` and `jitter`, in milliseconds by default
+///
+/// Examples are `time_ms,bandwidth_kbps` and `time (s), rate (Mbps)`. A title may also be only a unit: `s,kbps`.
+///
+/// A rate applies until the time of the next line. The last line lasts as long as the one before it, or a second if it
+/// is the only one. A column of durations gives the exact length. The trace starts at the first time, whatever its
 /// value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ColumnUnits {
-    /// The unit of times.
+    /// Unit of times.
     pub time: TimeUnit,
-    /// The unit of rates.
+    /// Unit of rates.
     pub rate: RateUnit,
 }
 
-/// The fields of a line. A blank beside another separator does not make an empty field; two commas do.
+/// The fields of a line. Spaces next to another separator make no empty field; two consecutive commas do.
 pub(crate) fn fields(line: &str) -> impl Iterator<Item = &str> {
     let strict = line.contains([',', ';']);
     let pattern = move |c: char| if strict { c == ',' || c == ';' } else { c.is_whitespace() };
@@ -95,7 +102,7 @@ enum Kind {
     Other,
 }
 
-/// What a column is, and how many nanoseconds or bits a second one of it is.
+/// A column: its kind, and the factor to nanoseconds or bit/s.
 #[derive(Clone, Copy)]
 struct Column {
     kind: Kind,
@@ -134,7 +141,7 @@ fn column(title: &str, units: ColumnUnits) -> Column {
         "loss" => Kind::Loss,
         "delay" => Kind::Delay,
         "jitter" => Kind::Jitter,
-        // Some say the unit and nothing else.
+        // Some titles are only a unit.
         unit if time_scale(unit).is_some() => Kind::Time,
         unit if (unit.ends_with("ps") || unit.ends_with("/s")) && rate_scale(unit).is_some() => Kind::Rate,
         _ => Kind::Other,
@@ -149,7 +156,7 @@ fn column(title: &str, units: ColumnUnits) -> Column {
     Column { kind, scale }
 }
 
-/// The columns of a header, which has to name a rate and a time or a duration.
+/// Parses a header. It must name a rate, and a time or a duration.
 fn header(line: &str, units: ColumnUnits) -> Result<Vec<Column>, Problem> {
     let columns: Vec<Column> = fields(line).map(|title| column(title, units)).collect();
     let has = |kind| columns.iter().any(|column: &Column| column.kind == kind);
@@ -162,13 +169,13 @@ fn header(line: &str, units: ColumnUnits) -> Result<Vec<Column>, Problem> {
     Ok(columns)
 }
 
-/// One line, read.
+/// A parsed line.
 #[derive(Clone, Copy)]
 struct Row<'text> {
     line: usize,
-    /// In nanoseconds. Signed, since only differences count.
+    /// Time in nanoseconds. It may be negative, since only differences count.
     time: Option<f64>,
-    /// The same as it stands there.
+    /// The time as written.
     time_text: &'text str,
     segment: Segment,
     has_duration: bool,
@@ -214,18 +221,18 @@ fn row<'text>(line: usize, text: &'text str, columns: &[Column], named: bool) ->
                 let (number, text) = value("jitter")?;
                 row.segment.conditions.jitter = quantity::time("jitter", number, scale, text)?;
             }
-            // Someone else's column, whatever is in it.
+            // An unknown column is ignored.
             Kind::Other => _ = fields.next(),
         }
     }
     match fields.find(|field| !field.is_empty()) {
         Some(field) if named => Err(Problem::Extra(excerpt(field))),
-        // Without a header, further columns are someone else's.
+        // Without a header, further columns are ignored.
         _ => Ok(row),
     }
 }
 
-/// Reads columns, see [`ColumnUnits`].
+/// Parses columns; see [`ColumnUnits`].
 pub(crate) fn parse_columns(text: &str, units: ColumnUnits) -> Result<Trace, TraceError> {
     let (mut rows, mut columns): (Vec<Row>, Vec<Column>) = (Vec::new(), Vec::new());
     let mut named = false;
@@ -250,7 +257,7 @@ pub(crate) fn parse_columns(text: &str, units: ColumnUnits) -> Result<Trace, Tra
     for (index, row) in rows.iter().enumerate() {
         let mut segment = row.segment;
         if !row.has_duration {
-            // Differences of times from the start, so that rounding to nanoseconds does not add up.
+            // Durations are differences of rounded times, so that rounding errors do not accumulate.
             let whole = |row: &Row| (row.time.unwrap_or(0.0) - rows[0].time.unwrap_or(0.0)).round();
             let pair = match (rows.get(index + 1), index.checked_sub(1)) {
                 (Some(next), _) => Some((row, next)),
@@ -273,9 +280,9 @@ pub(crate) fn parse_columns(text: &str, units: ColumnUnits) -> Result<Trace, Tra
 }
 
 impl Trace {
-    /// The trace as CSV with the columns `time_s`, `duration_s`, `rate_bps`, `loss`, `delay_ms` and `jitter_ms`: exact
-    /// for rates, in bins of `bin` for delivery opportunities (see [`Trace::to_segments`]). How the trace ends cannot
-    /// be said in this format.
+    /// The trace as CSV with the columns `time_s`, `duration_s`, `rate_bps`, `loss`, `delay_ms` and `jitter_ms`. Exact
+    /// for rates, in bins of `bin` for delivery opportunities (see [`Trace::to_segments`]). The format does not store
+    /// the end of the trace.
     ///
     /// # Errors
     /// As [`Trace::to_segments`].

@@ -1,4 +1,4 @@
-//! What a link is like. Everything can be written into a configuration file; times there are milliseconds.
+//! Configuration of a link. It can be stored in a configuration file, where times are in milliseconds.
 
 use std::time::Duration;
 
@@ -10,48 +10,49 @@ use lockstep_units::quantity::{MAXIMUM_PERIOD, milliseconds};
 use crate::queue::QueueConfig;
 use crate::trace::Trace;
 
-/// Capacity of a single bottleneck's way back without a trace of its own: ample for acknowledgements.
+/// Capacity of the reverse path of a single bottleneck without a trace for it: ample for acknowledgements.
 pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
-/// The most intervals of scheduled loss.
+/// Largest number of intervals of scheduled loss.
 const MAXIMUM_INTERVALS: usize = 1 << 16;
 
-/// Why a link cannot be like this.
+/// Why a link configuration is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A probability outside 0 to 1.
-    #[error("{field} is {value}, which is no probability from 0 to 1")]
+    /// A probability is not from 0 to 1.
+    #[error("{field} is {value}, expected a probability from 0 to 1")]
     Probability {
-        /// Which one.
+        /// Name of the field.
         field: &'static str,
-        /// What it is.
+        /// Value of the field.
         value: f64,
     },
-    /// A time longer than [`MAXIMUM_PERIOD`].
+    /// A time is longer than [`MAXIMUM_PERIOD`].
     #[error("{0} is longer than 49 days")]
     TooLong(&'static str),
-    /// A mean time of an on/off process below a microsecond, which would take for ever to step through.
+    /// A mean time of an on/off process is below a microsecond, so that the simulation would not make progress.
     #[error("{0} is shorter than a microsecond")]
     TooShort(&'static str),
-    /// Intervals that overlap, are out of order or end before they begin.
-    #[error("interval {0} of the scheduled loss does not begin after the one before it and before its own end")]
+    /// An interval overlaps another, is out of order, or is empty.
+    #[error("interval {0} of the scheduled loss is empty, or begins before the end of the one before")]
     Interval(usize),
-    /// More than 65,536 intervals.
+    /// There are more than 65,536 intervals.
     #[error("more than {MAXIMUM_INTERVALS} intervals of scheduled loss")]
     TooManyIntervals,
 }
 
-/// Burst loss: Gilbert's and Elliott's chain of two states, which may change with each packet (E. N. Gilbert, Bell
-/// System Technical Journal 39, 1960; E. O. Elliott, ibid. 42, 1963). The first packet finds the good state. In the
-/// long run, `to_bad / (to_bad + to_good)` of packets find the bad one; its runs are `1 / to_good` packets long on
-/// average.
+/// Burst loss: the two-state Markov chain of Gilbert and Elliott, which may change its state with each packet.
+///
+/// The chain starts in the good state. In the long run, `to_bad / (to_bad + to_good)` of the packets find the bad
+/// state. A bad run has `1 / to_good` packets on average. Sources: E. N. Gilbert, Bell System Technical Journal 39,
+/// 1960; E. O. Elliott, ibid. 42, 1963.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
-    /// Probability that the state after a packet is bad if it was good (p).
+    /// Probability of a change from the good to the bad state after a packet (p).
     pub to_bad: f64,
-    /// Probability that the state after a packet is good if it was bad (r).
+    /// Probability of a change from the bad to the good state after a packet (r).
     pub to_good: f64,
     /// Probability that a packet is lost in the good state (1 - k); zero in Gilbert's model.
     #[serde(default)]
@@ -65,137 +66,136 @@ fn one() -> f64 {
     1.0
 }
 
-/// Loss that comes and goes with time, whatever is sent: times with and without it follow each other, both of
-/// exponential length. It starts without.
+/// Loss that depends on time, not on packets. Periods without and with loss alternate, both of exponential length; the
+/// first is without loss.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnOffLoss {
-    /// Mean length of the times with loss.
+    /// Mean length of a period with loss.
     #[serde(rename = "mean_on_ms", with = "milliseconds")]
     pub mean_on: Duration,
-    /// Mean length of the times without.
+    /// Mean length of a period without loss.
     #[serde(rename = "mean_off_ms", with = "milliseconds")]
     pub mean_off: Duration,
-    /// Probability that a packet is lost in a time with loss.
+    /// Probability that a packet is lost in a period with loss.
     #[serde(default = "one")]
     pub loss: f64,
 }
 
-/// A time in which packets are lost, counted from the link's start.
+/// Interval in which packets are lost, counted from the start of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossInterval {
-    /// When it begins.
+    /// Start of the interval.
     #[serde(rename = "from_ms", with = "milliseconds")]
     pub from: Duration,
-    /// When it is over (that moment no longer belongs to it).
+    /// End of the interval, exclusive.
     #[serde(rename = "to_ms", with = "milliseconds")]
     pub to: Duration,
-    /// Probability that a packet is lost in it.
+    /// Probability that a packet is lost in the interval.
     #[serde(default = "one")]
     pub loss: f64,
 }
 
-/// Where packets are lost.
+/// Position of losses on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossPlace {
-    /// Behind the bottleneck: what is lost has taken its place in the queue and its share of the capacity, as on a
-    /// radio link. The moment that counts is when the packet has left the bottleneck.
+    /// After the bottleneck: a lost packet has used the queue and the capacity, as on a radio link. The decisive time
+    /// is when the packet leaves the bottleneck.
     #[default]
     AfterBottleneck,
-    /// Before the queue: what is lost takes nothing, and [`crate::Link::send`] says so. The moment that counts is when
-    /// the packet is sent. (mahimahi's `mm-loss` outside `mm-link` does this for what is sent into it.)
+    /// Before the queue: a lost packet uses nothing, and [`crate::Link::send`] reports it. The decisive time is when
+    /// the packet is sent. mahimahi's `mm-loss` outside `mm-link` does this for packets into it.
     BeforeBottleneck,
 }
 
-/// All that loses packets beside the queue. Each kind decides for itself, by its own stream of randomness; a packet is
-/// lost if any says so, and counted for the first of: random, burst, on/off, scheduled, trace.
+/// Losses other than those of the queue. Each kind decides independently, with a separate random stream. A packet is
+/// lost if any kind decides so. It is counted for the first of: random, burst, on/off, scheduled, trace.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
-    /// Probability that a packet is lost, each on its own.
+    /// Probability that a packet is lost, independently of others.
     pub random: f64,
-    /// Loss in bursts of packets.
+    /// Burst loss.
     pub burst: Option<GilbertElliott>,
-    /// Loss in times that come and go.
+    /// On/off loss.
     pub on_off: Option<OnOffLoss>,
-    /// Loss at given times, in order and without overlap.
+    /// Loss in given intervals, ascending and without overlap.
     pub scheduled: Vec<LossInterval>,
-    /// Where, for all kinds and for the loss that the trace carries.
+    /// Position of the losses, including those of the trace.
     pub place: LossPlace,
 }
 
-/// How the further delay of a packet is distributed. Each packet draws for itself.
+/// Distribution of jitter. Packets are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum JitterDistribution {
-    /// Even from zero to `most_ms`.
+    /// Uniform from zero to `most_ms`.
     Uniform {
-        /// The most.
+        /// Upper bound.
         #[serde(rename = "most_ms", with = "milliseconds")]
         most: Duration,
     },
-    /// Normal around `mean_ms`, cut off at three deviations (RFC 8868, section 4.5.3) and at zero.
+    /// Normal with mean `mean_ms`, truncated at three deviations (RFC 8868, section 4.5.3) and at zero.
     Normal {
-        /// The mean.
+        /// Mean.
         #[serde(rename = "mean_ms", with = "milliseconds")]
         mean: Duration,
-        /// The standard deviation.
+        /// Standard deviation.
         #[serde(rename = "deviation_ms", with = "milliseconds")]
         deviation: Duration,
     },
     /// Exponential: mostly small, sometimes large.
     Exponential {
-        /// The mean.
+        /// Mean.
         #[serde(rename = "mean_ms", with = "milliseconds")]
         mean: Duration,
     },
 }
 
-/// Delay that differs from packet to packet.
+/// Variable delay of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
-    /// How much.
+    /// Distribution of the additional delay.
     pub distribution: JitterDistribution,
-    /// Whether a packet may overtake another through it. If not, a packet comes no earlier than the one before it,
-    /// which lets jitter come in steps, as on real paths. Goes for the jitter and the changes of delay of the trace
-    /// too.
+    /// Whether jitter may reorder packets. If not, a packet arrives no earlier than the one before it. Then jitter
+    /// comes in steps, as on real paths. Applies to jitter and changes of delay in the trace as well.
     #[serde(default)]
     pub reorders: bool,
 }
 
-/// Packets that come late, so that others overtake them.
+/// Packets with an additional delay, so that others overtake them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reordering {
-    /// Probability that a packet comes late.
+    /// Probability that a packet is delayed.
     pub probability: f64,
-    /// How late.
+    /// Additional delay.
     #[serde(rename = "extra_delay_ms", with = "milliseconds")]
     pub extra_delay: Duration,
 }
 
 /// One direction of a path.
 ///
-/// A packet goes through the queue, the bottleneck (the trace's capacity), then the loss, then the delay. Sizes are
-/// used as the sender gives them: whether they count IP and UDP headers is the sender's choice, and should be the same
-/// throughout. (mahimahi's recordings count whole IP packets.)
+/// A packet passes the queue, the bottleneck (capacity of the trace), the loss and the delay. Sizes are used as the
+/// sender gives them. The sender decides whether they include IP and UDP headers, and should do so consistently.
+/// mahimahi's recordings count whole IP packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkConfig {
-    /// Capacity, and perhaps loss, delay and jitter, which add to those below.
+    /// Capacity. The trace may also have loss, delay and jitter, which add to those below.
     pub trace: Trace,
-    /// Where in the trace the link starts.
+    /// Position in the trace at which the link starts.
     #[serde(default, rename = "trace_offset_ms", with = "milliseconds")]
     pub trace_offset: Duration,
-    /// The queue before the bottleneck.
+    /// Queue before the bottleneck.
     #[serde(default)]
     pub queue: QueueConfig,
-    /// The name of the medium whose airtime this link shares with others, such as a Wi-Fi channel: the trace then says
-    /// at what rate bits are sent while it has the medium. None for a bottleneck of its own.
+    /// Name of the medium whose airtime this link shares with others, such as a Wi-Fi channel. The trace is then the
+    /// bit rate while the link has the medium. `None` for a separate bottleneck.
     #[serde(default)]
     pub medium: Option<String>,
     /// One-way propagation delay.
@@ -204,19 +204,19 @@ pub struct LinkConfig {
     /// Loss.
     #[serde(default)]
     pub loss: LossConfig,
-    /// Further delay from packet to packet.
+    /// Jitter.
     #[serde(default)]
     pub jitter: Option<Jitter>,
-    /// Packets that come late.
+    /// Reordering.
     #[serde(default)]
     pub reordering: Option<Reordering>,
-    /// Probability that a packet comes twice, at the same moment.
+    /// Probability that a packet is duplicated; the copy arrives at the same time.
     #[serde(default)]
     pub duplication: f64,
 }
 
 impl LinkConfig {
-    /// The trace behind a queue of 256 packets, and nothing else.
+    /// The trace behind a queue of 256 packets, without loss or delay.
     #[must_use]
     pub fn new(trace: Trace) -> Self {
         Self {
@@ -238,10 +238,10 @@ impl LinkConfig {
         self.reordering.is_some() || self.jitter.is_some_and(|jitter| jitter.reorders)
     }
 
-    /// Whether a link can be like this.
+    /// Checks all values.
     ///
     /// # Errors
-    /// What is wrong with the first value that is.
+    /// [`ConfigError`] for the first invalid value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let probability = |field, value: f64| match (0.0..=1.0).contains(&value) {
             true => Ok(()),

@@ -1,4 +1,4 @@
-//! Delivery opportunities from any trace.
+//! Conversion of traces to delivery opportunities.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use crate::timeline::{MILLISECOND, WORK_OF_BYTE};
 use crate::trace::{Capacity, Trace, nanos};
 
 impl Trace {
-    /// The same capacity as delivery opportunities: one at the first whole millisecond by which another 1500 bytes have
-    /// passed. What passes at the end of the period without filling one is lost. Loss, delay and jitter stay.
+    /// The same capacity as delivery opportunities. Each is at the first whole millisecond by which another 1500 bytes
+    /// have passed. A remainder at the end of the period is dropped. Loss, delay and jitter stay.
     ///
     /// # Errors
     /// [`TraceError::NoOpportunities`] if less than 1500 bytes pass in a period, [`TraceError::TooManyOpportunities`].
@@ -40,9 +40,9 @@ impl Trace {
         Self::from_opportunities(times, period)?.with_conditions(&changes)
     }
 
-    /// The trace as a mahimahi file: exactly if it is made of opportunities, else as [`Trace::to_opportunities`]. Since
-    /// such a file repeats at its last opportunity, that one is put at the end of the period. Loss, delay and jitter
-    /// cannot be said in this format.
+    /// The trace as a mahimahi file: exact for delivery opportunities, otherwise as [`Trace::to_opportunities`]. Such a
+    /// file repeats at its last opportunity, so that one is moved to the end of the period. The format does not store
+    /// loss, delay and jitter.
     ///
     /// # Errors
     /// As [`Trace::to_opportunities`].

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace.
+//! Errors of traces.
 
 use lockstep_units::quantity::QuantityError;
 
@@ -8,139 +8,139 @@ use crate::limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A mahimahi line that is not a whole number of milliseconds below 2^32.
+    /// A mahimahi line is not a whole number of milliseconds below 2^32.
     #[error("\"{0}\" is not a whole number of milliseconds")]
     Milliseconds(String),
-    /// A time before (mahimahi) or not after (columns) the one above it.
-    #[error("time {found} does not come after {previous}")]
+    /// A time is before (mahimahi) or not after (columns) the one on the line above.
+    #[error("time {found} is not after {previous}")]
     TimeOrder {
-        /// The time above, as read.
+        /// Time on the line above, as written.
         previous: String,
-        /// The time here, as read.
+        /// Time on this line, as written.
         found: String,
     },
     /// A quantity that cannot be read or is out of range.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// A field that has to be there and is not.
+    /// A required field is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// A line of a profile that starts with none of its words.
-    #[error("\"{0}\" is none of rate, delay, loss, wait")]
+    /// A line of a profile starts with an unknown word.
+    #[error("unknown word \"{0}\", expected rate, delay, loss or wait")]
     Word(String),
-    /// More on a line than belongs there.
-    #[error("\"{0}\" is one field too many")]
+    /// A line has too many fields.
+    #[error("unexpected field \"{0}\"")]
     Extra(String),
-    /// Changes at the end of a profile that no `wait` follows, so that they would never hold.
-    #[error("the changes at the end hold for no time: a wait is missing")]
+    /// No `wait` follows the last changes of a profile, so that they have no effect.
+    #[error("the last changes have no effect: add a wait after them")]
     NoWait,
 }
 
-/// Why a trace was refused.
+/// Why a trace is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// Something is wrong on a line of the text, counted from one.
+    /// A line of the text is invalid.
     #[error("line {line}: {problem}")]
     Line {
-        /// The line, counted from one.
+        /// Number of the line, from one.
         line: usize,
-        /// What is wrong there.
+        /// The problem.
         problem: Problem,
     },
-    /// Something is wrong with a segment, counted from one.
+    /// A segment is invalid.
     #[error("segment {segment}: {problem}")]
     Segment {
-        /// The segment, counted from one.
+        /// Number of the segment, from one.
         segment: usize,
-        /// What is wrong there.
+        /// The problem.
         problem: Problem,
     },
-    /// The JSON cannot be read, or is not of AlphaRTC's shape.
+    /// The JSON is invalid, or is not an AlphaRTC trace.
     #[error("not an AlphaRTC trace: {message} (line {line}, column {column})")]
     Json {
-        /// The line, counted from one.
+        /// Number of the line, from one.
         line: usize,
-        /// The column, counted from one.
+        /// Number of the column, from one.
         column: usize,
-        /// What the JSON reader says.
+        /// Message of the JSON parser.
         message: String,
     },
-    /// Bytes that are not UTF-8.
-    #[error("line {line}: not text")]
+    /// The bytes are not UTF-8.
+    #[error("line {line}: not UTF-8 text")]
     NotText {
-        /// The line, counted from one.
+        /// Number of the line, from one.
         line: usize,
     },
-    /// A file that gzip has packed.
-    #[error("packed by gzip; unpack it first, with `gunzip`")]
+    /// The file is compressed by gzip.
+    #[error("compressed by gzip; decompress it first with `gunzip`")]
     Packed,
-    /// A text in none of the known formats.
+    /// The text is in no known format.
     #[error("none of the known trace formats: line {line} reads \"{text}\"")]
     UnknownFormat {
-        /// The first line that says something.
+        /// First line that is not blank or a comment.
         line: usize,
-        /// What it says, shortened.
+        /// Content of the line, shortened.
         text: String,
     },
-    /// Nothing in it.
+    /// The trace is empty.
     #[error("the trace is empty")]
     Empty,
-    /// More input than [`MAXIMUM_INPUT`].
+    /// The input is longer than [`MAXIMUM_INPUT`].
     #[error("the trace is larger than {MAXIMUM_INPUT} bytes")]
     InputTooLarge,
-    /// More delivery opportunities than [`MAXIMUM_OPPORTUNITIES`].
+    /// There are more delivery opportunities than [`MAXIMUM_OPPORTUNITIES`].
     #[error("more than {MAXIMUM_OPPORTUNITIES} delivery opportunities")]
     TooManyOpportunities,
-    /// More segments than [`MAXIMUM_SEGMENTS`].
+    /// There are more segments than [`MAXIMUM_SEGMENTS`].
     #[error("more than {MAXIMUM_SEGMENTS} segments")]
     TooManySegments,
-    /// A trace that lasts no time, so that it could not be repeated.
-    #[error("the trace lasts no time")]
+    /// The duration is zero, so that the trace cannot repeat.
+    #[error("the duration of the trace is zero")]
     NoTime,
-    /// A trace longer than [`MAXIMUM_PERIOD`](lockstep_units::quantity::MAXIMUM_PERIOD).
-    #[error("the trace lasts longer than 49 days")]
+    /// The trace is longer than [`MAXIMUM_PERIOD`](lockstep_units::quantity::MAXIMUM_PERIOD).
+    #[error("the trace is longer than 49 days")]
     TooLong,
-    /// Delivery opportunities can only be repeated.
-    #[error("delivery opportunities have no last value to hold: they repeat")]
+    /// Delivery opportunities must repeat.
+    #[error("delivery opportunities cannot hold a last value, only repeat")]
     CannotHold,
-    /// A trace without capacity has no delivery opportunities.
+    /// The trace has too little capacity for delivery opportunities.
     #[error("less than one packet of 1500 bytes passes in the trace: it has no delivery opportunities")]
     NoOpportunities,
-    /// A bin that would not divide the trace into a bounded number of bins.
+    /// The bin is too short, or gives too many bins.
     #[error("bins have to last at least a millisecond and be at most {MAXIMUM_SEGMENTS}")]
     Bin,
-    /// The file could not be read.
+    /// The file cannot be read.
     #[error("{path}: {message}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system says.
+        /// Message of the operating system.
         message: String,
     },
-    /// No family of traces is called so.
-    #[error("there is no family \"{name}\"; there are: {known}")]
+    /// No family of traces has this name.
+    #[error("unknown family \"{name}\"; known families: {known}")]
     Family {
-        /// What was asked for, shortened.
+        /// The requested name, shortened.
         name: String,
-        /// The names that there are.
+        /// Known names.
         known: String,
     },
-    /// A file of families of traces without any.
+    /// A file of families has no family.
     #[error("there is no family of traces in it")]
     NoFamily,
-    /// Several families of traces, and no name that says which.
+    /// A file has several families, and no name selects one.
     #[error("there are several families; say which with name=, as one of: {known}")]
     ManyFamilies {
-        /// The names that there are.
+        /// Known names.
         known: String,
     },
-    /// A generated trace was asked for in words that mean nothing.
+    /// The description of a generated trace is invalid.
     #[error("trace \"{spec}\": {message}")]
     Spec {
-        /// What was asked for, shortened.
+        /// The description, shortened.
         spec: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong, and what is expected.
         message: String,
     },
 }

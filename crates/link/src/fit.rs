@@ -1,4 +1,4 @@
-//! Fitting a [`Family`] of traces to recordings, and how far it is off on recordings that it was not fitted to.
+//! Fits a [`Family`] of traces to recordings, and measures its error on held-out recordings.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::fitted::{Family, FitError, LEVELS, QUANTILES, level, nearest_level};
 use crate::trace::Trace;
 
-/// Less than this share of a trace's mean is an outage.
+/// A rate below this fraction of a trace's mean is an outage.
 const OUTAGE_SHARE: f64 = 0.01;
-/// No more of a recording is looked at.
+/// Longest part of a recording that is used.
 const LONGEST: Duration = Duration::from_secs(3_600);
-/// Recordings whose rates last this long are taken in steps of it; the others in steps of [`FINE`].
+/// Step for recordings whose rates last this long; other recordings use [`FINE`].
 const COARSE: Duration = Duration::from_secs(1);
 const FINE: Duration = Duration::from_millis(100);
-/// What nearly a second is: rows of logs of a second are some tenths apart from it.
+/// Fraction of [`COARSE`] that counts as about a second, since lines of logs vary by some tenths.
 const COARSE_SHARE: f64 = 0.4;
 
-/// Why nothing can be fitted.
+/// Why a family cannot be fitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FittingError {
-    /// Fewer than two recordings in which something passes.
-    #[error("there are {0} traces in which something passes for ten seconds or more; fitting takes two at least")]
+    /// Fewer than two recordings are long enough and have traffic.
+    #[error("cannot fit a family: found {0} traces of at least 10 s with traffic, need at least 2")]
     TooFew(usize),
 }
 
-/// The rates of `trace` over steps of `step`, bit/s.
+/// Rates of `trace` over steps of `step`, bit/s.
 fn rates(trace: &Trace, step: Duration) -> Vec<f64> {
     let steps = (trace.period().min(LONGEST).as_nanos() / step.as_nanos().max(1)) as u32;
     let bytes = |index: u32| -> ByteCount {
@@ -39,7 +39,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Whether half of the rates of a recording, or more, last about as long as a step of [`COARSE`].
+/// Whether at least half of the rates of a recording last about [`COARSE`].
 fn is_coarse(trace: &Trace) -> bool {
     !trace.has_opportunities()
         && trace.to_segments(COARSE).is_ok_and(|segments| {
@@ -48,7 +48,7 @@ fn is_coarse(trace: &Trace) -> bool {
         })
 }
 
-/// Quantiles of `values`, evenly from the least to the largest; zeros of nothing.
+/// Quantiles of `values` at equal distances, from the minimum to the maximum; zeros if there are no values.
 fn quantiles(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
@@ -56,7 +56,7 @@ fn quantiles(mut values: Vec<f64>) -> Vec<f64> {
     (0..QUANTILES).map(at).collect()
 }
 
-/// The lengths of the outages in `rates` of this mean, steps.
+/// Lengths of the outages in `rates` with this mean, in steps.
 fn outages(rates: &[f64], mean: f64) -> Vec<f64> {
     let mut lengths = Vec::new();
     let mut length = 0.0;
@@ -71,7 +71,7 @@ fn outages(rates: &[f64], mean: f64) -> Vec<f64> {
     lengths
 }
 
-/// A family called `name` that is like `traces`. `provenance` says what they are.
+/// Fits a family called `name` to `traces`. `provenance` describes the traces.
 ///
 /// # Errors
 /// [`FittingError::TooFew`].
@@ -98,7 +98,7 @@ pub fn fit(name: &str, provenance: &str, traces: &[&Trace]) -> Result<Family, Fi
         starts += of_trace.len() as f64;
         lengths.extend(of_trace);
         let mut before = None;
-        // Recordings of whatever length have one voice each.
+        // Each recording has the same weight, whatever its length.
         let weight = 1.0 / rates.len() as f64;
         for &rate in rates.iter().filter(|&&rate| rate >= OUTAGE_SHARE * mean) {
             steps += 1.0;
@@ -141,8 +141,8 @@ pub fn fit(name: &str, provenance: &str, traces: &[&Trace]) -> Result<Family, Fi
     })
 }
 
-/// The largest difference between the distributions of two samples, 0-1 (Kolmogorov and Smirnov's two-sample statistic); 1
-/// if either is empty.
+/// Largest difference between the distributions of two samples, 0 to 1 (two-sample Kolmogorov-Smirnov statistic). It is
+/// 1 if either sample is empty.
 #[must_use]
 pub fn distance(first: &[f64], second: &[f64]) -> f64 {
     if first.is_empty() || second.is_empty() {
@@ -168,7 +168,7 @@ pub fn distance(first: &[f64], second: &[f64]) -> f64 {
     most
 }
 
-/// Correlation of `values` with themselves `lag` later; zero where they do not vary.
+/// Autocorrelation of `values` at a lag; zero if they do not vary.
 fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     let average = mean(values);
     let variance: f64 = values.iter().map(|value| (value - average) * (value - average)).sum();
@@ -179,8 +179,8 @@ fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     pairs.map(|(first, second)| (first - average) * (second - average)).sum::<f64>() / variance
 }
 
-/// How far the traces of `family` are off from `held_out`, of which each is compared with `seeds` traces of its length and
-/// mean. `fitted` is how many recordings it was fitted to.
+/// Error of a family on the recordings `held_out`. Each recording is compared with `seeds` traces of its length and
+/// mean. `fitted` is the number of recordings in the fit.
 #[must_use]
 pub fn held_out_error(family: &Family, held_out: &[&Trace], fitted: usize, seeds: u64) -> FitError {
     let step = Duration::from_millis(u64::from(family.step_ms));
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distance_is_none_between_equals_and_one_between_strangers() {
+    fn distance_is_0_for_equal_and_1_for_disjoint_samples() {
         assert_eq!(distance(&[1.0, 2.0, 3.0], &[3.0, 1.0, 2.0]), 0.0);
         assert_eq!(distance(&[1.0, 2.0], &[3.0, 4.0]), 1.0);
         assert_eq!(distance(&[1.0, 2.0, 3.0, 4.0], &[1.0, 2.0, 9.0, 9.0]), 0.5);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fitted_to_generated_traces_is_like_others_of_them_and_unlike_a_constant_link() {
+    fn fitted_family_resembles_held_out_traces_of_its_kind() {
         let spec = |seed: u64| Trace::from_spec(&format!("cellular:mean=2mbps,seed={seed},duration=300s")).unwrap();
         let traces: Vec<Trace> = (0..10).map(spec).collect();
         let all: Vec<&Trace> = traces.iter().collect();
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(family.step_ms, 100);
         let error = held_out_error(&family, &all[7..], 7, 4);
         assert!(error.rates_1s.0 < 0.2, "{error:?}");
-        // A chain of first order over noisy rates forgets sooner than what it was fitted to: a known weakness, not to grow.
+        // A first-order chain over noisy rates has less memory than the recordings. This known weakness must not grow.
         assert!(error.autocorrelation_1s.0 < 0.45, "{error:?}");
         let constant = Trace::from_spec("constant:2mbps,duration=300s").unwrap();
         let strange = held_out_error(&family, &[&constant], 7, 4);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn one_trace_or_empty_ones_are_too_few() {
+    fn one_trace_with_traffic_is_too_few() {
         let one = Trace::from_spec("constant:1mbps").unwrap();
         let none = Trace::from_spec("constant:0bps").unwrap();
         assert_eq!(fit("x", "", &[&one, &none, &none]), Err(FittingError::TooFew(1)));

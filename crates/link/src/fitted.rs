@@ -1,9 +1,8 @@
-//! Traces like real ones: a Markov chain over rates, fitted to recordings by [`crate::fit::fit`], and outages of the lengths
-//! that those have.
+//! Families of generated traces that resemble recordings. [`crate::fit::fit`] fits them.
 //!
-//! A trace of a family has a mean, drawn from the means of the recordings. Its rate is one of [`LEVELS`] levels, multiples
-//! of that mean that stand evenly in the logarithm, times a log-normal factor for what varies within a level; each step
-//! the chain moves as the recordings did. Outages begin at random and last as long as one of the recordings' did.
+//! A trace has a mean rate, drawn from the means of the recordings. A Markov chain moves between [`LEVELS`] levels, as
+//! the recordings did. Levels are multiples of the mean at equal logarithmic distances. A log-normal factor models the
+//! variation within a level. Outages begin at random and have lengths from the recordings.
 
 use std::time::Duration;
 
@@ -20,18 +19,18 @@ use crate::random::{Purpose, generator};
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace};
 
-/// How many levels there are, from the mean over 32 to eight times the mean, half an octave apart.
+/// Number of levels, from 1/32 of the mean to eight times the mean, half an octave apart.
 pub const LEVELS: usize = 17;
 /// Octaves from the mean to the lowest level, and from one level to the next.
 const LOWEST: f64 = -5.0;
 const SPACING: f64 = 0.5;
-/// So many quantiles of means and of lengths of outages are kept, evenly from the least to the largest.
+/// Number of quantiles of means and of outage lengths, at equal distances from the minimum to the maximum.
 pub const QUANTILES: usize = 11;
-/// The largest text that is read as families, in bytes: 4 MiB, which is a thousand of them.
+/// Longest text that is read as families, bytes: 4 MiB, for about a thousand families.
 pub const MAXIMUM_FAMILIES: usize = 4 << 20;
-/// The longest name of a family, in bytes.
+/// Longest name of a family, bytes.
 const MAXIMUM_NAME: usize = 100;
-/// So many names are listed where none of them was asked for.
+/// Largest number of names listed in an error.
 const LISTED_NAMES: usize = 20;
 
 /// The level `index` as a multiple of the mean.
@@ -40,62 +39,62 @@ pub fn level(index: usize) -> f64 {
     libm::exp2(LOWEST + SPACING * index as f64)
 }
 
-/// The level that is nearest to `share` of the mean, in the logarithm.
+/// The level nearest to `share` of the mean, on a logarithmic scale.
 #[must_use]
 pub fn nearest_level(share: f64) -> usize {
     let place = (libm::log2(share.max(1e-9)) - LOWEST) / SPACING;
     (place.round().max(0.0) as usize).min(LEVELS - 1)
 }
 
-/// How well a family's traces are like recordings that it was not fitted to: 0 is equal. Distances between distributions
-/// are Kolmogorov's and Smirnov's, 0-1. The mean over the recordings, then the worst of them.
+/// Error of a family on recordings that were not part of the fit: 0 means equal. Distances between distributions are
+/// Kolmogorov-Smirnov statistics, 0 to 1. Each pair is the mean over the recordings, and the worst recording.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FitError {
-    /// Recordings fitted to, and recordings held out.
+    /// Number of recordings in the fit, and number held out.
     pub traces: (u32, u32),
-    /// Of the rates over 100 ms, each trace's over its mean; none where the recordings are coarser.
+    /// Distance of the rates over 100 ms, relative to each trace's mean. `None` if the recordings are coarser.
     pub rates_100ms: Option<(f64, f64)>,
-    /// Of the rates over a second.
+    /// Distance of the rates over a second.
     pub rates_1s: (f64, f64),
-    /// Of the rates over ten seconds.
+    /// Distance of the rates over ten seconds.
     pub rates_10s: (f64, f64),
     /// Difference of the autocorrelation of the rate at a lag of one second.
     pub autocorrelation_1s: (f64, f64),
-    /// At a lag of five.
+    /// Difference of the autocorrelation of the rate at a lag of five seconds.
     pub autocorrelation_5s: (f64, f64),
-    /// Between the lengths of all outages; none where either has none.
+    /// Distance of the lengths of all outages. `None` without outages on either side.
     pub outage_lengths: Option<f64>,
 }
 
-/// What traces of one kind are like.
+/// Model of traces of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Family {
-    /// Its name.
+    /// Name of the family.
     pub name: String,
-    /// What it was fitted to, or that it was not.
+    /// Source of the recordings in the fit, or a note that there are none.
     pub provenance: String,
-    /// How long a rate lasts, milliseconds.
+    /// Duration of a rate, milliseconds.
     pub step_ms: u32,
-    /// Quantiles of the means of traces, bit/s.
+    /// Quantiles of the mean rates of traces, bit/s.
     pub mean_bps: Vec<f64>,
-    /// Share of the time at each level.
+    /// Share of time at each level.
     pub occupancy: Vec<f64>,
-    /// For each level, the probabilities of the level of the next step.
+    /// For each level, the probabilities of the levels in the next step.
     pub transitions: Vec<Vec<f64>>,
-    /// For each level, mean and deviation of the natural logarithm of the rate over the level's.
+    /// For each level, mean and deviation of the natural logarithm of the rate relative to the level.
     pub within: Vec<(f64, f64)>,
-    /// Probability that an outage begins with a step.
+    /// Probability that an outage begins in a step.
     pub outage_start: f64,
-    /// Quantiles of the lengths of outages, steps.
+    /// Quantiles of the lengths of outages, in steps.
     pub outage_steps: Vec<f64>,
-    /// How far it is off; none where it was not measured.
+    /// Error on held-out recordings. `None` if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<FitError>,
 }
 
-/// The value of rising `quantiles` at `share` (0-1), straight between them.
+/// Value of ascending `quantiles` at `share` (0 to 1), interpolated linearly.
 fn at_share(quantiles: &[f64], share: f64) -> f64 {
     let place = share * (quantiles.len() - 1) as f64;
     let low = (place as usize).min(quantiles.len() - 1);
@@ -116,27 +115,27 @@ fn drawn(probabilities: &[f64], draw: f64) -> usize {
 }
 
 impl Family {
-    /// Whether a family may be called `name`: it has to fit between the commas of a trace in words, and on a line.
+    /// Checks the name of a family. It must fit into a trace description and on one line.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the name is invalid.
     pub fn check_name(name: &str) -> Result<(), String> {
         let why = if name.is_empty() {
             "a family has no name"
         } else if name.len() > MAXIMUM_NAME {
             "the name of a family has more than 100 bytes"
         } else if name.trim() != name || name.contains(|letter: char| letter == ',' || letter.is_control()) {
-            "the name of a family has a comma, a control character, or a space around it"
+            "the name of a family has a comma, a control character, or surrounding spaces"
         } else {
             return Ok(());
         };
         Err(format!("{why}: {:?}", excerpt(name)))
     }
 
-    /// Whether its name and its numbers make sense.
+    /// Checks the name and the numbers.
     ///
     /// # Errors
-    /// What does not.
+    /// What is invalid.
     pub fn validate(&self) -> Result<(), String> {
         Self::check_name(&self.name)?;
         let wrong = |what: &str| Err(format!("family {}: {what}", self.name));
@@ -146,32 +145,32 @@ impl Family {
                 && values.windows(2).all(|pair| pair[0] <= pair[1])
         };
         if !(1..=60_000).contains(&self.step_ms) {
-            return wrong("step_ms is not from 1 to 60,000");
+            return wrong("step_ms must be from 1 to 60,000");
         }
         if self.mean_bps.len() != QUANTILES || !rising(&self.mean_bps) || self.mean_bps[0] < 1.0 {
-            return wrong("mean_bps are not eleven rising rates");
+            return wrong("mean_bps must be 11 ascending rates");
         }
         if self.mean_bps[QUANTILES - 1] > MAXIMUM_RATE.as_bps() as f64 {
-            return wrong("mean_bps are more than a link can have");
+            return wrong("mean_bps exceeds the largest rate of a link");
         }
         if self.outage_steps.len() != QUANTILES || !rising(&self.outage_steps) || !share(&self.outage_start) {
-            return wrong("its outages are not a probability and eleven rising lengths");
+            return wrong("outages must be a probability and 11 ascending lengths");
         }
         let row = |row: &Vec<f64>| row.len() == LEVELS && row.iter().all(share);
         if !row(&self.occupancy) || self.occupancy.iter().sum::<f64>() <= 0.0 {
-            return wrong("occupancy has not one probability a level");
+            return wrong("occupancy must have one probability per level");
         }
         if self.transitions.len() != LEVELS || !self.transitions.iter().all(row) {
-            return wrong("transitions have not one probability for each pair of levels");
+            return wrong("transitions must have one probability per pair of levels");
         }
         let bounded = |&(mean, deviation): &(f64, f64)| mean.abs() <= 5.0 && (0.0..=3.0).contains(&deviation);
         if self.within.len() != LEVELS || !self.within.iter().all(bounded) {
-            return wrong("within has not one mean and deviation a level");
+            return wrong("within must have one mean and deviation per level");
         }
         Ok(())
     }
 
-    /// A trace of `duration`; the same for the same seed. `mean` takes the place of the mean drawn.
+    /// Generates a trace of `duration`. Equal seeds give equal traces. `mean` replaces the random mean.
     ///
     /// # Errors
     /// [`TraceError::NoTime`], [`TraceError::TooManySegments`], [`TraceError::TooLong`].
@@ -215,36 +214,36 @@ impl Family {
     }
 }
 
-/// The families of a file.
+/// Families of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Families {
-    /// They.
+    /// The families.
     pub families: Vec<Family>,
 }
 
 impl Families {
-    /// Those that come with Lockstep: `lockstep data fit` on the recordings that each names, its fifth of seed 1 held out.
+    /// The built-in families: `lockstep data fit` on the recordings that each names, a fifth (seed 1) held out.
     #[must_use]
     pub fn built_in() -> Self {
-        // A test reads it: a build whose file is damaged does not pass.
+        // A test reads the file, so a build with a damaged file fails its tests.
         Self::from_json(include_str!("fitted.json")).unwrap_or_else(|_| Self { families: Vec::new() })
     }
 
-    /// Reads families as [`serde_json`] writes them: those that come along, and what `lockstep data fit` wrote.
+    /// Reads families from JSON: the built-in ones, or the output of `lockstep data fit`.
     ///
     /// # Errors
-    /// What is wrong with them, in a line; also for more than [`MAXIMUM_FAMILIES`] bytes.
+    /// What is invalid, on one line. Texts longer than [`MAXIMUM_FAMILIES`] bytes are refused.
     pub fn from_json(text: &str) -> Result<Self, String> {
         if text.len() > MAXIMUM_FAMILIES {
-            return Err(format!("it has more than {MAXIMUM_FAMILIES} bytes, too many for families of traces"));
+            return Err(format!("a file of families must not have more than {MAXIMUM_FAMILIES} bytes"));
         }
         let families: Self = serde_json::from_str(text).map_err(|error| not_families(&error))?;
         families.families.iter().try_for_each(Family::validate)?;
         let mut names: Vec<&str> = families.families.iter().map(|family| family.name.as_str()).collect();
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("two families are called {}", pair[0])),
+            Some(pair) => Err(format!("duplicate name of a family: {}", pair[0])),
             None => Ok(families),
         }
     }
@@ -252,7 +251,7 @@ impl Families {
     /// The family called `name`.
     ///
     /// # Errors
-    /// [`TraceError::Family`] with the names that there are, if none is called so.
+    /// [`TraceError::Family`] with the known names if there is none.
     pub fn named(&self, name: &str) -> Result<&Family, TraceError> {
         self.families
             .iter()
@@ -260,11 +259,11 @@ impl Families {
             .ok_or_else(|| TraceError::Family { name: excerpt(name), known: self.names() })
     }
 
-    /// The family called `name`, or without a name the only one.
+    /// The family called `name`, or the only one without a name.
     ///
     /// # Errors
-    /// [`TraceError::Family`] if none is called so, [`TraceError::NoFamily`] if there is none at all,
-    /// [`TraceError::ManyFamilies`] if there are several and no name.
+    /// [`TraceError::Family`] for an unknown name, [`TraceError::NoFamily`] without a family.
+    /// [`TraceError::ManyFamilies`] for several families and no name.
     pub fn named_or_only(&self, name: Option<&str>) -> Result<&Family, TraceError> {
         match (&self.families[..], name) {
             ([], _) => Err(TraceError::NoFamily),
@@ -274,7 +273,7 @@ impl Families {
         }
     }
 
-    /// The names, with commas between; where there are many, the first of them.
+    /// The first [`LISTED_NAMES`] names, separated by commas.
     fn names(&self) -> String {
         let mut names: Vec<&str> = self.families.iter().map(|family| family.name.as_str()).collect();
         if names.len() > LISTED_NAMES {
@@ -285,7 +284,7 @@ impl Families {
     }
 }
 
-/// Why a text holds no families, in a line: what stands in it may be of any length and of any characters.
+/// Why a text has no families, on one line. The text may have any length and any characters.
 fn not_families(error: &serde_json::Error) -> String {
     const SHOWN: usize = 120;
     let (line, column) = (error.line(), error.column());
@@ -303,7 +302,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_built_in_families_are_read_and_say_where_they_are_from() {
+    fn built_in_families_have_a_provenance() {
         let families = Families::from_json(include_str!("fitted.json")).unwrap();
         for name in ["lte", "umts", "broadband", "wifi", "wired"] {
             assert!(!families.named(name).unwrap().provenance.is_empty(), "{name}");
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_trace_and_another_seed_another() {
+    fn trace_depends_on_the_seed() {
         let families = Families::built_in();
         let minute = Duration::from_secs(60);
         for family in &families.families {
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn families_without_sense_are_refused() {
+    fn invalid_families_are_refused() {
         let family = Families::built_in().families[0].clone();
         let refused = |change: fn(&mut Family)| {
             let mut family = family.clone();
@@ -342,7 +341,7 @@ mod tests {
         assert!(refused(|family| family.occupancy = vec![0.0; LEVELS]).contains("occupancy"));
     }
 
-    /// The text of a file with the family called `lte`, and `change` made in it.
+    /// The text of a file with the family `lte`, modified by `change`.
     fn changed(change: impl FnOnce(&mut serde_json::Value)) -> String {
         let lte = Families::built_in().named("lte").unwrap().clone();
         let mut document = serde_json::to_value(Families { families: vec![lte] }).unwrap();
@@ -351,13 +350,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_it_was() {
+    fn families_survive_a_json_round_trip() {
         let families = Families::built_in();
         assert_eq!(Families::from_json(&serde_json::to_string(&families).unwrap()), Ok(families));
     }
 
     #[test]
-    fn damaged_files_are_refused_and_told_why_in_a_line() {
+    fn damaged_files_are_refused_with_an_error_on_one_line() {
         use serde_json::json;
         let family =
             |field: &'static str, value: serde_json::Value| changed(|document| document["families"][0][field] = value);
@@ -376,7 +375,7 @@ mod tests {
             (family("step_ms", json!(1u64 << 40)), "invalid value"),
             (family("step_ms", json!(-1)), "invalid value"),
             (family("mean_bps", json!([])), "mean_bps"),
-            (family("mean_bps", json!(vec![1e300; QUANTILES])), "more than a link can have"),
+            (family("mean_bps", json!(vec![1e300; QUANTILES])), "exceeds the largest rate"),
             (family("mean_bps", json!(vec![(); QUANTILES])), "invalid type: null"),
             (family("occupancy", json!([])), "occupancy"),
             (family("transitions", json!([])), "transitions"),
@@ -393,7 +392,7 @@ mod tests {
                     let twice = document["families"][0].clone();
                     document["families"].as_array_mut().unwrap().push(twice);
                 }),
-                "two families are called lte",
+                "duplicate name of a family: lte",
             ),
         ] {
             let error = Families::from_json(&text).expect_err(why);
@@ -403,13 +402,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_several_families_is_asked_for_one_by_its_name() {
+    fn file_with_several_families_requires_a_name() {
         let families = Families::built_in();
         assert_eq!(families.named_or_only(Some("umts")).unwrap().name, "umts");
         let error = families.named_or_only(None).unwrap_err().to_string();
         assert!(error.contains("several families") && error.contains("lte"), "{error}");
         let error = families.named_or_only(Some("dialup")).unwrap_err().to_string();
-        assert!(error.contains("no family \"dialup\"") && error.contains("umts"), "{error}");
+        assert!(error.contains("unknown family \"dialup\"") && error.contains("umts"), "{error}");
         let one = Families { families: vec![families.families[0].clone()] };
         assert_eq!(one.named_or_only(None).unwrap(), &one.families[0]);
         let none = Families { families: Vec::new() };
@@ -418,7 +417,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_numbers_pass_give_a_trace_of_its_length(
+        fn valid_families_give_traces_of_the_requested_length(
             field in prop::sample::select(vec!["step_ms", "mean_bps", "occupancy", "outage_start", "outage_steps"]),
             inner in any::<prop::sample::Index>(),
             value in prop_oneof![
@@ -439,7 +438,7 @@ mod tests {
         }
 
         #[test]
-        fn no_byte_changed_makes_it_panic(at in any::<prop::sample::Index>(), byte in 0x20u8..0x7f) {
+        fn changed_byte_never_panics(at in any::<prop::sample::Index>(), byte in 0x20u8..0x7f) {
             let mut text = changed(|_| ()).into_bytes();
             *at.get_mut(&mut text) = byte;
             if let Ok(families) = Families::from_json(std::str::from_utf8(&text).unwrap()) {

@@ -1,4 +1,4 @@
-//! Generated traces: the same seed gives the same trace on every platform.
+//! Generated traces. Equal seeds give equal traces on every platform.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::timeline::MILLISECOND;
 use crate::trace::{Capacity, Conditions};
 use crate::trace::{Segment, Trace, nanos};
 
-/// How many steps of `step` make `duration`, if that is a number that a trace can have.
+/// Number of steps of `step` in `duration`, within the limits of a trace.
 fn steps(duration: Duration, step: Duration) -> Result<u64, TraceError> {
     if duration.is_zero() || step.is_zero() {
         return Err(TraceError::NoTime);
@@ -23,26 +23,26 @@ fn steps(duration: Duration, step: Duration) -> Result<u64, TraceError> {
     if steps > MAXIMUM_SEGMENTS as u64 { Err(TraceError::TooManySegments) } else { Ok(steps) }
 }
 
-/// A number of the recipe that is out of range.
+/// The error for a parameter that is out of range.
 fn refuse(field: &'static str, value: impl ToString, range: &'static str) -> TraceError {
     TraceError::Segment { segment: 1, problem: QuantityError::Range { field, text: value.to_string(), range }.into() }
 }
 
-/// A rate that changes evenly from one value to another, in steps, and then holds.
+/// A rate that changes linearly in steps, and then holds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ramp {
-    /// The rate at the start.
+    /// Rate at the start.
     pub from: Bitrate,
-    /// The rate at the end.
+    /// Rate at the end.
     pub to: Bitrate,
-    /// How long the change takes.
+    /// Duration of the change.
     pub duration: Duration,
-    /// How long each step of it lasts.
+    /// Duration of each step.
     pub step: Duration,
 }
 
 impl Ramp {
-    /// The trace. Add an outage with [`Trace::with_outage`].
+    /// Generates the trace. Add an outage with [`Trace::with_outage`].
     ///
     /// # Errors
     /// [`TraceError::NoTime`], [`TraceError::TooManySegments`] and the limits of [`Trace::from_segments`].
@@ -66,25 +66,25 @@ impl Ramp {
     }
 }
 
-/// A constant rate with losses that come and go: times without and times with loss follow each other, both exponential.
+/// A constant rate with on/off loss: periods without and with loss alternate, both of exponential length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OnOff {
-    /// The rate throughout.
+    /// The constant rate.
     pub rate: Bitrate,
-    /// Mean length of the times with loss.
+    /// Mean length of the periods with loss.
     pub on: Duration,
-    /// Mean length of the times without.
+    /// Mean length of the periods without loss.
     pub off: Duration,
-    /// The share of packets lost in the times with loss.
+    /// Probability of loss in the periods with loss.
     pub loss: f64,
-    /// How long the trace is before it repeats.
+    /// Period of the trace.
     pub duration: Duration,
-    /// Where the randomness comes from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl OnOff {
-    /// The trace. It starts without loss.
+    /// Generates the trace, which starts without loss.
     ///
     /// # Errors
     /// [`TraceError::NoTime`] if a mean is below a millisecond, [`TraceError::TooManySegments`], and the limits of
@@ -113,20 +113,20 @@ impl OnOff {
 /// Delivery opportunities as a Poisson process, as in the trace of 0.57 Mb/s in Salsify's evaluation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Poisson {
-    /// The mean rate.
+    /// Mean rate.
     pub rate: Bitrate,
-    /// How long the trace is before it repeats.
+    /// Period of the trace.
     pub duration: Duration,
-    /// Where the randomness comes from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Poisson {
-    /// The trace.
+    /// Generates the trace.
     ///
     /// # Errors
-    /// [`TraceError::NoTime`], [`TraceError::TooLong`], [`TraceError::TooManyOpportunities`], and
-    /// [`TraceError::NoOpportunities`] if chance or a low rate gives none.
+    /// [`TraceError::NoTime`], [`TraceError::TooLong`], [`TraceError::TooManyOpportunities`].
+    /// [`TraceError::NoOpportunities`] if there is none, by chance or because of a low rate.
     pub fn trace(&self) -> Result<Trace, TraceError> {
         let period = u32::try_from(self.duration.as_millis()).map_err(|_| TraceError::TooLong)?;
         if period == 0 {
@@ -156,42 +156,44 @@ impl Poisson {
     }
 }
 
-/// A cellular link: a Markov chain over rates that stand evenly apart in the logarithm, noise around them, and
-/// occasional outages.
+/// A cellular link: a Markov chain over rates at equal logarithmic distances, with noise and occasional outages.
 ///
-/// The chain has [`Cellular::states`] states at `mean * exp(deviation * z)`, z from -2 to 2; it stays in one for an
-/// exponential time of mean [`Cellular::dwell`] and then moves to a neighbour, toward the middle state with a
-/// probability that grows evenly from 1/2 there to 1 at either end, so that the middle is likeliest. Each step
-/// multiplies the state's rate by a log-normal factor of [`Cellular::noise`]. Outages start at exponential intervals
-/// and last an exponential time. In the end all rates are scaled so that the mean over the trace is the one asked for.
-/// The defaults give what the recorded LTE traces of mahimahi show by the eye: the rate halves or doubles within a
-/// second or two, spans a factor of ten in a minute, and is gone for about a second once a minute.
+/// - The chain has [`Cellular::states`] states at `mean * exp(deviation * z)`, with z from -2 to 2.
+/// - It stays in a state for an exponential time of mean [`Cellular::dwell`] and then moves to a neighbour.
+/// - The probability of a move toward the middle grows linearly from 1/2 in the middle to 1 at the ends. So the middle
+///   is most likely.
+/// - Each step multiplies the rate by a log-normal factor of [`Cellular::noise`].
+/// - Outages start at exponential intervals and have exponential lengths.
+/// - Finally, all rates are scaled to the requested mean.
+///
+/// The defaults resemble the recorded LTE traces of mahimahi, judged by eye. The rate halves or doubles within one or
+/// two seconds and spans a factor of ten per minute. There is an outage of about a second per minute.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cellular {
-    /// The mean rate of the whole trace.
+    /// Mean rate of the whole trace.
     pub mean: Bitrate,
-    /// Deviation of the logarithm (to base e) of the rate: the states reach to twice this. 0 to 3; 0.6 by default.
+    /// Deviation of the natural logarithm of the rate, 0 to 3; default 0.6. The states reach to twice this.
     pub deviation: f64,
-    /// How many states, 2 to 64; 9 by default.
+    /// Number of states, 2 to 64; default 9.
     pub states: u32,
-    /// Mean time in a state; 500 ms by default.
+    /// Mean time in a state; default 500 ms.
     pub dwell: Duration,
-    /// How long a rate lasts; 100 ms by default.
+    /// Duration of a rate; default 100 ms.
     pub step: Duration,
-    /// Deviation of the logarithm of the noise on each step, 0 to 3; 0.15 by default.
+    /// Deviation of the natural logarithm of the noise in each step, 0 to 3; default 0.15.
     pub noise: f64,
-    /// Mean time between outages, zero for none; 60 s by default.
+    /// Mean time between outages, zero for none; default 60 s.
     pub outage_every: Duration,
-    /// Mean length of an outage; 1 s by default.
+    /// Mean length of an outage; default 1 s.
     pub outage: Duration,
-    /// How long the trace is before it repeats; 120 s by default.
+    /// Period of the trace; default 120 s.
     pub duration: Duration,
-    /// Where the randomness comes from; 1 by default.
+    /// Seed of the random numbers; default 1.
     pub seed: u64,
 }
 
 impl Cellular {
-    /// The defaults at `mean`.
+    /// The default parameters with a mean rate of `mean`.
     #[must_use]
     pub const fn new(mean: Bitrate) -> Self {
         Self {
@@ -208,7 +210,7 @@ impl Cellular {
         }
     }
 
-    /// The trace.
+    /// Generates the trace.
     ///
     /// # Errors
     /// [`TraceError::Segment`] for a parameter out of range, [`TraceError::NoTime`], [`TraceError::TooManySegments`],
@@ -237,7 +239,7 @@ impl Cellular {
         let mut leave = times(self.dwell, exponential(&mut generator));
         let (mut factors, mut time) = (Vec::new(), Duration::ZERO);
         for _ in 0..steps {
-            // At most one move a step: a shorter dwelling would not be seen.
+            // At most one move per step; a shorter time in a state would have no effect.
             if time >= leave {
                 let distance = (f64::from(state) - middle) / middle;
                 let upward = happens(&mut generator, 0.5 - 0.5 * distance);
@@ -265,12 +267,13 @@ impl Cellular {
 }
 
 impl Trace {
-    /// The same trace with nothing passing from `start` for `length`. An outage that ends after the trace makes a trace
-    /// of rates longer by as much (and a second more, in which its last rate is back); what does not fit into a trace
-    /// of delivery opportunities is left out.
+    /// The same trace with an outage from `start` for `length`.
+    ///
+    /// An outage beyond the end of a trace of rates extends the trace. One more second with the last rate follows the
+    /// outage. For delivery opportunities, the part beyond the end is dropped.
     ///
     /// # Errors
-    /// [`TraceError::NoOpportunities`] if no opportunity is left, [`TraceError::TooLong`].
+    /// [`TraceError::NoOpportunities`] if no opportunity remains, [`TraceError::TooLong`].
     pub fn with_outage(&self, start: Duration, length: Duration) -> Result<Self, TraceError> {
         let (from, to) = (nanos(start), nanos(start.saturating_add(length)));
         match self.capacity() {
@@ -316,7 +319,7 @@ impl Trace {
 mod tests {
     use super::*;
 
-    /// Written down once: a change of platform, library or order of draws shows here.
+    /// Recorded values: a change of platform, library or order of random numbers fails here.
     #[test]
     fn seeds_give_the_same_trace_on_every_platform() {
         let trace = Cellular { seed: 7, ..Cellular::new(Bitrate::from_kbps(3_000)) }.trace().unwrap();
@@ -333,7 +336,7 @@ mod tests {
     const POISSON_SEED_7: [u32; 6] = [78, 118, 119, 134, 143, 161];
 
     #[test]
-    fn a_cellular_trace_has_its_mean_and_varies() {
+    fn cellular_trace_has_its_mean_and_varies() {
         for seed in 0..20 {
             let mean = Bitrate::from_kbps(3_000);
             let trace = Cellular { seed, ..Cellular::new(mean) }.trace().unwrap();
@@ -344,10 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn a_poisson_trace_has_gaps_as_wide_as_a_poisson_process() {
+    fn poisson_trace_has_variance_of_a_poisson_process() {
         let rate = Bitrate::from_kbps(570);
         let trace = Poisson { rate, duration: Duration::from_secs(10_000), seed: 3 }.trace().unwrap();
-        // 475,000 opportunities: the mean is known to 0.15 %, and counts in windows have variance = mean.
+        // With 475,000 opportunities, the mean has an error of 0.15 %. The variance of the counts equals their mean.
         let mean = trace.summary().mean.as_bps() as f64;
         assert!((mean / 570_000.0 - 1.0).abs() < 0.006, "{mean}");
         let counts: Vec<f64> = (0..10_000)
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_takes_what_would_have_passed_in_it() {
+    fn outage_stops_traffic_only_during_its_interval() {
         let second = Duration::from_secs(1);
         for trace in [
             Trace::constant(Bitrate::from_kbps(800)).with_outage(10 * second, second).unwrap(),
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn recipes_without_sense_are_refused() {
+    fn invalid_parameters_are_refused() {
         let cellular = Cellular::new(Bitrate::from_kbps(500));
         assert!(Cellular { states: 1, ..cellular }.trace().is_err());
         assert!(Cellular { noise: f64::NAN, ..cellular }.trace().is_err());

@@ -1,9 +1,14 @@
 //! Capacity traces in every format, and the link model.
 //!
-//! A [`Trace`] says what one direction of a path lets through over time: either single delivery opportunities (as
-//! mahimahi records them) or a piecewise-constant rate, with loss, delay and jitter that may change over time too. A
-//! [`Link`] takes a packet at a time and gives it back at a later time or never. It reads no clock: simulator and
-//! emulator drive the same object, and equal seeds and equal calls give equal results on every platform.
+//! A [`Trace`] is the capacity of one direction of a path over time. It has delivery opportunities, as in mahimahi, or
+//! piecewise-constant rates. Loss, delay and jitter may change over time as well.
+//!
+//! A [`Link`] accepts packets and returns each at a later time, or drops it. It reads no clock, so that simulator and
+//! emulator drive the same object. Equal seeds and equal calls give equal results on every platform.
+//!
+//! ```text
+//! send ──► queue ──► bottleneck (trace) ──► loss ──► delay, jitter ──► poll
+//! ```
 //!
 //! ```
 //! use lockstep_link::{Link, LinkConfig, Trace, Verdict};
@@ -12,8 +17,8 @@
 //! let config = LinkConfig::new(Trace::from_spec("constant:1mbps")?);
 //! let mut link = Link::new(config, 7)?;
 //! assert_eq!(link.send(Timestamp::ZERO, ByteCount::new(1250), "hello"), Verdict::Queued);
-//! let wake = link.poll_timeout().expect("something is under way");
-//! let delivered = link.poll(wake).expect("it is there");
+//! let wake = link.poll_timeout().expect("a packet is in flight");
+//! let delivered = link.poll(wake).expect("the packet has arrived");
 //! assert_eq!((delivered.packet, delivered.at), ("hello", Timestamp::from_millis(10)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

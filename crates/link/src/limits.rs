@@ -1,16 +1,16 @@
-//! The size of a delivery opportunity, and bounds of traces.
+//! Size of a delivery opportunity, and limits of traces.
 
 use lockstep_units::ByteCount;
 
-/// What one delivery opportunity carries: an IP packet of 1500 bytes. (mahimahi's own constant is 1504, because its
-/// packets wear the four bytes of a TUN header; sizes here are without it.)
+/// Bytes of a delivery opportunity: an IP packet of 1500 bytes. mahimahi's constant is 1504, since its packets include
+/// the four bytes of a TUN header; sizes here do not.
 pub const OPPORTUNITY: ByteCount = ByteCount::new(1_500);
 
-/// The largest text or file that is read as a trace, in bytes: 64 MiB.
+/// Longest text or file that is read as a trace, bytes: 64 MiB.
 pub const MAXIMUM_INPUT: usize = 64 << 20;
 
-/// The most delivery opportunities in one trace: 2^24, which is 1.7 Gb/s for two minutes.
+/// Largest number of delivery opportunities in a trace: 2^24, for 1.7 Gb/s during two minutes.
 pub const MAXIMUM_OPPORTUNITIES: usize = 1 << 24;
 
-/// The most segments in one trace: 2^20, which is 29 hours of segments of 100 ms.
+/// Largest number of segments in a trace: 2^20, for 29 hours of segments of 100 ms.
 pub const MAXIMUM_SEGMENTS: usize = 1 << 20;

@@ -1,4 +1,7 @@
-//! The link: a packet goes in at a time and comes out at a later time or never.
+//! The link: a packet enters at one time and leaves at a later time, or is dropped.
+//!
+//! [`Link::send`] accepts a packet, [`Link::poll`] returns arrivals, and [`Link::poll_timeout`] is the time of the next
+//! call.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,42 +19,42 @@ use crate::service::Service;
 use crate::statistics::{DropReason, LinkStatistics, Tally};
 use crate::trace::{Conditions, nanos};
 
-/// What [`Link::send`] did with a packet.
+/// Result of [`Link::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It is on its way. It may yet be lost.
+    /// The packet was accepted. It may still be lost.
     Queued,
-    /// It was dropped.
+    /// The packet was dropped.
     Dropped(DropReason),
 }
 
-/// A packet that has come out of a link.
+/// A packet that left the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered<T> {
-    /// When it came out. [`Link::poll`] may have been asked later.
+    /// Time of arrival. The call of [`Link::poll`] may be later.
     pub at: Timestamp,
-    /// When it was given to the link.
+    /// Time at which the packet entered the link.
     pub sent_at: Timestamp,
-    /// Its size, as its sender gave it.
+    /// Size, as given by the sender.
     pub size: ByteCount,
-    /// How long it waited until the bottleneck began to serve it.
+    /// Time from entering the link to the start of service at the bottleneck.
     pub queueing_delay: Duration,
-    /// How long the bottleneck then took for it. An outage that it met there counts here.
+    /// Time of service at the bottleneck, including an outage during it.
     pub service_time: Duration,
-    /// Whether it is a copy that the link made.
+    /// Whether this is a copy that the link made.
     pub duplicate: bool,
-    /// Whether the queue marked it, where it would have dropped one whose ends do not understand marks.
+    /// Whether the queue marked the packet instead of dropping it (ECN).
     pub congestion_experienced: bool,
     /// The packet.
     pub packet: T,
 }
 
-/// A packet behind the bottleneck. Ordered such that the first to come out is the greatest, for the heap.
+/// A packet after the bottleneck. The order is reversed for the heap: the earliest is the greatest.
 #[derive(Debug, Clone)]
 struct Flight<T> {
     delivered: Delivered<T>,
-    /// Breaks ties: of two that come at once, the first to have left the bottleneck.
+    /// Order in which packets left the bottleneck; it breaks ties.
     order: u64,
 }
 
@@ -81,29 +84,29 @@ impl<T> Ord for Flight<T> {
     }
 }
 
-/// What the bottleneck does.
+/// State of the bottleneck.
 #[derive(Debug, Clone, Copy)]
 enum Bottleneck {
-    /// Nothing; the queue is empty.
+    /// The queue is empty.
     Idle,
-    /// It serves a packet until then.
+    /// A packet is in service until this time.
     Busy(Timestamp),
-    /// It takes the next packet from the queue then.
+    /// The next packet leaves the queue at this time.
     Waiting(Timestamp),
 }
 
-/// One direction of a path, without a clock: it is told the time with every call, says when it wants to be asked next,
-/// and does the same whenever it is asked in between.
+/// One direction of a path, without a clock. Each call has the time as an argument, and additional calls change no
+/// result.
 ///
-/// Time only goes forward: a call with an earlier time than one before counts as at that one. Where a packet is sent at
-/// the moment at which another leaves the bottleneck, the other leaves first.
+/// Time does not go back: an earlier time than in a previous call counts as the previous one. If a packet enters at the
+/// time at which another leaves the bottleneck, the other leaves first.
 ///
-/// Each packet costs a time logarithmic in the length of the trace and in the number of packets that are late by
-/// reordering; idle time costs nothing.
+/// The cost of a packet is logarithmic in the length of the trace, and in the number of reordered packets. Idle time
+/// costs nothing.
 #[derive(Debug, Clone)]
 pub struct Link<T> {
     config: LinkConfig,
-    /// Where the trace begins; the configured offset, in nanoseconds, is apart.
+    /// Time at which the trace begins, without the configured offset.
     origin: Timestamp,
     trace_offset: u64,
     now: Timestamp,
@@ -114,26 +117,25 @@ pub struct Link<T> {
     delays: Delays,
     reordering: Pcg64,
     duplication: Pcg64,
-    /// Packets that come in the order in which they left the bottleneck.
+    /// Packets that arrive in the order in which they left the bottleneck.
     ordered: VecDeque<Flight<T>>,
-    /// The others.
+    /// Packets that others may overtake.
     late: BinaryHeap<Flight<T>>,
-    /// Whether packets come as they leave the bottleneck, a fixed delay later: none is lost, doubled, or later than
-    /// that.
+    /// Whether the link only has a queue, a bottleneck and a fixed delay: no loss, duplication or variable delay.
     is_plain: bool,
-    /// How many packets have left the bottleneck.
+    /// Number of packets that left the bottleneck.
     order: u64,
-    /// No packet that may not overtake comes before this.
+    /// Earliest time of arrival of the next packet in `ordered`.
     floor: Timestamp,
     under_way: Tally,
     statistics: LinkStatistics,
 }
 
 impl<T: Clone> Link<T> {
-    /// A link whose time starts at zero. Equal configurations, seeds and calls give equal results.
+    /// A link whose clock starts at zero. Equal configurations, seeds and calls give equal results.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// [`ConfigError`] for an invalid configuration.
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, ConfigError> {
         Self::starting_at(config, seed, Timestamp::ZERO)
     }
@@ -141,7 +143,7 @@ impl<T: Clone> Link<T> {
     /// A link whose trace and schedules start at `origin`, for drivers whose clock does not start at zero.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// [`ConfigError`] for an invalid configuration.
     pub fn starting_at(config: LinkConfig, seed: u64, origin: Timestamp) -> Result<Self, ConfigError> {
         config.validate()?;
         let losses = Losses::new(&config.loss, seed, origin);
@@ -172,13 +174,12 @@ impl<T: Clone> Link<T> {
         })
     }
 
-    /// Gives the link a packet at `now`, one whose ends know nothing of ECN. Its size is used as it is given, see
-    /// [`LinkConfig`].
+    /// Sends a packet that is not ECN-capable at `now`. [`LinkConfig`] describes the size.
     pub fn send(&mut self, now: Timestamp, size: ByteCount, packet: T) -> Verdict {
         self.offer(now, size, false, packet)
     }
 
-    /// The same with a packet whose ends understand marks (RFC 3168: an ECN-capable transport).
+    /// Sends an ECN-capable packet (RFC 3168), which the queue may mark.
     pub fn send_ecn_capable(&mut self, now: Timestamp, size: ByteCount, packet: T) -> Verdict {
         self.offer(now, size, true, packet)
     }
@@ -200,7 +201,7 @@ impl<T: Clone> Link<T> {
             let start = self.service.first_start(self.trace_time(now));
             let start = self.moment(start);
             if start <= now && start < Timestamp::MAX {
-                // Nothing waits, and so neither does this one.
+                // The queue is empty and the packet would leave it at once, so it skips the queue.
                 self.serve(queued, start);
                 self.advance(now);
                 return Verdict::Queued;
@@ -219,11 +220,11 @@ impl<T: Clone> Link<T> {
         Verdict::Queued
     }
 
-    /// The next packet that has come out by `now`, in the order of their times; none if there is none.
+    /// Returns the next packet that has arrived by `now`, in the order of arrival.
     pub fn poll(&mut self, now: Timestamp) -> Option<Delivered<T>> {
         self.advance(now);
         if self.late.is_empty() {
-            // As below, where nothing is late.
+            // The fast path of the code below, without reordered packets.
             let &Flight { delivered: Delivered { at, size, .. }, .. } = self.ordered.front()?;
             if at > self.now || at == Timestamp::MAX {
                 return None;
@@ -231,7 +232,7 @@ impl<T: Clone> Link<T> {
             self.came_out(size);
             let delivered = self.ordered.pop_front()?.delivered;
             if self.ordered.is_empty() {
-                // As the queue: begins anew at its front.
+                // An empty deque restarts at its first slot, which is in the cache.
                 self.ordered.clear();
             }
             return Some(delivered);
@@ -241,11 +242,11 @@ impl<T: Clone> Link<T> {
             (ordered, _) => ordered.is_none(),
         };
         let next = if late { self.late.peek() } else { self.ordered.front() };
-        // Packets that never come are kept at the end of time.
+        // Packets that never arrive have the time [`Timestamp::MAX`].
         next.filter(|flight| flight.delivered.at <= self.now && flight.delivered.at < Timestamp::MAX)?;
         let delivered = if late { self.late.pop() } else { self.ordered.pop_front() }?.delivered;
         if self.ordered.is_empty() {
-            // As the queue: begins anew at its front.
+            // An empty deque restarts at its first slot, which is in the cache.
             self.ordered.clear();
         }
         self.came_out(delivered.size);
@@ -258,8 +259,8 @@ impl<T: Clone> Link<T> {
         self.statistics.delivered += size;
     }
 
-    /// No packet comes out before this, so that [`Link::poll`] need not be asked before; none if nothing ever comes
-    /// until something is sent. It may be that nothing comes at this moment yet (what was queued may be lost).
+    /// Lower bound of the next arrival, for the next call of [`Link::poll`]. `None` if nothing arrives before another
+    /// packet is sent. A packet in the queue may still be lost, so the call may return none.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         let heads = [self.ordered.front(), self.late.peek()];
@@ -269,43 +270,43 @@ impl<T: Clone> Link<T> {
             Bottleneck::Busy(until) if self.queue.packets() > 0 => Some(until),
             Bottleneck::Busy(_) | Bottleneck::Idle => None,
         };
-        // What is still queued comes after what flies, unless a packet may be overtaken.
+        // A queued packet arrives after the packets in flight, unless packets may be reordered.
         let queued =
             start.filter(|_| flying.is_none() || self.config.reorders()).map(|start| start + self.config.delay);
         Timestamp::earliest([flying, queued]).filter(|&at| at < Timestamp::MAX)
     }
 
-    /// What became of the packets so far.
+    /// Counters of the link.
     #[must_use]
     pub fn statistics(&self) -> &LinkStatistics {
         &self.statistics
     }
 
-    /// What waits in the queue, as of the last call that told the time.
+    /// Packets in the queue, as of the last call with a time.
     #[must_use]
     pub fn queued(&self) -> Tally {
         Tally { packets: self.queue.packets() as u64, bytes: self.queue.bytes() }
     }
 
-    /// What the bottleneck serves or the delay holds, and what has come out but was not polled.
+    /// Packets in service, packets in flight, and arrivals that were not polled.
     #[must_use]
     pub fn under_way(&self) -> Tally {
         self.under_way
     }
 
-    /// What the link is like.
+    /// Configuration of the link.
     #[must_use]
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// The capacity at `at` on the link's clock, see [`crate::Trace::capacity_at`].
+    /// Capacity at `at` on the link's clock; see [`crate::Trace::capacity_at`].
     #[must_use]
     pub fn capacity_at(&self, at: Timestamp) -> Bitrate {
         self.config.trace.capacity_at(Timestamp::from_nanos(self.trace_time(at)))
     }
 
-    /// The bytes that the bottleneck can pass after `from` and up to and with `to` on the link's clock, see
+    /// Bytes that the bottleneck can pass after `from` up to and including `to`, on the link's clock. See
     /// [`crate::Trace::bytes_between`].
     #[must_use]
     pub fn capacity_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
@@ -313,12 +314,12 @@ impl<T: Clone> Link<T> {
         self.config.trace.bytes_between(moment(from), moment(to))
     }
 
-    /// The moment of the trace at `at`.
+    /// Time in the trace, nanoseconds, for a time on the link's clock.
     fn trace_time(&self, at: Timestamp) -> u64 {
         at.as_nanos().saturating_sub(self.origin.as_nanos()).saturating_add(self.trace_offset)
     }
 
-    /// The moment at which the trace is at `at`; the end of time for none. Never before what has already been told.
+    /// Time on the link's clock for a time in the trace; [`Timestamp::MAX`] for none.
     fn moment(&self, at: Option<u64>) -> Timestamp {
         at.map_or(Timestamp::MAX, |at| {
             Timestamp::from_nanos(self.origin.as_nanos().saturating_add(at.saturating_sub(self.trace_offset)))
@@ -332,11 +333,11 @@ impl<T: Clone> Link<T> {
         self.service.trace().conditions_at(Timestamp::from_nanos(self.trace_time(at)))
     }
 
-    /// Lets the bottleneck work until `now`.
+    /// Runs the bottleneck until `now`.
     #[inline]
     fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
-        // Asked with every call, and seldom with anything to do.
+        // The fast path: most calls have nothing to do.
         match self.bottleneck {
             Bottleneck::Busy(due) | Bottleneck::Waiting(due) if due <= self.now => self.work(),
             _ => {}
@@ -361,8 +362,7 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Takes the next packet from the queue at `start`. Since nothing interrupts its service, all that will happen to
-    /// it is decided here.
+    /// Takes the next packet from the queue at `start`. Nothing interrupts its service, so its arrival is decided here.
     fn begin(&mut self, start: Timestamp) {
         let Some(queued) = self.dequeue(start) else {
             self.bottleneck = Bottleneck::Idle;
@@ -371,7 +371,7 @@ impl<T: Clone> Link<T> {
         self.serve(queued, start);
     }
 
-    /// The bottleneck serves `queued` from `start` on.
+    /// Serves `queued` from `start` on.
     fn serve(&mut self, queued: Queued<T>, start: Timestamp) {
         let left = self.service.serve(self.trace_time(start), queued.size);
         let left = self.moment(left).max(start);
@@ -446,15 +446,14 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// The size of the packet that is next to be sent over the medium that this link shares ([`LinkConfig::medium`]);
-    /// none if nothing waits.
+    /// Size of the next packet for the shared medium ([`LinkConfig::medium`]); `None` if the queue is empty.
     #[must_use]
     pub fn head_size(&self) -> Option<ByteCount> {
         self.queue.front().map(|packet| packet.size)
     }
 
-    /// The medium lets the head of the queue be sent from `now` on; it has been sent after what `airtime` says of its
-    /// size. When that is; none if the queue's discipline dropped all that waited.
+    /// Sends the head of the queue over the shared medium from `now` on. `airtime` is the duration for its size.
+    /// Returns the end of the transmission, or `None` if the queue discipline dropped all packets.
     pub fn transmit(&mut self, now: Timestamp, airtime: impl FnOnce(ByteCount) -> Duration) -> Option<Timestamp> {
         self.advance(now);
         let queued = self.dequeue(now)?;
@@ -463,7 +462,7 @@ impl<T: Clone> Link<T> {
         Some(left)
     }
 
-    /// The medium gives up on the head of the queue, which collided too often.
+    /// Drops the head of the queue, which collided too often on the shared medium.
     pub fn give_up(&mut self, now: Timestamp) {
         self.advance(now);
         if let Some(queued) = self.dequeue(now) {

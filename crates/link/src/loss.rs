@@ -1,4 +1,4 @@
-//! Which packets are lost, and how much later than others they come.
+//! Random loss and random delay of packets.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::statistics::DropReason;
 use crate::trace::Conditions;
 use rand::Rng;
 
-/// Normal jitter is cut off at so many deviations (RFC 8868, section 4.5.3).
+/// Normal jitter is truncated at this number of deviations (RFC 8868, section 4.5.3).
 const MOST_DEVIATIONS: f64 = 3.0;
 
-/// All kinds of loss of one link.
+/// All kinds of loss of a link.
 #[derive(Debug, Clone)]
 pub(crate) struct Losses {
-    /// Nothing is lost but what the trace says.
+    /// Whether only the trace has loss.
     are_none: bool,
     random: Option<(f64, Pcg64)>,
     burst: Option<Burst>,
@@ -38,9 +38,9 @@ struct Burst {
 struct OnOff {
     model: OnOffLoss,
     on: bool,
-    /// When it changes next.
+    /// Time of the next change.
     until: Timestamp,
-    /// Apart from the draws for packets, so that the times are the same whatever is sent.
+    /// Separate from the random numbers for packets, so that the periods do not depend on the packets.
     times: Pcg64,
     packets: Pcg64,
 }
@@ -53,7 +53,7 @@ struct Scheduled {
 }
 
 impl Losses {
-    /// Packets come from `origin` on.
+    /// Losses of a link that starts at `origin`.
     pub(crate) fn new(config: &LossConfig, seed: u64, origin: Timestamp) -> Self {
         let on_off = config.on_off.map(|model| {
             let (mut lengths, packets) = (generator(seed, Purpose::OnOffTimes), generator(seed, Purpose::OnOffLoss));
@@ -81,13 +81,13 @@ impl Losses {
         }
     }
 
-    /// Whether none is lost but by the trace's conditions.
+    /// Whether only the trace has loss.
     pub(crate) fn are_none(&self) -> bool {
         self.are_none
     }
 
-    /// Whether the packet at `now` is lost, and to what. Every kind is asked for every packet, so that none moves the
-    /// draws of another. Calls come in order of time.
+    /// Decides whether the packet at `now` is lost, and why. Each kind of loss draws a number for each packet, so that
+    /// no kind affects another. Calls are in the order of time.
     pub(crate) fn decide(&mut self, now: Timestamp, conditions: &Conditions) -> Option<DropReason> {
         if self.are_none && conditions.loss <= 0.0 {
             return None;
@@ -123,8 +123,8 @@ impl Burst {
 
 impl OnOff {
     fn decide(&mut self, now: Timestamp) -> bool {
-        // A link may sleep for long. Memory of the process fades within a few times, so that a long sleep is passed
-        // over: stepping through it would take as long as it is.
+        // A link may be idle for long. The process forgets its state within a few periods, so a long idle time is
+        // skipped. The cost would otherwise grow with the idle time.
         let cycle = self.model.mean_on.saturating_add(self.model.mean_off);
         let horizon = now - cycle.saturating_mul(64);
         if self.until < horizon {
@@ -134,7 +134,7 @@ impl OnOff {
         }
         while self.until <= now && self.until < Timestamp::MAX {
             self.on = !self.on;
-            // Not less than a nanosecond, so that it ends.
+            // At least a nanosecond, so that the loop ends.
             let length = self.length().max(Duration::from_nanos(1));
             self.until += length;
         }
@@ -160,7 +160,7 @@ impl Scheduled {
     }
 }
 
-/// The further delays of one link.
+/// Random delays of a link.
 #[derive(Debug, Clone)]
 pub(crate) struct Delays {
     jitter: Option<(JitterDistribution, Pcg64)>,
@@ -173,7 +173,7 @@ impl Delays {
         Self { jitter, trace: generator(seed, Purpose::TraceJitter) }
     }
 
-    /// How much later than by propagation the next packet comes: jitter of link and trace, and delay of the trace.
+    /// Draws the delay of the next packet beyond propagation: jitter of link and trace, and delay of the trace.
     pub(crate) fn draw(&mut self, conditions: &Conditions) -> Duration {
         let own = self.jitter.as_mut().map_or(Duration::ZERO, |(distribution, generator)| match *distribution {
             JitterDistribution::Uniform { most } => times(most, generator.random()),

@@ -1,19 +1,24 @@
-//! A medium whose airtime several links share, whatever their direction: the channel of a Wi-Fi network, or the radio
-//! of a cell. Each link is a station's queue ([`LinkConfig::medium`](crate::LinkConfig::medium)); the medium says which
-//! of them sends next and how long that takes.
+//! A medium whose airtime several links share in either direction: a Wi-Fi channel, or the radio of a cell.
 //!
-//! **Wi-Fi** is the distributed coordination function of IEEE 802.11-2012, section 9.3, as G. Bianchi ("Performance
-//! analysis of the IEEE 802.11 distributed coordination function", IEEE JSAC 18(3), 2000) idealises it: every station
-//! that has something to send draws a number of slots; the smallest goes first, the others keep what is left of theirs;
-//! two that are equal collide, double their range and draw again. So each station with something to send has the same
-//! chance, the access point with all that goes down as much as one that sends up; what comes back (acknowledgements,
-//! feedback) takes airtime from what goes there; and each frame costs time beyond its bits. Frames are sent one at a
-//! time, without aggregation, which gives about the 20 Mb/s of goodput that RFC 8869, section 3.2.3, expects at 52
-//! Mb/s. Left out are frames lost to noise, hidden stations and the classes of 802.11e.
+//! Each link is the queue of a station ([`LinkConfig::medium`](crate::LinkConfig::medium)). The medium decides which
+//! station sends next, and how long that takes.
+//!
+//! **Wi-Fi** is the distributed coordination function of IEEE 802.11-2012, section 9.3. The model follows G. Bianchi
+//! ("Performance analysis of the IEEE 802.11 distributed coordination function", IEEE JSAC 18(3), 2000):
+//!
+//! - Each station with data draws a number of slots. The smallest number sends first; the others keep the remainder of
+//!   theirs.
+//! - Stations with equal numbers collide, double their range and draw again.
+//! - So each station with data has the same chance: the access point with all downlink traffic as much as one sender.
+//! - Acknowledgements and feedback in the reverse direction take airtime as well.
+//! - Each frame has a fixed cost besides its bits. There is no aggregation. This gives about the 20 Mb/s of goodput
+//!   that RFC 8869, section 3.2.3, expects at 52 Mb/s.
+//!
+//! The model has no frames lost to noise, no hidden stations and no classes of 802.11e.
 //!
 //! **Cell** is proportional fair scheduling (A. Jalali, R. Padovani, R. Pankaj, "Data throughput of CDMA-HDR", IEEE VTC
-//! 2000): each millisecond goes to the user whose radio is best compared with what it has lately been given, so that
-//! all have about equal times, each at its good moments. Each user has a queue of its own.
+//! 2000). Each millisecond goes to the user with the best ratio of its radio to its recent share. So all users have
+//! about equal time, each at its best moments. Each user has a separate queue.
 
 use std::time::Duration;
 
@@ -26,33 +31,33 @@ use serde::{Deserialize, Serialize};
 use crate::link::Link;
 use crate::random::{Purpose, generator};
 
-/// A slot, and the shortest space between frames (IEEE 802.11-2012, table 18-17: OFDM, channels of 20 MHz).
+/// Slot time, and shortest interframe space (IEEE 802.11-2012, table 18-17: OFDM, channels of 20 MHz).
 const SLOT: Duration = Duration::from_micros(9);
 const SHORT_SPACE: Duration = Duration::from_micros(16);
-/// How long the medium is idle before slots are counted: SIFS and two slots (section 9.3.7).
+/// Idle time before slots are counted: SIFS and two slots (section 9.3.7).
 const DISTRIBUTED_SPACE: Duration = Duration::from_micros(34);
-/// The range of slots at first and at most (table 18-17).
+/// Initial and largest contention window, slots (table 18-17).
 const WINDOWS: (u32, u32) = (15, 1_023);
-/// A frame is sent so many times (dot11ShortRetryLimit).
+/// Largest number of transmissions of a frame (dot11ShortRetryLimit).
 const ATTEMPTS: u32 = 7;
-/// Preamble and header of a frame of 802.11n with two spatial streams, mixed format (section 20.3.9: 8 + 8 + 4 of the
-/// legacy part, 8 + 4 + 2 x 4).
+/// Preamble and header of an 802.11n frame with two spatial streams in mixed format (section 20.3.9). The legacy part
+/// has 8 + 8 + 4 microseconds, the rest 8 + 4 + 2 x 4.
 const PREAMBLE: Duration = Duration::from_micros(40);
-/// An OFDM symbol.
+/// Duration of an OFDM symbol.
 const SYMBOL: Duration = Duration::from_micros(4);
-/// Bits beside those of the frame: service and tail (section 18.3.5).
+/// Service and tail bits of a frame (section 18.3.5).
 const SERVICE_BITS: u64 = 22;
-/// Bytes of a frame beside the IP packet: MAC header with QoS (26), check sequence (4), LLC and SNAP (8).
+/// Overhead of a frame over its IP packet, bytes: MAC header with QoS (26), check sequence (4), LLC and SNAP (8).
 const FRAME_OVERHEAD: u64 = 38;
-/// An acknowledgement of 14 bytes at 24 Mb/s: 20 microseconds of preamble, two symbols.
+/// Acknowledgement of 14 bytes at 24 Mb/s: 20 microseconds of preamble, two symbols.
 const ACKNOWLEDGEMENT: Duration = Duration::from_micros(28);
 
-/// The interval for which a cell's scheduler decides (LTE's subframe).
+/// Scheduling interval of a cell (LTE subframe).
 const SUBFRAME: Duration = Duration::from_millis(1);
-/// Over how many of them it remembers what users were given.
+/// Averaging window of the share of a user, subframes.
 const SUBFRAMES_REMEMBERED: f64 = 100.0;
 
-/// Which medium.
+/// Kind of a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -60,35 +65,35 @@ pub enum MediumConfig {
     /// A Wi-Fi channel.
     #[serde(rename = "wifi")]
     WiFi,
-    /// One direction of a cell's radio.
+    /// One direction of the radio of a cell.
     Cell,
 }
 
-/// What a medium has done so far.
+/// Counters of a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct MediumStatistics {
-    /// Packets that it carried.
+    /// Packets that the medium carried.
     pub packets: u64,
-    /// Times that stations collided.
+    /// Number of collisions.
     pub collisions: u64,
-    /// How long it was in use: spaces, slots, collisions and acknowledgements included.
+    /// Time in use, including spaces, slots, collisions and acknowledgements.
     #[serde(rename = "busy_ms", with = "milliseconds")]
     pub busy: Duration,
 }
 
-/// A link's place at a medium.
+/// A link on a medium.
 #[derive(Debug, Clone, Copy)]
 struct Station {
     link: usize,
-    /// Slots that it still waits, if it has drawn.
+    /// Remaining slots, once drawn.
     slots: Option<u32>,
-    /// It draws from zero to this.
+    /// Upper bound of the slots that it draws.
     window: u32,
     attempts: u32,
-    /// Bytes of the packet at the head that a cell has already sent.
+    /// Bytes of the head of the queue that a cell has already sent.
     credit: f64,
-    /// What a cell has lately given it, bit/s.
-    given: f64,
+    /// Recent share in a cell, bit/s.
+    share: f64,
 }
 
 /// A medium that links share, without a clock.
@@ -103,10 +108,10 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// A medium for `links`, by their numbers where [`Medium::transmit`] is given them.
+    /// A medium for `links`: their indices in the argument of [`Medium::transmit`].
     #[must_use]
     pub fn new(config: MediumConfig, links: impl IntoIterator<Item = usize>, seed: u64) -> Self {
-        let station = |link| Station { link, slots: None, window: WINDOWS.0, attempts: 0, credit: 0.0, given: 0.0 };
+        let station = |link| Station { link, slots: None, window: WINDOWS.0, attempts: 0, credit: 0.0, share: 0.0 };
         Self {
             config,
             stations: links.into_iter().map(station).collect(),
@@ -117,12 +122,12 @@ impl Medium {
         }
     }
 
-    /// The links that share it.
+    /// Links on the medium.
     pub fn links(&self) -> impl Iterator<Item = usize> + '_ {
         self.stations.iter().map(|station| station.link)
     }
 
-    /// One of its links was given a packet at `now`.
+    /// Notifies the medium that a link has a packet at `now`.
     pub fn wake(&mut self, now: Timestamp) {
         if self.idle {
             self.idle = false;
@@ -130,20 +135,20 @@ impl Medium {
         }
     }
 
-    /// When [`Medium::transmit`] is to be called; none if nothing waits.
+    /// Time at which to call [`Medium::transmit`]; `None` if no packet waits.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         (!self.idle).then_some(self.free_at)
     }
 
-    /// What it did so far.
+    /// Counters of the medium.
     #[must_use]
     pub fn statistics(&self) -> &MediumStatistics {
         &self.statistics
     }
 
-    /// The medium is free at `now`, which is what [`Medium::poll_timeout`] gave: lets one of the links that have
-    /// something to send do so. The link, if one did; otherwise stations collided, or nothing waits.
+    /// Lets one link send at `now`, the time of [`Medium::poll_timeout`]. Returns the link, or `None` after a collision
+    /// or if no packet waits.
     pub fn transmit<T: Clone>(&mut self, now: Timestamp, links: &mut [Link<T>]) -> Option<usize> {
         if !self.stations.iter().any(|station| waiting(station, links).is_some()) {
             self.idle = true;
@@ -205,24 +210,24 @@ impl Medium {
         left.map(|_| station.link)
     }
 
-    /// A cell: the user whose radio is best compared with what it was given has the next subframe.
+    /// Cell: the user with the best ratio of radio to recent share has the next subframe.
     fn schedule<T: Clone>(&mut self, now: Timestamp, links: &mut [Link<T>]) -> Option<usize> {
         self.free_at = now + SUBFRAME;
         let mut best: Option<(f64, usize, f64)> = None;
         for (index, station) in self.stations.iter().enumerate() {
             let Some(link) = links.get(station.link).filter(|link| link.head_size().is_some()) else { continue };
             let rate = link.capacity_at(now).as_bps() as f64;
-            let worth = rate / station.given.max(1.0);
+            let worth = rate / station.share.max(1.0);
             if rate > 0.0 && best.is_none_or(|(most, ..)| worth > most) {
                 best = Some((worth, index, rate));
             }
         }
         for station in &mut self.stations {
-            station.given -= station.given / SUBFRAMES_REMEMBERED;
+            station.share -= station.share / SUBFRAMES_REMEMBERED;
         }
         let (_, index, rate) = best?;
         let station = &mut self.stations[index];
-        station.given += rate / SUBFRAMES_REMEMBERED;
+        station.share += rate / SUBFRAMES_REMEMBERED;
         station.credit += rate * SUBFRAME.as_secs_f64() / 8.0;
         let link = &mut links[station.link];
         let mut sent = None;
@@ -242,12 +247,12 @@ impl Medium {
     }
 }
 
-/// The size of what `station` has to send next.
+/// Size of the next packet of `station`.
 fn waiting<T: Clone>(station: &Station, links: &[Link<T>]) -> Option<ByteCount> {
     links.get(station.link).and_then(Link::head_size)
 }
 
-/// How long a frame with a packet of `size` is on the air at `rate`.
+/// Airtime of a frame with a packet of `size` at `rate`.
 fn frame_time(size: ByteCount, rate: Bitrate) -> Duration {
     let bits = SERVICE_BITS + 8 * (size.get().saturating_add(FRAME_OVERHEAD));
     let bits_of_symbol = (rate.as_bps() as f64 * SYMBOL.as_secs_f64()).max(1.0);

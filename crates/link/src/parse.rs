@@ -1,4 +1,4 @@
-//! Reading traces: which format a text is in, and the simplest of them.
+//! Reads traces: detects the format, and parses mahimahi files.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,26 +14,26 @@ use crate::profile::{WORDS, parse_profile};
 use crate::trace::Trace;
 use crate::transfer_log::{is_line, parse_transfer_log};
 
-/// The formats a trace can be read from.
+/// Formats of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TraceFormat {
-    /// One line for each opportunity to deliver 1500 bytes: the whole millisecond at which it comes. Repeats at the
-    /// last one.
+    /// mahimahi: one line per delivery opportunity of 1500 bytes, its time in whole milliseconds. Repeats at the last
+    /// line.
     Mahimahi,
-    /// The JSON of AlphaRTC's gym; its `uplink` (see [`parse_alphartc`] for both directions).
+    /// The `uplink` of an AlphaRTC trace; [`parse_alphartc`] reads both directions.
     AlphaRtc,
-    /// Lines of `rate`, `delay`, `loss` and `wait`, as in BoB's evaluation: each `wait` lets time pass under what was
-    /// last said.
+    /// Lines of `rate`, `delay`, `loss` and `wait`, as in BoB's evaluation. Each `wait` lets time pass under the
+    /// current values.
     Profile,
-    /// Columns of time and rate, and perhaps of duration, loss, delay and jitter, see [`ColumnUnits`].
+    /// Columns of time and rate, optionally of duration, loss, delay and jitter; see [`ColumnUnits`].
     Columns(ColumnUnits),
-    /// What a download brought, second by second: moment, time since the start, latitude, longitude, bytes and milliseconds
-    /// since the last line, as in the logs of Norway's 3G and of Belgium's 4G.
+    /// Log of a download, as of Norway's 3G and Belgium's 4G. Columns: time, time since the start, latitude, longitude,
+    /// bytes and milliseconds since the last line.
     TransferLog,
 }
 
-/// What files begin with that gzip has packed (RFC 1952, section 2.3.1).
+/// First bytes of a gzip file (RFC 1952, section 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The text of `bytes`, without a byte-order mark.
@@ -52,9 +52,13 @@ fn text(bytes: &[u8]) -> Result<&str, TraceError> {
 }
 
 impl TraceFormat {
-    /// The format of `text`, from its first line that says something: an opening brace is AlphaRTC's; a first word
-    /// `rate`, `delay`, `loss` or `wait` without more than one value is a profile; a single whole number is mahimahi's;
-    /// two or more fields are columns.
+    /// Detects the format by the first line with content:
+    ///
+    /// - an opening brace: AlphaRTC
+    /// - `rate`, `delay`, `loss` or `wait` with one value: profile
+    /// - a single whole number: mahimahi
+    /// - six numbers, the first one a date: transfer log
+    /// - two or more fields: columns
     ///
     /// # Errors
     /// [`TraceError::Empty`] and [`TraceError::UnknownFormat`].
@@ -79,11 +83,11 @@ impl TraceFormat {
 }
 
 impl Trace {
-    /// Reads a trace in a known format. Memory is bounded by the `MAXIMUM_*` constants of this crate. What is read
-    /// repeats; see [`Trace::with_end`].
+    /// Parses a trace in a known format. The `MAXIMUM_*` constants of this crate bound its memory. The trace repeats;
+    /// see [`Trace::with_end`].
     ///
     /// # Errors
-    /// [`TraceError`], with the line or the segment that is wrong.
+    /// [`TraceError`] with the line or segment.
     pub fn parse(format: TraceFormat, bytes: &[u8]) -> Result<Self, TraceError> {
         let text = text(bytes)?;
         match format {
@@ -95,7 +99,7 @@ impl Trace {
         }
     }
 
-    /// Reads a trace in whatever format it is in, see [`TraceFormat::detect`].
+    /// Parses a trace in any format; see [`TraceFormat::detect`].
     ///
     /// # Errors
     /// As [`Trace::parse`] and [`TraceFormat::detect`].
@@ -103,7 +107,7 @@ impl Trace {
         Self::parse(TraceFormat::detect(text(bytes)?)?, bytes)
     }
 
-    /// Reads a trace from a file in whatever format it is in. No more than [`MAXIMUM_INPUT`] bytes are read.
+    /// Reads a trace in any format from a file. Reads at most [`MAXIMUM_INPUT`] bytes.
     ///
     /// # Errors
     /// [`TraceError::Read`], and as [`Trace::from_bytes`].

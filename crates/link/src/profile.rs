@@ -1,4 +1,4 @@
-//! BoB's profiles: `rate 1418kbit`, `delay 50ms`, `loss 0.08%`, `wait 1s`, a line each.
+//! BoB's profiles, one item per line: `rate 1418kbit`, `delay 50ms`, `loss 0.08%`, `wait 1s`.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::lines::lines;
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace};
 
-/// The first words of a profile's lines.
+/// First words of the lines of a profile.
 pub(crate) const WORDS: [&str; 4] = ["rate", "delay", "loss", "wait"];
 
-/// Reads a profile. Rate and times carry units; a loss is a percentage with the sign and a share without it (the
-/// published files write the same loss both ways). `delay` is one-way.
+/// Parses a profile. Rate and times have units. A loss is a percentage with the sign, and a share without it; the
+/// published files use both. `delay` is one-way.
 pub(crate) fn parse_profile(text: &str) -> Result<Trace, TraceError> {
     let mut segments = Vec::new();
     let (mut rate, mut conditions): (Option<Bitrate>, _) = (None, Conditions::NONE);

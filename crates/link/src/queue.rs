@@ -1,5 +1,7 @@
-//! The queue before the bottleneck. A further discipline is a file with an implementation of [`QueueDiscipline`], a
-//! variant of [`QueueConfig`] and one of `Queue`.
+//! The queue before the bottleneck.
+//!
+//! A new discipline needs a file with an implementation of [`QueueDiscipline`], a variant of [`QueueConfig`] and one of
+//! `Queue`.
 
 mod codel;
 mod drop_tail;
@@ -15,145 +17,141 @@ use codel::CoDel;
 use drop_tail::DropTail;
 use pie::Pie;
 
-/// A packet that waits.
+/// A packet in the queue.
 #[derive(Debug, Clone)]
 pub struct Queued<T> {
-    /// When it was given to the link.
+    /// Time at which the packet entered the link.
     pub sent_at: Timestamp,
-    /// Its size, as its sender gave it.
+    /// Size, as given by the sender.
     pub size: ByteCount,
-    /// Whether its ends take part in explicit congestion notification (RFC 3168), so that it may be marked instead of
-    /// dropped.
+    /// Whether the packet is ECN-capable (RFC 3168), so that it may be marked instead of dropped.
     pub ecn_capable: bool,
-    /// Whether it is marked.
+    /// Whether the packet is marked.
     pub congestion_experienced: bool,
     /// The packet.
     pub packet: T,
 }
 
 impl<T> Queued<T> {
-    /// Marks it, if its ends understand that; whether they do.
+    /// Marks the packet if it is ECN-capable. Returns whether it is.
     pub fn mark(&mut self) -> bool {
         self.congestion_experienced |= self.ecn_capable;
         self.ecn_capable
     }
 }
 
-/// Which packets wait, which are dropped, and which is served next.
+/// A queue discipline: which packets wait, which are dropped, and which is next.
 ///
-/// Calls come in order of time. Arrivals at a moment come after services that begin at that moment.
+/// Calls are in the order of time. An arrival comes after a service that begins at the same time.
 pub trait QueueDiscipline<T> {
-    /// A packet arrives at `packet.sent_at`. It waits, or comes back and is dropped.
+    /// A packet arrives at `packet.sent_at`.
     ///
     /// # Errors
-    /// The packet, if it is to be dropped.
+    /// The packet, if it is dropped.
     fn enqueue(&mut self, packet: Queued<T>) -> Result<(), Queued<T>>;
 
-    /// The bottleneck is free at `now`: the packet to serve. Packets that the discipline drops on the way go to
-    /// `dropped`. None if the queue is empty.
+    /// Returns the next packet when the bottleneck is free at `now`; `None` if the queue is empty. Passes the packets
+    /// that the discipline drops to `dropped`.
     fn dequeue(&mut self, now: Timestamp, dropped: &mut dyn FnMut(Queued<T>)) -> Option<Queued<T>>;
 
-    /// How many packets wait.
+    /// Number of waiting packets.
     fn packets(&self) -> usize;
 
-    /// How many bytes wait.
+    /// Number of waiting bytes.
     fn bytes(&self) -> ByteCount;
 }
 
-/// Which discipline a queue has.
+/// Configuration of the queue discipline.
 ///
-/// Limits count the packets that wait, without the one that is being served: on a link of rates that is the one that
-/// has begun to leave, on one of delivery opportunities one that has used a part of an opportunity.
+/// Limits count waiting packets, without the one in service. With rates, that is the packet that has begun to leave.
+/// With delivery opportunities, it is a packet that has used a part of an opportunity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum QueueConfig {
-    /// First in, first out. What would take the queue above a limit is dropped. Without any limit, memory is bounded by
-    /// the sender alone.
+    /// First in, first out. Packets beyond a limit are dropped. Without a limit, only the sender bounds the memory.
     DropTail {
-        /// The most packets that wait.
+        /// Largest number of waiting packets.
         #[serde(default)]
         packets: Option<usize>,
-        /// The most bytes that wait.
+        /// Largest number of waiting bytes.
         #[serde(default)]
         bytes: Option<ByteCount>,
     },
-    /// Drops from the head, ever more often, while packets wait longer than a target (CoDel, RFC 8289). The limits are
-    /// those of the memory behind it.
+    /// CoDel (RFC 8289): drops from the head, increasingly often, while packets wait longer than a target.
     #[serde(rename = "codel")]
     CoDel {
-        /// The most packets that wait.
+        /// Largest number of waiting packets.
         #[serde(default)]
         packets: Option<usize>,
-        /// The most bytes that wait.
+        /// Largest number of waiting bytes.
         #[serde(default)]
         bytes: Option<ByteCount>,
-        /// The wait that is acceptable for good.
+        /// Acceptable standing queueing delay.
         #[serde(default = "codel::target", rename = "target_ms", with = "milliseconds")]
         target: Duration,
-        /// How long waits may be longer before packets are dropped: about the longest round-trip time.
+        /// Time above the target before the first drop: about the longest round-trip time.
         #[serde(default = "codel::interval", rename = "interval_ms", with = "milliseconds")]
         interval: Duration,
-        /// Whether packets that are ECN-capable are marked where they would be dropped (RFC 8289, section 1; how, RFC
-        /// 3168).
+        /// Whether ECN-capable packets are marked instead of dropped (RFC 8289, section 1; RFC 3168).
         #[serde(default)]
         ecn: bool,
     },
-    /// Drops arriving packets at random, with a probability that is controlled such that packets wait for about a
-    /// target (PIE, RFC 8033). The limits are those of the memory behind it.
+    /// PIE (RFC 8033): drops arriving packets at random, with a probability that keeps the queueing delay near a
+    /// target.
     Pie {
-        /// The most packets that wait.
+        /// Largest number of waiting packets.
         #[serde(default)]
         packets: Option<usize>,
-        /// The most bytes that wait.
+        /// Largest number of waiting bytes.
         #[serde(default)]
         bytes: Option<ByteCount>,
-        /// The wait that is aimed at.
+        /// Target of the queueing delay.
         #[serde(default = "pie::target", rename = "target_ms", with = "milliseconds")]
         target: Duration,
-        /// Whether packets that are ECN-capable are marked where they would be dropped, while the probability is below
-        /// a tenth (RFC 8033, section 5.1).
+        /// Whether ECN-capable packets are marked instead of dropped while the probability is below 0.1 (RFC 8033,
+        /// section 5.1).
         #[serde(default)]
         ecn: bool,
     },
 }
 
 impl Default for QueueConfig {
-    /// 256 packets.
+    /// Drop-tail with 256 packets.
     fn default() -> Self {
         Self::drop_tail(256)
     }
 }
 
 impl QueueConfig {
-    /// [`QueueConfig::DropTail`] of so many packets.
+    /// [`QueueConfig::DropTail`] with a limit in packets.
     #[must_use]
     pub const fn drop_tail(packets: usize) -> Self {
         Self::DropTail { packets: Some(packets), bytes: None }
     }
 
-    /// [`QueueConfig::DropTail`] of so many bytes.
+    /// [`QueueConfig::DropTail`] with a limit in bytes.
     #[must_use]
     pub const fn drop_tail_bytes(bytes: ByteCount) -> Self {
         Self::DropTail { packets: None, bytes: Some(bytes) }
     }
 
-    /// [`QueueConfig::CoDel`] with RFC 8289's target of 5 ms and interval of 100 ms, in the memory of `self`.
+    /// [`QueueConfig::CoDel`] with RFC 8289's target of 5 ms and interval of 100 ms, and the limits of `self`.
     #[must_use]
     pub fn with_codel(self) -> Self {
         let (packets, bytes) = self.limits();
         Self::CoDel { packets, bytes, target: codel::target(), interval: codel::interval(), ecn: false }
     }
 
-    /// [`QueueConfig::Pie`] with RFC 8033's target of 15 ms, in the memory of `self`.
+    /// [`QueueConfig::Pie`] with RFC 8033's target of 15 ms, and the limits of `self`.
     #[must_use]
     pub fn with_pie(self) -> Self {
         let (packets, bytes) = self.limits();
         Self::Pie { packets, bytes, target: pie::target(), ecn: false }
     }
 
-    /// The same, but ECN-capable packets are marked where they would be dropped. Drop-tail has no such place: it drops
-    /// when there is no room, and a mark makes none.
+    /// The same, with marks instead of drops for ECN-capable packets. No effect on drop-tail: it drops for lack of
+    /// room, and a mark makes no room.
     #[must_use]
     pub fn with_ecn(mut self) -> Self {
         if let Self::CoDel { ecn, .. } | Self::Pie { ecn, .. } = &mut self {
@@ -162,13 +160,13 @@ impl QueueConfig {
         self
     }
 
-    /// Whether it marks packets that are ECN-capable.
+    /// Whether the queue marks ECN-capable packets.
     #[must_use]
     pub const fn marks(&self) -> bool {
         matches!(self, Self::CoDel { ecn: true, .. } | Self::Pie { ecn: true, .. })
     }
 
-    /// The most packets and the most bytes that wait.
+    /// Limits in packets and bytes.
     #[must_use]
     pub const fn limits(&self) -> (Option<usize>, Option<ByteCount>) {
         match *self {
@@ -178,7 +176,7 @@ impl QueueConfig {
         }
     }
 
-    /// The times in it, by name.
+    /// Times of the configuration, by name.
     pub(crate) fn times(&self) -> [(&'static str, Duration); 2] {
         let (target, interval) = match *self {
             Self::DropTail { .. } => (Duration::ZERO, Duration::ZERO),
@@ -188,14 +186,14 @@ impl QueueConfig {
         [("queue.target", target), ("queue.interval", interval)]
     }
 
-    /// A queue that never drops, as mahimahi's is without options.
+    /// A queue that never drops, like mahimahi's default.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self::DropTail { packets: None, bytes: None }
     }
 }
 
-/// One of the disciplines.
+/// A queue of any discipline.
 #[derive(Debug, Clone)]
 pub(crate) enum Queue<T> {
     DropTail(DropTail<T>),
@@ -204,8 +202,8 @@ pub(crate) enum Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Whether a packet of `size` is given on as it came, should it be taken out at the moment at which it is put in:
-    /// only where nothing waits, and no discipline looks at what comes and goes.
+    /// Whether a packet of `size` that enters and leaves at the same time passes the queue unchanged. Only if the queue
+    /// is empty and its discipline keeps no state.
     pub(crate) fn passes(&self, size: ByteCount) -> bool {
         match self {
             Self::DropTail(queue) => queue.passes(size),
@@ -213,7 +211,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// An empty queue on a link of `seed` that begins at `origin`.
+    /// An empty queue of a link with `seed` that starts at `origin`.
     pub(crate) fn new(config: QueueConfig, seed: u64, origin: Timestamp) -> Self {
         let (packets, bytes) = config.limits();
         let memory = DropTail::new(packets, bytes);
@@ -226,7 +224,7 @@ impl<T> Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// The packet at the head.
+    /// Head of the queue.
     pub(crate) fn front(&self) -> Option<&Queued<T>> {
         match self {
             Self::DropTail(queue) => queue.front(),

@@ -1,4 +1,4 @@
-//! The bottleneck: when a packet begins to leave and when it has left, in nanoseconds of the trace.
+//! Service of the bottleneck: when a packet begins to leave and when it has left, in nanoseconds of the trace.
 
 use lockstep_units::ByteCount;
 
@@ -6,14 +6,14 @@ use crate::limits::OPPORTUNITY;
 use crate::timeline::{Position, WORK_OF_BYTE};
 use crate::trace::{Capacity, Trace};
 
-/// Serves one packet after the other as a trace allows.
+/// Serves packets as a trace allows.
 ///
-/// **Rates**: a packet begins to leave when the one before it has left, and has left when its bits have passed. Where
-/// one packet follows another, the fraction of a nanosecond between them is kept, so that nothing drifts.
+/// **Rates**: a packet begins to leave when the one before it has left. It has left when its bits have passed.
+/// Consecutive packets keep fractions of a nanosecond, so that errors do not accumulate.
 ///
-/// **Delivery opportunities**, as in mahimahi: each carries [`OPPORTUNITY`] bytes of the packets that came strictly
-/// before it. Small packets share one; a packet may span several and leaves with the last one that it needs; what no
-/// packet uses is lost.
+/// **Delivery opportunities**, as in mahimahi: each carries [`OPPORTUNITY`] bytes of packets that arrived strictly
+/// before it. Small packets share an opportunity. A large packet spans several and leaves with the last one. Unused
+/// bytes are lost.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     trace: Trace,
@@ -22,9 +22,9 @@ pub(crate) struct Service {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// The work done when the last packet had left.
+    /// Work done when the last packet had left.
     Rates(u128),
-    /// The first opportunity not begun, and what is left in the one before it.
+    /// First unused opportunity, and the bytes left in the one before it.
     Opportunities { next: Position, left: u64 },
 }
 
@@ -41,7 +41,7 @@ impl Service {
         &self.trace
     }
 
-    /// A packet comes to the idle bottleneck at `at`: when it may begin to leave.
+    /// Earliest start of service for a packet that arrives at the idle bottleneck at `at`.
     pub(crate) fn first_start(&mut self, at: u64) -> Option<u64> {
         match (self.trace.capacity(), &mut self.state) {
             (Capacity::Rates(rates), State::Rates(done)) => {
@@ -56,7 +56,7 @@ impl Service {
         }
     }
 
-    /// A packet has left at `at` and another one waits: when that may begin to leave.
+    /// Earliest start of service for a waiting packet, after another has left at `at`.
     pub(crate) fn next_start(&self, at: u64) -> Option<u64> {
         match (self.trace.capacity(), &self.state) {
             (Capacity::Opportunities(opportunities), State::Opportunities { next, left: 0 }) => {
@@ -66,8 +66,8 @@ impl Service {
         }
     }
 
-    /// A packet of `size` begins to leave at `start`, which is what one of the above gave: when it has left. None if
-    /// that never comes.
+    /// End of service for a packet of `size`. `start` is a result of [`Self::first_start`] or [`Self::next_start`].
+    /// `None` if service never ends.
     pub(crate) fn serve(&mut self, start: u64, size: ByteCount) -> Option<u64> {
         match (self.trace.capacity(), &mut self.state) {
             (Capacity::Rates(rates), State::Rates(done)) => {

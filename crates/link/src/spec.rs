@@ -1,4 +1,4 @@
-//! Generated traces in words, for command lines and configurations.
+//! Descriptions of generated traces, for command lines and configurations.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::generate::{Cellular, OnOff, Poisson, Ramp};
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace};
 
-/// The kinds of generated traces, with an example of each for error messages.
+/// Kinds of generated traces, with examples for error messages.
 const KINDS: [(&str, &str); 7] = [
     ("constant", "constant:500kbps"),
     ("steps", "steps:1mbps@40s/2.5mbps@20s"),
@@ -24,25 +24,25 @@ const KINDS: [(&str, &str); 7] = [
     ("fitted", "fitted:family=lte,seed=7,seconds=60"),
 ];
 
-/// The longest words that are read, in bytes, and the most outages among them: each takes a walk over the trace.
+/// Longest description, bytes, and largest number of outages; each outage is a pass over the trace.
 const MAXIMUM_SPEC: usize = 1 << 16;
 const MAXIMUM_OUTAGES: usize = 256;
 
-/// The fields after the kind, taken one by one so that what is left over can be refused.
+/// Fields after the kind. Each is taken once, so that unknown fields remain and can be refused.
 struct Fields<'a> {
     value: Option<&'a str>,
     named: Vec<(&'a str, &'a str)>,
 }
 
-/// What reads a file of families, or says why it does not.
+/// Reads a file of families, or returns the error.
 type ReadFamilies<'a> = &'a dyn Fn(&Path) -> Result<Families, String>;
 
-/// Whether a family is a file of them and not one of those that come along: a path with a `/` or ending in `.json`.
+/// Whether a family is the path of a file: it has a `/` or ends in `.json`. Otherwise it is a built-in family.
 fn is_family_file(family: &str) -> bool {
     family.contains('/') || family.ends_with(".json")
 }
 
-/// What is wrong with a field.
+/// The error of a field.
 fn wrong(name: &str, problem: &QuantityError) -> String {
     format!("{name}: {problem}")
 }
@@ -74,10 +74,10 @@ impl<'a> Fields<'a> {
         Some(self.named.remove(index).1)
     }
 
-    /// The first value, which may also be given by `name`.
+    /// The main value, which may also be given by `name`.
     fn main(&mut self, name: &str) -> Result<&'a str, String> {
         match (self.value.take(), self.take(name)) {
-            (Some(value), Some(_)) => Err(format!("\"{}\" is given beside {name}=", excerpt(value))),
+            (Some(value), Some(_)) => Err(format!("\"{}\" conflicts with {name}=", excerpt(value))),
             (value, named) => value.or(named).ok_or_else(|| format!("{name} is missing")),
         }
     }
@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// `1mbps@40s/2.5mbps@20s`
+/// Parses `1mbps@40s/2.5mbps@20s`.
 fn steps(text: &str) -> Result<Vec<Segment>, String> {
     text.split('/')
         .map(|step| {
@@ -113,13 +113,14 @@ fn steps(text: &str) -> Result<Vec<Segment>, String> {
         .collect()
 }
 
-/// The family that `fitted:` names: one of those that come along, or one of a file's.
+/// The family of `fitted:`: a built-in one, or one of a file.
 fn family(fields: &mut Fields<'_>, read: ReadFamilies<'_>) -> Result<Family, String> {
     let family = fields.main("family")?;
     if !is_family_file(family) {
         let built_in = Families::built_in();
         let found = built_in.named(family).cloned();
-        return found.map_err(|error| format!("{error}; or a file of them, a path with a / or ending in .json"));
+        return found
+            .map_err(|error| format!("{error}; or the path of a file of families, with a / or ending in .json"));
     }
     let families = read(Path::new(family))?;
     families.named_or_only(fields.take("name")).cloned().map_err(|error| format!("{family}: {error}"))
@@ -180,18 +181,18 @@ fn generate(kind: &str, fields: &mut Fields<'_>, read: ReadFamilies<'_>) -> Resu
             let mean = fields.take("mean").map(|text| parse_rate(text).map_err(|problem| wrong("mean", &problem)));
             let seconds: f64 = fields.number("seconds")?.unwrap_or(120.0);
             let duration = Duration::try_from_secs_f64(seconds)
-                .map_err(|_| "seconds: no time that a trace can have".to_owned())?;
+                .map_err(|_| "seconds: not a possible duration of a trace".to_owned())?;
             family.trace(duration, fields.number("seed")?.unwrap_or(1), mean.transpose()?)
         }
         other => {
             let examples = KINDS.map(|(_, example)| example).join(", ");
-            return Err(format!("\"{}\" is no kind of trace; there are {examples}", excerpt(other)));
+            return Err(format!("unknown kind of trace \"{}\"; examples of all kinds: {examples}", excerpt(other)));
         }
     };
     trace.map_err(refused)
 }
 
-/// What every kind takes: outages, conditions, an end.
+/// Applies the fields of every kind: outages, conditions and end.
 fn compose(mut trace: Trace, fields: &mut Fields<'_>) -> Result<Trace, String> {
     let refused = |error: TraceError| error.to_string();
     if fields.named.iter().filter(|(name, _)| *name == "outage").count() > MAXIMUM_OUTAGES {
@@ -219,49 +220,52 @@ fn compose(mut trace: Trace, fields: &mut Fields<'_>) -> Result<Trace, String> {
         None => Ok(trace),
         Some("repeat") => trace.with_end(End::Repeat).map_err(refused),
         Some("hold") => trace.with_end(End::Hold).map_err(refused),
-        Some(other) => Err(format!("end: \"{}\" is neither repeat nor hold", excerpt(other))),
+        Some(other) => Err(format!("end: expected repeat or hold, found \"{}\"", excerpt(other))),
     }
 }
 
 impl Trace {
-    /// Whether `text` starts like the words of a generated trace, so that a command line can tell them from a file.
+    /// Whether `text` starts like the description of a generated trace, and not like a path.
     #[must_use]
     pub fn is_spec(text: &str) -> bool {
         text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|&(known, _)| known == kind.trim()))
     }
 
-    /// A trace from words: a kind, a colon, its main value, and further values by name, with commas between.
+    /// Generates a trace from a description: kind, colon, main value, and named values, separated by commas.
     ///
     /// - `constant:500kbps` holds; with `duration=20s` it repeats, which matters for outages.
     /// - `steps:1mbps@40s/2.5mbps@20s` repeats.
     /// - `ramp:100kbps-5mbps,duration=60s,step=100ms` then holds.
     /// - `onoff:500kbps,on=1s,off=5s,loss=100%,duration=600s,seed=1` (see [`OnOff`]) repeats.
     /// - `poisson:570kbps,duration=60s,seed=1` (see [`Poisson`]) repeats.
-    /// - `cellular:3mbps,seed=1` or `cellular:mean=3mbps` (see [`Cellular`]), with `deviation`, `states`, `dwell`,
-    ///   `step`, `noise`, `outage-every`, `outage-length`, `duration`, repeats.
+    /// - `cellular:3mbps,seed=1` or `cellular:mean=3mbps` (see [`Cellular`]) repeats. Further fields: `deviation`,
+    ///   `states`, `dwell`, `step`, `noise`, `outage-every`, `outage-length`, `duration`.
+    /// - `fitted:lte,seed=1` or `fitted:family=lte`, with `seconds=120` and `mean` (see [`crate::Family`]), repeats.
+    ///   Built-in families: `lte`, `umts`, `broadband`, `wifi` and `wired`. [`Trace::from_spec_with`] also accepts
+    ///   files.
     ///
-    /// - `fitted:lte,seed=1` or `fitted:family=lte`, with `seconds=120` and `mean` (see [`crate::Family`]), repeats: like
-    ///   the recordings that the family was fitted to; `lte`, `umts`, `broadband`, `wifi` or `wired`. Files of families
-    ///   are for [`Trace::from_spec_with`].
+    /// Named values in the list are the defaults. All kinds also accept these fields:
     ///
-    /// Values shown beside the main one are the defaults. All kinds also take `outage=10s+1s` (nothing passes from 10 s
-    /// on for 1 s; more than once), `loss=1%`, `delay=20ms` (one-way), `jitter=5ms`, and `end=repeat` or `end=hold`.
+    /// - `outage=10s+1s`: an outage from 10 s on for 1 s; repeatable
+    /// - `loss=1%`, `delay=20ms` (one-way), `jitter=5ms`
+    /// - `end=repeat` or `end=hold`
     ///
     /// # Errors
-    /// [`TraceError::Spec`], saying what is wrong; also for words of more than 64 KiB or 256 outages.
+    /// [`TraceError::Spec`] with the problem; also for more than 64 KiB or 256 outages.
     pub fn from_spec(spec: &str) -> Result<Self, TraceError> {
         Self::from_spec_with(spec, &|path| {
-            Err(format!("the file {} is not read here; give one of the families that come along", path.display()))
+            Err(format!("cannot read the file {} here; name a built-in family", path.display()))
         })
     }
 
-    /// As [`Trace::from_spec`], and a family may be a file that `lockstep data fit` has written, which `read` reads:
-    /// `fitted:family=mine.json` is of the only family in it, `fitted:family=mine.json,name=lte` of the one called so.
-    /// A path has a `/` or ends in `.json`. As another file may be there later, what is made of one has no
-    /// [`Trace::spec`] and is stored in full.
+    /// As [`Trace::from_spec`], but a family may be a file that `lockstep data fit` wrote; `read` reads it.
+    ///
+    /// `fitted:family=mine.json` selects the only family of the file, `fitted:family=mine.json,name=lte` a named one. A
+    /// path has a `/` or ends in `.json`. The file may change later, so such a trace has no [`Trace::spec`] and is
+    /// stored in full.
     ///
     /// # Errors
-    /// [`TraceError::Spec`], saying what is wrong, also with the file.
+    /// [`TraceError::Spec`] with the problem, including those of the file.
     pub fn from_spec_with(spec: &str, read: &dyn Fn(&Path) -> Result<Families, String>) -> Result<Self, TraceError> {
         let parse = || {
             if spec.len() > MAXIMUM_SPEC {
@@ -273,7 +277,7 @@ impl Trace {
             let trace = compose(trace, &mut fields)?;
             match (fields.value, fields.named.first()) {
                 (None, None) => Ok(trace),
-                (Some(value), _) => Err(format!("\"{}\" is one value too many", excerpt(value))),
+                (Some(value), _) => Err(format!("unexpected value \"{}\"", excerpt(value))),
                 (_, Some((name, _))) => Err(format!("{} has no \"{}\"", kind.trim(), excerpt(name))),
             }
         };
@@ -282,7 +286,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// The file of families that the words `spec` name, if they name one.
+    /// The file of families that `spec` names, if any.
     #[must_use]
     pub fn family_file(spec: &str) -> Option<&Path> {
         let (kind, rest) = spec.split_once(':').filter(|_| spec.len() <= MAXIMUM_SPEC)?;
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_can_be_asked_for() {
+    fn example_of_every_kind_is_valid() {
         for (kind, example) in KINDS {
             assert!(Trace::is_spec(example));
             let trace = Trace::from_spec(example).unwrap_or_else(|error| panic!("{kind}: {error}"));
@@ -312,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn words_mean_what_they_say() {
+    fn descriptions_give_the_described_traces() {
         let trace = Trace::from_spec("constant:500kbps, outage=10s+1s").unwrap();
         assert_eq!([at(&trace, 9.9), at(&trace, 10.0), at(&trace, 10.9), at(&trace, 11.0)], [500_000, 0, 0, 500_000]);
         assert_eq!(at(&trace, 70.5), 500_000, "one outage only");
@@ -331,30 +335,33 @@ mod tests {
     }
 
     #[test]
-    fn words_without_sense_are_refused_and_told_why() {
+    fn invalid_descriptions_are_refused_with_the_reason() {
         for (spec, why) in [
-            ("", "no kind of trace"),
+            ("", "unknown kind of trace"),
             ("constant", "rate is missing"),
             ("constant:fast", "needs a number and a unit"),
             ("constant:1mbps,2mbps", "name=value"),
             ("constant:1mbps,sed=7", "no \"sed\""),
             ("constant:1mbps,rate=2mbps,loss=1%,loss=2%", "given twice"),
             ("constant:1mbps,outage=10s", "start+length"),
-            ("constant:0bps,duration=0s", "lasts no time"),
-            ("poisson:570kbps,end=hold", "no last value"),
+            ("constant:0bps,duration=0s", "duration of the trace is zero"),
+            ("poisson:570kbps,end=hold", "cannot hold a last value"),
             ("cellular:3mbps,states=1", "2 to 64"),
             ("poisson:900gbps", "opportunities"),
             ("cellular:3mbps,outage-every=1", "needs a number and a unit"),
-            ("fitted:dialup", "there is no family \"dialup\"; there are: broadband, lte, umts, wifi, wired; or a file"),
+            (
+                "fitted:dialup",
+                "unknown family \"dialup\"; known families: broadband, lte, umts, wifi, wired; or the path",
+            ),
             ("fitted:lte,name=lte", "fitted has no \"name\""),
-            ("fitted:family=mine.json", "the file mine.json is not read here"),
+            ("fitted:family=mine.json", "cannot read the file mine.json here"),
         ] {
             let error = Trace::from_spec(spec).expect_err(spec).to_string();
             assert!(error.contains(why), "{spec}: {error}");
         }
     }
 
-    /// Files as they are tested with: `one.json` of one family, any other of those that come along.
+    /// Test files: `one.json` has one family, other files have all built-in ones.
     fn read(path: &Path) -> Result<Families, String> {
         let mut families = Families::built_in();
         if path.ends_with("one.json") {
@@ -364,14 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn a_family_of_a_file_gives_the_traces_of_the_same_family_that_comes_along() {
+    fn family_of_a_file_equals_the_built_in_one() {
         let built_in = Trace::from_spec("fitted:lte,seed=3,seconds=30,mean=2mbps,outage=10s+1s").unwrap();
         for family in ["family=one.json", "a/one.json", "family=./all,name=lte", "family=a=b/one.json"] {
             let spec = format!("fitted:{family},seed=3,seconds=30,mean=2mbps,outage=10s+1s");
-            // The first "=" of a field is behind its name.
+            // Only the first "=" of a field separates name and value.
             let trace = Trace::from_spec_with(&spec, &read).unwrap_or_else(|error| panic!("{spec}: {error}"));
             assert_eq!(trace, built_in, "{spec}");
-            // Another file may be there later.
+            // The file may change later.
             assert_eq!(trace.spec(), None, "{spec}");
         }
         let spec = "fitted:family=lte,seed=3";
@@ -379,15 +386,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_of_families_is_said_with_its_path() {
+    fn errors_of_a_file_of_families_have_its_path() {
         for (spec, why) in [
             ("fitted:family=a/all.json", "a/all.json: there are several families; say which with name="),
-            ("fitted:family=a/all.json,name=dialup", "a/all.json: there is no family \"dialup\"; there are: "),
-            ("fitted:family=one.json,name=umts", "one.json: there is no family \"umts\"; there are: lte"),
+            ("fitted:family=a/all.json,name=dialup", "a/all.json: unknown family \"dialup\"; known families: "),
+            ("fitted:family=one.json,name=umts", "one.json: unknown family \"umts\"; known families: lte"),
             ("fitted:family=a,b/one.json", "a path has no commas"),
-            ("fitted:one.json,family=lte", "\"one.json\" is given beside family="),
+            ("fitted:one.json,family=lte", "\"one.json\" conflicts with family="),
             ("fitted:one.json,sed=7", "fitted has no \"sed\""),
-            ("fitted:one.json,seconds=NaN", "no time that a trace can have"),
+            ("fitted:one.json,seconds=NaN", "not a possible duration of a trace"),
             ("fitted:one.json,seconds=1e15", "segments"),
         ] {
             let error = Trace::from_spec_with(spec, &read).expect_err(spec).to_string();
@@ -396,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn words_tell_which_file_they_are_read_from() {
+    fn family_file_is_found_in_the_description() {
         let file = |spec| Trace::family_file(spec).map(|path| path.to_str().unwrap().to_owned());
         assert_eq!(file("fitted:family=mine.json,seed=3").as_deref(), Some("mine.json"));
         assert_eq!(file("fitted:a/b,seed=3").as_deref(), Some("a/b"));
@@ -407,7 +414,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_words_make_it_panic(
+        fn arbitrary_descriptions_never_panic(
             kind in prop::sample::select(vec!["constant", "steps", "ramp", "onoff", "poisson", "cellular", "fitted", "x"]),
             rest in "[0-9a-z=+,@/.%-]{0,30}",
         ) {

@@ -1,4 +1,4 @@
-//! What became of the packets.
+//! Counters of a link.
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use lockstep_units::ByteCount;
 use lockstep_units::quantity::milliseconds;
 use serde::Serialize;
 
-/// Why a packet was not delivered.
+/// Why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -18,38 +18,38 @@ pub enum DropReason {
     RandomLoss,
     /// Burst loss of the link.
     BurstLoss,
-    /// A lossy time of the on/off process.
+    /// A lossy period of the on/off process.
     OnOffLoss,
     /// An interval of scheduled loss.
     ScheduledLoss,
-    /// Loss that the trace carries.
+    /// Loss of the trace.
     TraceLoss,
 }
 
-/// Packets and their bytes.
+/// A number of packets and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
-    /// How many bytes they have together.
+    /// Total size of the packets.
     pub bytes: ByteCount,
 }
 
 impl AddAssign<ByteCount> for Tally {
-    /// Counts a packet of so many bytes.
+    /// Counts a packet of `size`.
     fn add_assign(&mut self, size: ByteCount) {
         self.packets += 1;
         self.bytes += size;
     }
 }
 
-/// What a link has done so far. At any time `sent + duplicated` is the sum of `dropped_by_queue`, `collided`, the
-/// losses, what is queued, what is under way, and `delivered`.
+/// Counters of a link. At any time, `sent + duplicated` equals `dropped_by_queue + collided + delivered`, the losses,
+/// and the packets in the queue or in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LinkStatistics {
-    /// Given to the link.
+    /// Packets sent.
     pub sent: Tally,
-    /// Refused by a full queue or dropped by its discipline.
+    /// Packets dropped by a full queue or by its discipline.
     pub dropped_by_queue: Tally,
     /// Lost to [`DropReason::RandomLoss`].
     pub random_loss: Tally,
@@ -61,26 +61,26 @@ pub struct LinkStatistics {
     pub scheduled_loss: Tally,
     /// Lost to [`DropReason::TraceLoss`].
     pub trace_loss: Tally,
-    /// Given up by a shared medium after too many collisions.
+    /// Packets that a shared medium gave up after too many collisions.
     pub collided: Tally,
-    /// Left the bottleneck with a mark of congestion (ECN), which their ends understand, instead of being dropped.
+    /// Packets that left the bottleneck with an ECN mark.
     pub marked: Tally,
     /// Copies that the link made.
     pub duplicated: Tally,
-    /// Handed out by [`crate::Link::poll`], copies too.
+    /// Packets that [`crate::Link::poll`] returned, including copies.
     pub delivered: Tally,
-    /// Bytes that left the bottleneck, lost behind it or not: what the capacity was used for.
+    /// Packets that left the bottleneck, including those lost after it: the used capacity.
     pub served: Tally,
-    /// The sum of the queueing delays of the packets served.
+    /// Sum of the queueing delays of served packets.
     #[serde(rename = "total_queueing_delay_ms", with = "milliseconds")]
     pub total_queueing_delay: Duration,
-    /// The longest of them.
+    /// Longest queueing delay of a served packet.
     #[serde(rename = "longest_queueing_delay_ms", with = "milliseconds")]
     pub longest_queueing_delay: Duration,
 }
 
 impl LinkStatistics {
-    /// The counter for packets dropped for `reason`.
+    /// Counter of the packets dropped for `reason`.
     pub(crate) fn dropped_for(&mut self, reason: DropReason) -> &mut Tally {
         match reason {
             DropReason::Queue => &mut self.dropped_by_queue,
@@ -92,7 +92,7 @@ impl LinkStatistics {
         }
     }
 
-    /// All packets lost other than by the queue.
+    /// All losses except drops by the queue.
     #[must_use]
     pub fn lost(&self) -> Tally {
         let losses = [self.random_loss, self.burst_loss, self.on_off_loss, self.scheduled_loss, self.trace_loss];
@@ -102,7 +102,7 @@ impl LinkStatistics {
         })
     }
 
-    /// The mean queueing delay of the packets served; zero if there are none.
+    /// Mean queueing delay of served packets; zero if there are none.
     #[must_use]
     pub fn mean_queueing_delay(&self) -> Duration {
         let mean = self.total_queueing_delay.as_nanos().checked_div(u128::from(self.served.packets)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How a trace is written into a configuration: as the words it was generated from, or in full.
+//! Storage of a trace in a configuration: its description, or the full content.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) enum StoredTrace {
     Opportunities {
         opportunities_ms: Vec<u32>,
         period_ms: u32,
-        /// (how long in nanoseconds, what)
+        /// Pairs of duration in nanoseconds and conditions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         conditions: Vec<(u64, Conditions)>,
     },
@@ -42,7 +42,7 @@ impl From<Trace> for StoredTrace {
                     conditions: changes.map(|(start, &(end, conditions))| (end - start, conditions)).collect(),
                 }
             }
-            // A bin is asked for, and only opportunities would be refused for it.
+            // Only delivery opportunities can refuse a bin, so this cannot fail.
             Capacity::Rates(_) => Self::Segments {
                 segments: trace.to_segments(Duration::from_nanos(MILLISECOND)).unwrap_or_default(),
                 end: trace.end(),

@@ -1,4 +1,4 @@
-//! The two kinds of capacity over time, in integers.
+//! Capacity over time in integers: delivery opportunities and rates.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,28 +8,28 @@ use crate::limits::OPPORTUNITY;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// It starts again.
+    /// The trace repeats.
     #[default]
     Repeat,
-    /// Its last rate and its last conditions hold for ever. Not for delivery opportunities.
+    /// The last rate and the last conditions hold. Not for delivery opportunities.
     Hold,
 }
 
 /// Nanoseconds in a millisecond.
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 
-/// Work of a byte. Work is counted in rate times nanoseconds (billionths of a bit), so that it is exact.
+/// Work of a byte. Work is rate times nanoseconds (billionths of a bit), so that it is exact.
 pub(crate) const WORK_OF_BYTE: u128 = 8_000_000_000;
 
-/// Delivery opportunities in milliseconds, repeated every period. Invariants: at least one, not decreasing, the last
-/// not after the period, the period not zero.
+/// Delivery opportunities in milliseconds, repeated every period. Invariants: at least one, ascending, the last at most
+/// the period, the period not zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Opportunities {
     pub(crate) times: Vec<u32>,
     pub(crate) period: u32,
 }
 
-/// One opportunity: which repetition of the trace, and which of its opportunities.
+/// A delivery opportunity: repetition of the trace, and index in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Position {
     cycle: u64,
@@ -41,7 +41,7 @@ impl Opportunities {
         u64::from(self.period) * MILLISECOND
     }
 
-    /// The first opportunity strictly after `at` nanoseconds.
+    /// First opportunity strictly after `at` nanoseconds.
     pub(crate) fn first_after(&self, at: u64) -> Position {
         let cycle = at / self.period_nanos();
         let rest = at % self.period_nanos() / MILLISECOND;
@@ -58,13 +58,13 @@ impl Opportunities {
         Position { cycle: position.cycle.saturating_add(index / length), index: (index % length) as usize }
     }
 
-    /// When it is, in nanoseconds. None past the end of time.
+    /// Time of an opportunity, nanoseconds. `None` if it exceeds the range.
     pub(crate) fn time_of(&self, position: Position) -> Option<u64> {
         let start = position.cycle.checked_mul(self.period_nanos())?;
         start.checked_add(u64::from(self.times[position.index]) * MILLISECOND)
     }
 
-    /// Bytes of the opportunities after `from` and up to and with `to` nanoseconds.
+    /// Bytes of the opportunities after `from` up to and including `to`, nanoseconds.
     pub(crate) fn bytes_between(&self, from: u64, to: u64) -> u128 {
         let (first, last) = (self.first_after(from), self.first_after(to.max(from)));
         let cycles = u128::from(last.cycle - first.cycle) * self.times.len() as u128;
@@ -72,8 +72,8 @@ impl Opportunities {
     }
 }
 
-/// Rates in bit/s, each up to its end in nanoseconds. Invariants: at least one segment, ends increasing, work at each
-/// end cumulative.
+/// Rates in bit/s, each up to its end in nanoseconds. Invariants: at least one segment, ascending ends, `work`
+/// cumulative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rates {
     ends: Vec<u64>,
@@ -82,7 +82,7 @@ pub(crate) struct Rates {
     pub(crate) end: End,
 }
 
-/// `numerator / denominator` rounded up; in 64 bits where that is enough, since 128-bit divisions are slow.
+/// `numerator / denominator` rounded up. Uses 64 bits if possible, since 128-bit divisions are slow.
 fn divide_up(numerator: u128, denominator: u128) -> u128 {
     match (u64::try_from(numerator), u64::try_from(denominator)) {
         (Ok(numerator), Ok(denominator)) => u128::from(numerator.div_ceil(denominator)),
@@ -91,8 +91,8 @@ fn divide_up(numerator: u128, denominator: u128) -> u128 {
 }
 
 impl Rates {
-    /// From (length in nanoseconds, rate in bit/s). The caller has checked that lengths are not zero and sum to at most
-    /// the longest period, and that there is a segment.
+    /// Builds from pairs of length in nanoseconds and rate in bit/s. The caller ensures at least one segment, no zero
+    /// length, and a total of at most the longest period.
     pub(crate) fn new(segments: impl Iterator<Item = (u64, u64)>, end: End) -> Self {
         let mut timeline = Self { ends: Vec::new(), rates: Vec::new(), work: Vec::new(), end };
         let (mut time, mut work) = (0, 0);
@@ -114,23 +114,23 @@ impl Rates {
         self.ends[self.ends.len() - 1]
     }
 
-    /// The work of one period.
+    /// Work of one period.
     pub(crate) fn total(&self) -> u128 {
         self.work[self.work.len() - 1]
     }
 
-    /// (start, end, rate) of each segment.
+    /// Start, end and rate of each segment.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).zip(&self.rates).map(|((start, &end), &rate)| (start, end, rate))
     }
 
-    /// (start, work until then) of segment `index`.
+    /// Start of segment `index`, and the work until then.
     fn start(&self, index: usize) -> (u64, u128) {
         if index == 0 { (0, 0) } else { (self.ends[index - 1], self.work[index - 1]) }
     }
 
-    /// The rate from `at` on, in bit/s.
+    /// Rate from `at` on, bit/s.
     pub(crate) fn rate_at(&self, at: u64) -> u64 {
         let at = match self.end {
             End::Repeat => at % self.period(),
@@ -139,7 +139,7 @@ impl Rates {
         self.rates[self.ends.partition_point(|&end| end <= at)]
     }
 
-    /// The work done from zero to `at` nanoseconds.
+    /// Work from zero to `at` nanoseconds.
     pub(crate) fn work_until(&self, at: u64) -> u128 {
         let (whole, rest) = match self.end {
             End::Repeat if at < self.period() => (0, at),
@@ -155,7 +155,7 @@ impl Rates {
         whole + work + u128::from(rest - start) * u128::from(self.rates[index])
     }
 
-    /// The first nanosecond at which `work` is done. None if that never comes.
+    /// First nanosecond at which `work` is done; `None` if it never is.
     pub(crate) fn time_of(&self, work: u128) -> Option<u64> {
         let total = self.total();
         let (whole, rest) = match self.end {
@@ -178,7 +178,7 @@ impl Rates {
         }
         let index = self.work.partition_point(|&done| done < rest);
         let (start, done) = self.start(index);
-        // The segment does some of the work, so its rate is not zero.
+        // The segment does a part of the work, so its rate is not zero.
         let within = divide_up(rest - done, u128::from(self.rates[index]));
         u64::try_from(whole + u128::from(start) + within).ok()
     }
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_time_of_work_is_the_first_moment_that_has_done_it(
+        fn time_of_work_is_the_first_at_which_it_is_done(
             segments in prop::collection::vec((1u64..5_000, prop_oneof![Just(0u64), 1u64..1 << 40]), 1..20),
             hold in any::<bool>(),
             share in 0u128..3_000,
@@ -207,7 +207,7 @@ mod tests {
         }
 
         #[test]
-        fn no_opportunity_is_counted_twice_or_missed(
+        fn each_opportunity_counts_exactly_once(
             mut times in prop::collection::vec(0u32..50, 1..30), from in 0u64..200, length in 0u64..200,
         ) {
             times.sort_unstable();

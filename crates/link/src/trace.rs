@@ -1,4 +1,4 @@
-//! What one direction of a path lets through over time.
+//! Capacity of one direction of a path over time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::error::{Problem, TraceError};
 use crate::limits::{MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
 use crate::timeline::{End, MILLISECOND, Opportunities, Rates, WORK_OF_BYTE};
 
-/// The window over which delivery opportunities are averaged for [`Trace::capacity_at`]: half before the moment, half
-/// after it. mahimahi's own throughput plots use bins of this order.
+/// Averaging window of delivery opportunities in [`Trace::capacity_at`], centered on the time. mahimahi's throughput
+/// plots use bins of this order.
 pub const CAPACITY_WINDOW: Duration = Duration::from_millis(500);
 
-/// The most delivery opportunities in one millisecond: as many as [`MAXIMUM_RATE`] comes to, rounded up.
+/// Largest number of delivery opportunities in one millisecond: [`MAXIMUM_RATE`], rounded up.
 const MAXIMUM_AT_ONCE: usize = MAXIMUM_RATE.as_bps().div_ceil(8_000 * OPPORTUNITY.get()) as usize;
 
-/// What a trace does to a packet beside limiting the rate.
+/// Loss, delay and jitter of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conditions {
-    /// The probability that a packet is lost, each on its own.
+    /// Probability that a packet is lost, independently of others.
     pub loss: f64,
     /// One-way delay, added to that of the link.
     #[serde(rename = "delay_ms", with = "milliseconds")]
     pub delay: Duration,
-    /// The most that a packet is further delayed: the delay is uniform from zero to this.
+    /// Upper bound of an additional uniform delay.
     #[serde(rename = "jitter_ms", with = "milliseconds")]
     pub jitter: Duration,
 }
@@ -38,21 +38,21 @@ impl Conditions {
     pub const NONE: Self = Self { loss: 0.0, delay: Duration::ZERO, jitter: Duration::ZERO };
 }
 
-/// A time during which rate and conditions stay as they are.
+/// An interval of constant rate and conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Segment {
-    /// How long; not zero.
+    /// Duration, not zero.
     #[serde(rename = "duration_ms", with = "milliseconds")]
     pub duration: Duration,
-    /// What passes; zero is an outage.
+    /// Rate; zero is an outage.
     #[serde(rename = "rate_bps")]
     pub rate: Bitrate,
-    /// What else happens.
+    /// Loss, delay and jitter.
     #[serde(flatten)]
     pub conditions: Conditions,
 }
 
-/// The two kinds of capacity.
+/// Capacity over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Capacity {
     Opportunities(Opportunities),
@@ -62,19 +62,19 @@ pub(crate) enum Capacity {
 #[derive(Debug, PartialEq)]
 struct Content {
     capacity: Capacity,
-    /// (end in nanoseconds, conditions until then), to the end of the trace; empty where there are none.
+    /// Pairs of end in nanoseconds and conditions until then, up to the end of the trace. Empty without conditions.
     conditions: Vec<(u64, Conditions)>,
 }
 
-/// The capacity of one direction over time, and what else happens to packets. Cheap to clone. Time zero is where the
-/// trace starts; [`crate::LinkConfig::trace_offset`] starts elsewhere.
+/// Capacity and conditions of one direction over time. Cheap to clone. Time zero is the start of the trace;
+/// [`crate::LinkConfig::trace_offset`] sets another start.
 ///
-/// Two traces are equal if they do the same; whether they were read or generated does not matter.
+/// Traces are equal if they have equal content, whether read or generated.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(into = "crate::stored::StoredTrace", try_from = "crate::stored::StoredTrace")]
 pub struct Trace {
     content: Arc<Content>,
-    /// The words it was generated from.
+    /// Description from which the trace was generated.
     pub(crate) spec: Option<Arc<str>>,
 }
 
@@ -111,22 +111,22 @@ fn check_conditions(conditions: &Conditions, segment: usize) -> Result<(), Trace
 }
 
 impl Trace {
-    /// `rate` for ever.
+    /// A constant rate without end.
     ///
     /// # Panics
-    /// Never: a rate above [`MAXIMUM_RATE`] is taken as that.
+    /// Never: a rate above [`MAXIMUM_RATE`] is reduced to it.
     #[must_use]
     pub fn constant(rate: Bitrate) -> Self {
         let second = std::iter::once((1_000_000_000, rate.min(MAXIMUM_RATE).as_bps()));
         Self::build(Capacity::Rates(Rates::new(second, End::Hold)), Vec::new())
     }
 
-    /// A piecewise-constant rate. Segments of no time are left out.
+    /// A piecewise-constant rate. Segments of zero duration are skipped.
     ///
     /// # Errors
-    /// [`TraceError::Segment`] for a rate above [`MAXIMUM_RATE`] or impossible conditions,
-    /// [`TraceError::TooManySegments`], [`TraceError::TooLong`], [`TraceError::Empty`] without any segment,
-    /// [`TraceError::NoTime`] if all are of no time.
+    /// [`TraceError::Segment`] for a rate above [`MAXIMUM_RATE`] or invalid conditions,
+    /// [`TraceError::TooManySegments`], [`TraceError::TooLong`]. [`TraceError::Empty`] without a segment,
+    /// [`TraceError::NoTime`] if all have zero duration.
     pub fn from_segments(segments: &[Segment], end: End) -> Result<Self, TraceError> {
         if segments.is_empty() {
             return Err(TraceError::Empty);
@@ -160,13 +160,13 @@ impl Trace {
         Ok(Self::build(Capacity::Rates(Rates::new(lasting, end)), conditions))
     }
 
-    /// Delivery opportunities of [`OPPORTUNITY`] bytes at these milliseconds, in ascending order, repeated every
-    /// `period` milliseconds, which is not before the last of them. (In a mahimahi file it is the last.)
+    /// Delivery opportunities of [`OPPORTUNITY`] bytes at these milliseconds, ascending, repeated every `period`
+    /// milliseconds. The period is at least the last of them; in a mahimahi file it is the last.
     ///
     /// # Errors
-    /// [`TraceError::Empty`], [`TraceError::TooManyOpportunities`], [`TraceError::NoTime`] for period zero,
-    /// [`TraceError::TooLong`], [`TraceError::Line`] (counted as in a file) where a time is before the one above it or
-    /// after the period, or where more come in a millisecond than [`MAXIMUM_RATE`] has.
+    /// [`TraceError::Empty`], [`TraceError::TooManyOpportunities`], [`TraceError::NoTime`] for a zero period,
+    /// [`TraceError::TooLong`]. [`TraceError::Line`], as in a file, for a time before the one above it or after the
+    /// period. The same for more opportunities in a millisecond than [`MAXIMUM_RATE`] allows.
     pub fn from_opportunities(times: Vec<u32>, period: u32) -> Result<Self, TraceError> {
         if times.is_empty() {
             return Err(TraceError::Empty);
@@ -189,7 +189,7 @@ impl Trace {
         if Duration::from_millis(u64::from(period)) > MAXIMUM_PERIOD {
             return Err(TraceError::TooLong);
         }
-        // Those at zero come with those at the period, of which they are the next round.
+        // Opportunities at zero coincide with those at the period, as they belong to its next repetition.
         let (at_zero, at_period) =
             (times.partition_point(|&time| time == 0), times.partition_point(|&time| time < period));
         let around = (at_zero + times.len() - at_period > MAXIMUM_AT_ONCE).then_some(times.len());
@@ -201,11 +201,11 @@ impl Trace {
         Ok(Self::build(Capacity::Opportunities(Opportunities { times, period }), Vec::new()))
     }
 
-    /// The same capacity with other conditions: (how long, what), in order. They hold to the end of the trace from the
-    /// last one on, and what lies behind the end is left out. An empty slice takes all conditions away.
+    /// The same capacity with other conditions: pairs of duration and conditions, in order. The last conditions hold to
+    /// the end of the trace; conditions after the end are ignored. An empty slice removes all conditions.
     ///
     /// # Errors
-    /// [`TraceError::Segment`] for impossible conditions, [`TraceError::TooManySegments`].
+    /// [`TraceError::Segment`] for invalid conditions, [`TraceError::TooManySegments`].
     pub fn with_conditions(&self, conditions: &[(Duration, Conditions)]) -> Result<Self, TraceError> {
         if conditions.len() > MAXIMUM_SEGMENTS {
             return Err(TraceError::TooManySegments);
@@ -252,18 +252,18 @@ impl Trace {
         &self.content.capacity
     }
 
-    /// (end in nanoseconds, conditions until then); empty where there are none.
+    /// Pairs of end in nanoseconds and conditions until then. Empty without conditions.
     pub(crate) fn condition_changes(&self) -> &[(u64, Conditions)] {
         &self.content.conditions
     }
 
-    /// The words this trace was generated from, if it was.
+    /// Description from which the trace was generated, if it was.
     #[must_use]
     pub fn spec(&self) -> Option<&str> {
         self.spec.as_deref()
     }
 
-    /// How long the trace is before it repeats or holds.
+    /// Duration of the trace before it repeats or holds.
     #[must_use]
     pub fn period(&self) -> Duration {
         Duration::from_nanos(match self.capacity() {
@@ -281,13 +281,13 @@ impl Trace {
         }
     }
 
-    /// Whether the capacity is made of single delivery opportunities.
+    /// Whether the capacity consists of delivery opportunities.
     #[must_use]
     pub fn has_opportunities(&self) -> bool {
         matches!(self.capacity(), Capacity::Opportunities(_))
     }
 
-    /// The rate at `at`; for delivery opportunities their mean over [`CAPACITY_WINDOW`] around it.
+    /// Rate at `at`. For delivery opportunities, their mean over [`CAPACITY_WINDOW`] around it.
     #[must_use]
     pub fn capacity_at(&self, at: Timestamp) -> Bitrate {
         match self.capacity() {
@@ -299,7 +299,7 @@ impl Trace {
         }
     }
 
-    /// Whether it has no loss, delay and jitter of its own.
+    /// Whether the trace has no loss, delay and jitter.
     #[must_use]
     pub fn has_no_conditions(&self) -> bool {
         self.condition_changes().iter().all(|&(_, conditions)| conditions == Conditions::NONE)
@@ -320,7 +320,7 @@ impl Trace {
         changes[changes.partition_point(|&(end, _)| end <= at)].1
     }
 
-    /// The work done (see [`WORK_OF_BYTE`]) after `from` and up to and with `to`.
+    /// Work (see [`WORK_OF_BYTE`]) after `from` up to and including `to`.
     fn work_between(&self, from: Timestamp, to: Timestamp) -> u128 {
         let (from, to) = (from.as_nanos(), to.as_nanos().max(from.as_nanos()));
         match self.capacity() {
@@ -329,16 +329,18 @@ impl Trace {
         }
     }
 
-    /// The whole bytes that can pass after `from` and up to and with `to`; none if `to` is not later. Exact, in
-    /// logarithmic time. An opportunity at `from` does not count and one at `to` does, as in [`crate::Link`], where an
-    /// opportunity serves packets that came before it: a link that is never without packets from `from` on has
-    /// delivered this much by `to`.
+    /// Whole bytes that can pass after `from` up to and including `to`; zero if `to` is not later. Exact, in
+    /// logarithmic time.
+    ///
+    /// An opportunity at `from` does not count and one at `to` does. This agrees with [`crate::Link`], where an
+    /// opportunity serves packets that arrived before it. A link that always has packets from `from` on has delivered
+    /// this number of bytes by `to`.
     #[must_use]
     pub fn bytes_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
         ByteCount::new(u64::try_from(self.work_between(from, to) / WORK_OF_BYTE).unwrap_or(u64::MAX))
     }
 
-    /// The mean rate from `from` to `to`, rounded down to a bit a second; zero if `to` is not later.
+    /// Mean rate from `from` to `to`, rounded down to 1 bit/s; zero if `to` is not later.
     #[must_use]
     pub fn mean_capacity(&self, from: Timestamp, to: Timestamp) -> Bitrate {
         let span = nanos(to.saturating_since(from));
@@ -348,7 +350,7 @@ impl Trace {
         Bitrate::from_bps(u64::try_from(self.work_between(from, to) / u128::from(span)).unwrap_or(u64::MAX))
     }
 
-    /// The first moment by which `size` bytes can have passed after `from`. None if they never can.
+    /// Earliest time by which `size` bytes can have passed after `from`; `None` if they never can.
     #[must_use]
     pub fn time_to_pass(&self, from: Timestamp, size: ByteCount) -> Option<Timestamp> {
         if size == ByteCount::ZERO {
@@ -366,10 +368,12 @@ impl Trace {
         nanoseconds.map(Timestamp::from_nanos)
     }
 
-    /// The trace as segments of constant rate and conditions: exactly, if it is made of rates; else in bins of `bin`
-    /// (the last one shorter if the period is no multiple), each with the opportunities after its start and up to and
-    /// with its end. There, rates are rounded to a bit a second such that no sum of bins from the start falls short of
-    /// its bytes, or exceeds them by as much as one bit a second for one bin.
+    /// The trace as segments of constant rate and conditions. Exact for rates. Delivery opportunities are summed in
+    /// bins of `bin`; the last bin may be shorter.
+    ///
+    /// A bin has the opportunities after its start up to and including its end. Its rate is rounded to 1 bit/s. The
+    /// bytes of the bins from the start are never fewer than those of the trace. They never exceed them by 1 bit/s for
+    /// one bin.
     ///
     /// # Errors
     /// [`TraceError::Bin`] if `bin` is shorter than a millisecond or gives more than [`MAXIMUM_SEGMENTS`].
@@ -393,7 +397,7 @@ impl Trace {
                 bins.unzip()
             }
         };
-        // Conditions may change within a segment: every change of either starts a new one.
+        // Conditions may change within a segment, so each change of rate or conditions starts a new one.
         let mut segments = Vec::with_capacity(boundaries.len());
         let (mut start, mut rates_left) = (0, boundaries.iter().zip(&rates).peekable());
         let none = [(u64::MAX, Conditions::NONE)];
@@ -414,7 +418,7 @@ impl Trace {
         Ok(segments)
     }
 
-    /// A description in numbers, of one period.
+    /// Summary of one period in numbers.
     #[must_use]
     pub fn summary(&self) -> TraceSummary {
         const WINDOWS: u32 = 100_000;
@@ -423,7 +427,7 @@ impl Trace {
         let (mut lowest, mut highest, mut from) = (None::<Bitrate>, Bitrate::ZERO, Timestamp::ZERO);
         while from < end {
             let to = (from + window).min(end);
-            // A short rest at the end would be a window with a rate of its own.
+            // A short remainder at the end is skipped, since its rate would not be comparable.
             if to == from + window || lowest.is_none() {
                 let rate = self.mean_capacity(from, to);
                 lowest = Some(lowest.map_or(rate, |lowest| lowest.min(rate)));
@@ -470,41 +474,41 @@ impl Trace {
     }
 }
 
-/// One period of a trace in numbers.
+/// Summary of one period of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TraceSummary {
-    /// Whether the capacity is made of delivery opportunities, else of segments of constant rate.
+    /// Whether the capacity consists of delivery opportunities, not of segments.
     pub opportunities: bool,
-    /// How many opportunities or segments there are.
+    /// Number of opportunities or segments.
     pub parts: usize,
-    /// How long it is.
+    /// Duration of the period.
     #[serde(rename = "period_ms", with = "milliseconds")]
     pub period: Duration,
-    /// What comes after.
+    /// What happens after the period.
     pub end: End,
-    /// Mean rate over the period.
+    /// Mean rate of the period.
     #[serde(rename = "mean_bps")]
     pub mean: Bitrate,
-    /// The lowest mean over a whole second (or a 100,000th of the period, if that is more).
+    /// Lowest mean rate over a whole second, or over a 100,000th of the period if that is longer.
     #[serde(rename = "lowest_bps")]
     pub lowest: Bitrate,
-    /// The highest mean over such a time.
+    /// Highest mean rate over such an interval.
     #[serde(rename = "highest_bps")]
     pub highest: Bitrate,
-    /// The longest time at rate zero, or between two opportunities.
+    /// Longest time at rate zero, or between two opportunities.
     #[serde(rename = "longest_outage_ms", with = "milliseconds")]
     pub longest_outage: Duration,
-    /// The probability of loss, averaged over time.
+    /// Probability of loss, averaged over time.
     pub mean_loss: f64,
-    /// The longest one-way delay.
+    /// Longest one-way delay.
     #[serde(rename = "longest_delay_ms", with = "milliseconds")]
     pub longest_delay: Duration,
-    /// The largest jitter.
+    /// Largest jitter.
     #[serde(rename = "longest_jitter_ms", with = "milliseconds")]
     pub longest_jitter: Duration,
 }
 
-/// A time in seconds, to the tenth where it has some and else to the millisecond, so that none is called nothing.
+/// A time in seconds with one decimal. Below 100 ms it has three, so that a short time is not shown as zero.
 fn tenths_or_finer(time: Duration) -> String {
     let digits = if time < Duration::from_millis(100) { 3 } else { 1 };
     format!("{:.digits$}", time.as_secs_f64())

@@ -1,5 +1,11 @@
-//! Logs of what a download brought, second by second, as Norway's 3G and Belgium's 4G data sets are: moment, time since the
-//! start, latitude, longitude, bytes since the last line, milliseconds since the last line.
+//! Logs of downloads, as in Norway's 3G and Belgium's 4G data sets. A line per second has six fields:
+//!
+//! - time since 1970, seconds
+//! - time since the start
+//! - latitude
+//! - longitude
+//! - bytes since the last line
+//! - milliseconds since the last line
 
 use std::time::Duration;
 
@@ -13,12 +19,13 @@ use crate::lines::lines;
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace};
 
-/// How many fields a line has.
+/// Number of fields of a line.
 const FIELDS: usize = 6;
-/// A moment in seconds since 1970 is not before 2001: what no count of seconds since a start is.
+/// Earliest time of a line: 2001, in seconds since 1970. It distinguishes this format from columns, whose times are
+/// smaller.
 const LEAST_MOMENT: f64 = 1e9;
 
-/// Whether `line` looks like one of such a log.
+/// Whether `line` looks like a line of such a log.
 pub(crate) fn is_line(line: &str) -> bool {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let number = |index: usize| fields[index].parse::<f64>().ok().filter(|value| value.is_finite());
@@ -65,7 +72,7 @@ mod tests {
     use crate::TraceFormat;
 
     #[test]
-    fn bytes_over_milliseconds_are_the_rate() {
+    fn rate_is_bytes_over_milliseconds() {
         let text = "1300000000 1000 59.8 10.7 125000 1000\n1300000001 3000 59.8 10.7 0 2000\n";
         assert_eq!(TraceFormat::detect(text), Ok(TraceFormat::TransferLog));
         let trace = Trace::from_bytes(text.as_bytes()).unwrap();
@@ -75,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_another_form_are_refused_with_their_number() {
+    fn invalid_lines_are_refused_with_their_number() {
         let text = "1300000000 1000 59.8 10.7 125000 1000\n1300000001 3000 59.8 10.7 -5 2000\n";
         let error = Trace::from_bytes(text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains('2'), "{error}");

@@ -1,4 +1,4 @@
-//! What a link does with packets.
+//! Tests of a link.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn constant(kbps: u64) -> LinkConfig {
     LinkConfig::new(Trace::constant(Bitrate::from_kbps(kbps)))
 }
 
-/// Polls at the moments that the link asks for until it has nothing more.
+/// Polls at the times of `poll_timeout` until nothing is left.
 fn drain<T: Clone>(link: &mut Link<T>) -> Vec<Delivered<T>> {
     let mut all = Vec::new();
     while let Some(wake) = link.poll_timeout() {
@@ -36,7 +36,7 @@ fn drain<T: Clone>(link: &mut Link<T>) -> Vec<Delivered<T>> {
     all
 }
 
-/// Sends packets of `size` every `gap` and gives back when which came.
+/// Sends packets of `size` every `gap`. Returns the link and the arrivals.
 fn stream(config: LinkConfig, seed: u64, count: u64, gap: Duration, size: u64) -> (Link<u64>, Vec<Delivered<u64>>) {
     let mut link = Link::new(config, seed).unwrap();
     let mut all = Vec::new();
@@ -52,21 +52,21 @@ fn stream(config: LinkConfig, seed: u64, count: u64, gap: Duration, size: u64) -
 }
 
 #[test]
-fn a_mahimahi_opportunity_carries_1500_bytes_of_what_came_before_it() {
+fn opportunity_carries_1500_bytes_of_earlier_packets() {
     let trace = Trace::from_bytes(b"5\n10\n10\n20\n").unwrap();
     let mut link = Link::new(LinkConfig::new(trace), 1).unwrap();
-    // Three small packets share the opportunity at 5 ms, and a fourth has 300 of its 600 bytes in it.
+    // Three small packets share the opportunity at 5 ms; 300 of the 600 bytes of the third leave with it.
     for name in ["a", "b"] {
         let _ = link.send(ms(0), bytes(600), name);
     }
     let _ = link.send(ms(1), bytes(600), "spans 5 and 10");
-    // This one is sent at an opportunity and therefore too late for it.
+    // A packet that is sent at the time of an opportunity misses it.
     let _ = link.send(ms(5), bytes(1_000), "c");
-    // 1500 bytes need what "c" leaves of the first opportunity at 10 ms, and the second.
+    // 1500 bytes need the rest of the first opportunity at 10 ms, and the second one.
     let _ = link.send(ms(6), bytes(1_500), "d");
-    // Two opportunities' worth and a byte: what "d" left at 10, 20, then 25 (5 of the next round).
+    // Two opportunities and a byte: the rest at 10, then 20, then 25 (5 of the next repetition).
     let _ = link.send(ms(7), bytes(300 + 1_500 + 1), "e");
-    // Nothing is queued at 30 (twice): those opportunities are lost, and 40 is the next.
+    // The queue is empty at 30 (twice), so these opportunities are lost; the next one is at 40.
     let came: Vec<_> = drain(&mut link).iter().map(|delivered| (delivered.packet, delivered.at)).collect();
     let expected =
         [("a", ms(5)), ("b", ms(5)), ("spans 5 and 10", ms(10)), ("c", ms(10)), ("d", ms(10)), ("e", ms(25))];
@@ -76,7 +76,7 @@ fn a_mahimahi_opportunity_carries_1500_bytes_of_what_came_before_it() {
 }
 
 #[test]
-fn an_opportunity_without_packets_is_lost() {
+fn opportunity_without_packets_is_lost() {
     let trace = Trace::from_bytes(b"10\n20\n30\n").unwrap();
     let (_, came) = stream(LinkConfig::new(trace), 1, 2, span(25), 1_500);
     let times: Vec<_> = came.iter().map(|delivered| (delivered.at, delivered.queueing_delay)).collect();
@@ -84,8 +84,8 @@ fn an_opportunity_without_packets_is_lost() {
 }
 
 #[test]
-fn a_rate_serves_across_changes_to_the_nanosecond() {
-    // 1 Mb/s for 10 ms, nothing for 5 ms, 3 Mb/s for 10 ms; again and again.
+fn service_is_exact_across_changes_of_rate() {
+    // Repeats 1 Mb/s for 10 ms, an outage of 5 ms, and 3 Mb/s for 10 ms.
     let part = |milliseconds, kbps| Segment {
         duration: span(milliseconds),
         rate: Bitrate::from_kbps(kbps),
@@ -93,15 +93,16 @@ fn a_rate_serves_across_changes_to_the_nanosecond() {
     };
     let trace = Trace::from_segments(&[part(10, 1_000), part(5, 0), part(10, 3_000)], End::Repeat).unwrap();
     let (_, came) = stream(LinkConfig::new(trace), 1, 4, Duration::ZERO, 1_500);
-    // 10,000 bits in the first 10 ms, the 2,000 missing from 15 ms on at 3 Mb/s: 2/3 ms. The next: 12,000 at 3 Mb/s, 4
-    // ms further; the third too. The fourth: the 4,000 bits left of the round until 25 ms, then 8,000 at 1 Mb/s.
+    // First packet: 10,000 bits in the first 10 ms, the other 2,000 from 15 ms on at 3 Mb/s, 2/3 ms. Second and third:
+    // 12,000 bits at 3 Mb/s, 4 ms each. Fourth: 4,000 bits until 25 ms, then 8,000 at 1 Mb/s.
     let times: Vec<u64> = came.iter().map(|delivered| delivered.at.as_nanos()).collect();
     assert_eq!(times, [15_666_667, 19_666_667, 23_666_667, 33_000_000]);
 }
 
 #[test]
 fn back_to_back_packets_do_not_drift() {
-    // 1500 bytes at 7 kb/s are 1.714285... s: rounded each time, a thousand would be off by microseconds.
+    // 1500 bytes at 7 kb/s take 1.714285... s. With rounding each time, a thousand packets would be off by
+    // microseconds.
     let mut config = constant(7);
     config.queue = QueueConfig::unlimited();
     let (_, came) = stream(config, 1, 7_000, Duration::ZERO, 1_500);
@@ -109,7 +110,7 @@ fn back_to_back_packets_do_not_drift() {
 }
 
 #[test]
-fn an_outage_holds_packets_and_gives_them_back_after_it() {
+fn outage_delays_packets_until_its_end() {
     let config = LinkConfig::new(Trace::from_spec("constant:1mbps,outage=1s+500ms").unwrap());
     let mut link = Link::new(config, 1).unwrap();
     let _ = link.send(ms(1_200), bytes(1_250), ());
@@ -119,7 +120,7 @@ fn an_outage_holds_packets_and_gives_them_back_after_it() {
 }
 
 #[test]
-fn a_link_that_never_passes_anything_waits_for_ever_and_says_so() {
+fn link_without_capacity_has_no_timeout() {
     let mut link = Link::new(constant(0), 1).unwrap();
     for _ in 0..300 {
         let _ = link.send(ms(1), bytes(100), ());
@@ -135,11 +136,11 @@ fn drop_tail_counts_packets_or_bytes_that_wait() {
     let mut config = constant(1_000);
     config.queue = QueueConfig::drop_tail(2);
     let mut link = Link::new(config.clone(), 1).unwrap();
-    // The first is served at once, two wait, the fourth is one too many.
+    // The first packet is in service, two wait, and the fourth exceeds the limit.
     let verdicts: Vec<_> = (0..4).map(|index| link.send(ms(0), bytes(1_250), index)).collect();
     assert_eq!(verdicts[..3], [Verdict::Queued; 3]);
     assert_eq!(verdicts[3], Verdict::Dropped(DropReason::Queue));
-    // At the very moment at which the first has left, there is room again.
+    // There is room at the time at which the first packet leaves.
     assert_eq!(link.send(ms(10), bytes(1_250), 4), Verdict::Queued);
     config.queue = QueueConfig::drop_tail_bytes(bytes(2_000));
     let mut link = Link::new(config, 1).unwrap();
@@ -152,7 +153,7 @@ fn drop_tail_counts_packets_or_bytes_that_wait() {
 fn queueing_delay_is_bounded_by_the_queue() {
     let mut config = constant(1_200);
     (config.queue, config.delay) = (QueueConfig::drop_tail(64), span(20));
-    // Twice the capacity, for 20 s: each packet takes 10 ms.
+    // Twice the capacity for 20 s; each packet takes 10 ms.
     let (link, came) = stream(config, 1, 4_000, span(5), 1_500);
     let longest = came.iter().map(|delivered| delivered.queueing_delay).max().unwrap();
     assert!(longest <= span(64 * 10) + span(10) && longest > span(63 * 10), "{longest:?}");
@@ -161,7 +162,7 @@ fn queueing_delay_is_bounded_by_the_queue() {
 }
 
 #[test]
-fn a_saturated_link_delivers_the_bytes_of_its_trace() {
+fn saturated_link_delivers_the_bytes_of_its_trace() {
     for spec in ["cellular:2mbps,seed=5", "poisson:2mbps,seed=5", "ramp:100kbps-4mbps,duration=30s,outage=10s+3s"] {
         let trace = Trace::from_spec(spec).unwrap();
         let mut config = LinkConfig::new(trace.clone());
@@ -193,20 +194,20 @@ fn offset_and_origin_move_the_trace() {
     assert_eq!(drain(&mut link)[0].at, epoch + span(3_600_005));
 }
 
-/// The share of 20,000 packets that `change` loses on a link of 100 packets a second, and the lengths of the runs.
+/// Loss of 20,000 packets by `change`, and mean length of a run of losses. The link carries 100 packets per second.
 fn loss_of(seed: u64, change: impl Fn(&mut LossConfig)) -> (f64, f64) {
     let mut config = constant(10_000);
     change(&mut config.loss);
     let (link, came) = stream(config, seed, 20_000, span(10), 1_000);
     let lost = 20_000 - came.len() as u64;
     assert_eq!(link.statistics().lost().packets, lost);
-    assert_eq!(link.statistics().served.packets, 20_000, "what is lost has used the bottleneck");
+    assert_eq!(link.statistics().served.packets, 20_000, "lost packets have used the bottleneck");
     let runs = came.windows(2).filter(|pair| pair[1].packet > pair[0].packet + 1).count();
     (lost as f64 / 20_000.0, lost as f64 / runs.max(1) as f64)
 }
 
 #[test]
-fn losses_come_as_often_and_in_runs_as_long_as_configured() {
+fn losses_have_the_configured_share_and_run_length() {
     for seed in 0..5 {
         let (share, run) = loss_of(seed, |loss| loss.random = 0.05);
         assert!((share - 0.05).abs() < 0.006 && run < 1.1, "{share} {run}");
@@ -220,17 +221,17 @@ fn losses_come_as_often_and_in_runs_as_long_as_configured() {
 }
 
 #[test]
-fn scheduled_loss_takes_what_leaves_in_its_intervals() {
+fn scheduled_loss_applies_to_departures_in_its_intervals() {
     let mut config = constant(1_000);
     let interval = |from, to| LossInterval { from: span(from), to: span(to), loss: 1.0 };
     config.loss.scheduled = vec![interval(20, 40), interval(60, 70)];
-    // A packet leaves at each multiple of 10 ms from 10 on.
+    // A packet leaves every 10 ms, from 10 ms on.
     let (_, came) = stream(config, 1, 8, Duration::ZERO, 1_250);
     assert_eq!(came.iter().map(|d| d.at).collect::<Vec<_>>(), [10, 40, 50, 70, 80].map(ms));
 }
 
 #[test]
-fn the_loss_and_delay_of_a_trace_add_to_those_of_the_link() {
+fn loss_and_delay_of_the_trace_add_to_those_of_the_link() {
     let json = br#"{"uplink": {"trace_pattern": [{"duration": 100, "capacity": 1000, "loss": 0, "rtt": 40},
         {"duration": 100, "capacity": 1000, "loss": 1, "rtt": 80}]}}"#;
     let mut config = LinkConfig::new(Trace::from_bytes(json).unwrap());
@@ -241,7 +242,7 @@ fn the_loss_and_delay_of_a_trace_add_to_those_of_the_link() {
 }
 
 #[test]
-fn loss_before_the_bottleneck_takes_no_capacity_and_is_told() {
+fn loss_before_the_bottleneck_uses_no_capacity() {
     let mut config = constant(1_000);
     (config.loss.random, config.loss.place) = (1.0, LossPlace::BeforeBottleneck);
     let mut link = Link::new(config, 1).unwrap();
@@ -250,7 +251,7 @@ fn loss_before_the_bottleneck_takes_no_capacity_and_is_told() {
 }
 
 #[test]
-fn jitter_delays_but_does_not_reorder_unless_asked() {
+fn jitter_reorders_only_if_configured() {
     for distribution in [
         JitterDistribution::Uniform { most: span(30) },
         JitterDistribution::Exponential { mean: span(10) },
@@ -270,7 +271,7 @@ fn jitter_delays_but_does_not_reorder_unless_asked() {
 }
 
 #[test]
-fn a_reordered_packet_is_overtaken_and_the_others_keep_their_times() {
+fn reordering_delays_only_the_reordered_packets() {
     let mut config = constant(100_000);
     config.reordering = Some(Reordering { probability: 0.1, extra_delay: span(25) });
     let (_, came) = stream(config, 3, 5_000, span(2), 1_250);
@@ -281,7 +282,7 @@ fn a_reordered_packet_is_overtaken_and_the_others_keep_their_times() {
 }
 
 #[test]
-fn duplicates_come_beside_their_originals_and_are_marked() {
+fn duplicates_are_flagged_and_counted() {
     let mut config = constant(10_000);
     config.duplication = 0.2;
     let (link, came) = stream(config, 3, 5_000, span(2), 125);
@@ -291,7 +292,7 @@ fn duplicates_come_beside_their_originals_and_are_marked() {
 }
 
 #[test]
-fn asking_for_one_kind_of_chance_does_not_move_another() {
+fn random_streams_are_independent() {
     let mut config = constant(10_000);
     config.loss.random = 0.1;
     let survivors = |config: &LinkConfig| {
@@ -307,7 +308,7 @@ fn asking_for_one_kind_of_chance_does_not_move_another() {
 }
 
 #[test]
-fn on_off_times_are_the_same_whatever_is_sent() {
+fn on_off_periods_do_not_depend_on_packets() {
     let mut config = constant(100_000);
     config.loss.on_off = Some(OnOffLoss { mean_on: span(300), mean_off: span(700), loss: 1.0 });
     let survivors = |gap| -> Vec<Timestamp> {
@@ -318,24 +319,24 @@ fn on_off_times_are_the_same_whatever_is_sent() {
 }
 
 #[test]
-fn configurations_without_sense_are_refused() {
+fn invalid_configurations_are_refused() {
     let refused = |change: &dyn Fn(&mut LinkConfig)| {
         let mut config = constant(1);
         change(&mut config);
         Link::<()>::new(config, 1).expect_err("must be refused").to_string()
     };
-    assert_eq!(refused(&|c| c.loss.random = 1.5), "loss.random is 1.5, which is no probability from 0 to 1");
-    assert_eq!(refused(&|c| c.duplication = f64::NAN), "duplication is NaN, which is no probability from 0 to 1");
+    assert_eq!(refused(&|c| c.loss.random = 1.5), "loss.random is 1.5, expected a probability from 0 to 1");
+    assert_eq!(refused(&|c| c.duplication = f64::NAN), "duplication is NaN, expected a probability from 0 to 1");
     assert_eq!(refused(&|c| c.delay = Duration::MAX), "delay is longer than 49 days");
     let model = OnOffLoss { mean_on: Duration::ZERO, mean_off: span(1), loss: 1.0 };
     assert_eq!(refused(&|c| c.loss.on_off = Some(model)), "loss.on_off.mean_on is shorter than a microsecond");
     let interval = |from, to| LossInterval { from: span(from), to: span(to), loss: 1.0 };
-    let overlap = "interval 2 of the scheduled loss does not begin after the one before it and before its own end";
+    let overlap = "interval 2 of the scheduled loss is empty, or begins before the end of the one before";
     assert_eq!(refused(&|c| c.loss.scheduled = vec![interval(1, 5), interval(4, 6)]), overlap);
 }
 
 #[test]
-fn a_configuration_file_needs_no_more_than_a_trace() {
+fn configuration_file_only_requires_a_trace() {
     let text = r#"{"trace": "constant:500kbps", "delay_ms": 20.5, "queue": {"drop_tail": {"packets": 64}}}"#;
     let config: LinkConfig = serde_json::from_str(text).unwrap();
     assert_eq!((config.delay, config.queue), (Duration::from_micros(20_500), QueueConfig::drop_tail(64)));
@@ -345,11 +346,11 @@ fn a_configuration_file_needs_no_more_than_a_trace() {
 }
 
 #[test]
-fn a_long_sleep_costs_nothing() {
+fn long_idle_time_is_skipped() {
     let mut config = LinkConfig::new(Trace::from_bytes(b"1\n").unwrap());
     config.loss.on_off = Some(OnOffLoss { mean_on: span(1), mean_off: span(1), loss: 1.0 });
     let mut link = Link::new(config, 1).unwrap();
-    // Forty-nine times ten years: stepping through them by milliseconds would never end.
+    // Fifty times ten years. The test would not end if each period of the on/off process took a step.
     for decade in 1..50 {
         let _ = link.send(ms(decade * 315_360_000_000), bytes(1_500), ());
     }
@@ -418,7 +419,7 @@ proptest! {
         prop_assert!(refused <= dropped);
         let mut originals: Vec<_> = came.iter().filter(|d| !d.duplicate).map(|d| d.packet).collect();
         prop_assert_eq!(originals.len() as u64 + dropped, sends.len() as u64);
-        prop_assert!(came.is_sorted_by_key(|d| d.at), "times never go back");
+        prop_assert!(came.is_sorted_by_key(|d| d.at), "arrivals are in the order of time");
         if !reorders {
             prop_assert!(came.is_sorted_by_key(|d| d.packet), "first in, first out");
         }
@@ -429,7 +430,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_seed_and_calls_give_the_same_packets_however_often_it_is_polled(
+    fn arrivals_do_not_depend_on_the_number_of_polls(
         config in configs(), seed in any::<u64>(),
         sends in prop::collection::vec((0u64..20_000, 0u64..4_000), 1..100),
     ) {
@@ -458,7 +459,7 @@ proptest! {
     }
 
     #[test]
-    fn a_configuration_survives_being_written_down(config in configs()) {
+    fn configuration_survives_a_json_round_trip(config in configs()) {
         let text = serde_json::to_string(&config).unwrap();
         prop_assert_eq!(serde_json::from_str::<LinkConfig>(&text).unwrap(), config);
     }

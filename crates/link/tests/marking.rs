@@ -1,4 +1,4 @@
-//! ECN: where a queue would drop a packet whose ends understand marks, it marks it.
+//! Tests of ECN: a queue marks ECN-capable packets instead of dropping them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lockstep_link::{Delivered, Link, LinkConfig, LinkStatistics, QueueConfig, Tr
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
 
-/// What comes of `packets` of 1,200 bytes, one each `gap`, over 1 Mb/s (9.6 ms a packet).
+/// Sends `packets` of 1,200 bytes, one per `gap`, over 1 Mb/s (9.6 ms per packet). Returns the arrivals and counters.
 fn stream(queue: QueueConfig, ecn_capable: bool, packets: u64, gap: Duration) -> (Vec<Delivered<u64>>, LinkStatistics) {
     let config = LinkConfig { queue, ..LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000))) };
     let mut link = Link::new(config, 7).unwrap();
@@ -20,7 +20,7 @@ fn stream(queue: QueueConfig, ecn_capable: bool, packets: u64, gap: Duration) ->
     (came, *link.statistics())
 }
 
-/// A fifth more than the link carries, and a bit less.
+/// Gaps for 20 % more traffic than the capacity, and for somewhat less.
 const TOO_MUCH: Duration = Duration::from_millis(8);
 const LITTLE: Duration = Duration::from_millis(12);
 
@@ -29,21 +29,21 @@ fn memory() -> QueueConfig {
 }
 
 #[test]
-fn codel_marks_where_it_would_have_dropped() {
+fn codel_marks_instead_of_dropping() {
     let codel = memory().with_codel().with_ecn();
     let (came, statistics) = stream(codel, true, 300, TOO_MUCH);
     let (_, without) = stream(codel, false, 300, TOO_MUCH);
     assert_eq!((came.len(), statistics.dropped_by_queue.packets), (300, 0));
     assert!(statistics.marked.packets > 0 && without.dropped_by_queue.packets > 0);
     assert_eq!(came.iter().filter(|packet| packet.congestion_experienced).count() as u64, statistics.marked.packets);
-    // The first to be marked is the first to be dropped.
+    // The first marked packet is the one that would be dropped first.
     let (dropped, _) = stream(codel, false, 300, TOO_MUCH);
     let first_gap = dropped.windows(2).find(|pair| pair[1].packet != pair[0].packet + 1).unwrap()[0].packet + 1;
     assert_eq!(came.iter().find(|packet| packet.congestion_experienced).unwrap().packet, first_gap);
 }
 
 #[test]
-fn pie_marks_where_it_would_have_dropped_and_drops_when_a_tenth_would_be() {
+fn pie_marks_below_a_probability_of_10_percent() {
     let pie = memory().with_pie().with_ecn();
     let (_, statistics) = stream(pie, true, 150, Duration::from_micros(9_000));
     assert!(
@@ -56,7 +56,7 @@ fn pie_marks_where_it_would_have_dropped_and_drops_when_a_tenth_would_be() {
 }
 
 #[test]
-fn packets_whose_ends_know_nothing_of_marks_are_dropped_as_ever() {
+fn packets_without_ecn_are_dropped() {
     for queue in [memory().with_codel(), memory().with_pie()] {
         assert_eq!(stream(queue.with_ecn(), false, 500, TOO_MUCH), stream(queue, false, 500, TOO_MUCH));
         assert_eq!(stream(queue, true, 500, TOO_MUCH), stream(queue, false, 500, TOO_MUCH));
@@ -64,7 +64,7 @@ fn packets_whose_ends_know_nothing_of_marks_are_dropped_as_ever() {
 }
 
 #[test]
-fn nothing_is_marked_where_nothing_waits_and_drop_tail_never_marks() {
+fn empty_queues_and_drop_tail_never_mark() {
     for queue in [memory().with_codel(), memory().with_pie()] {
         assert_eq!(stream(queue.with_ecn(), true, 300, LITTLE).1.marked.packets, 0);
     }
@@ -73,7 +73,7 @@ fn nothing_is_marked_where_nothing_waits_and_drop_tail_never_marks() {
 }
 
 #[test]
-fn a_queue_that_marks_is_read_as_it_is_written() {
+fn marking_queue_survives_a_json_round_trip() {
     for queue in [memory().with_codel().with_ecn(), memory().with_pie().with_ecn(), memory().with_pie()] {
         let text = serde_json::to_string(&queue).unwrap();
         assert_eq!(serde_json::from_str::<QueueConfig>(&text).unwrap(), queue);

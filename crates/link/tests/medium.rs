@@ -1,12 +1,12 @@
-//! A medium whose airtime links share: who gets how much of it.
+//! Tests of a shared medium: the share of each link.
 
 use lockstep_link::{Link, LinkConfig, Medium, MediumConfig, QueueConfig, Trace};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// How long: so that chances even out, which they do slowly where many collide.
+/// Duration, long enough for fair shares; many collisions slow the convergence.
 const SECONDS: u64 = 20;
 
-/// Mb/s that each link carries in that time when all of them always have packets of such a size to send.
+/// Rates in Mb/s of links that always have packets. `stations` has the bit rate in Mb/s and packet size of each.
 fn saturated(kind: MediumConfig, stations: &[(u64, u64)]) -> (Vec<f64>, Medium) {
     let link = |&(mbps, _): &(u64, u64)| {
         let config = LinkConfig {
@@ -34,18 +34,19 @@ fn saturated(kind: MediumConfig, stations: &[(u64, u64)]) -> (Vec<f64>, Medium) 
 }
 
 #[test]
-fn a_station_of_wifi_alone_carries_what_its_frames_and_their_overhead_leave_of_52_mbps() {
-    // Of a frame of 1,500 bytes: 34 us, 7.5 slots of 9, 40 and 60 symbols of 4, 16 and 28: 425.5 us, 28.2 Mb/s.
+fn single_wifi_station_has_the_goodput_of_its_frames() {
+    // Airtime of a frame of 1,500 bytes: 34 us, 7.5 slots of 9, 40, 60 symbols of 4, 16 and 28. The sum is 425.5 us,
+    // 28.2 Mb/s.
     let (carried, medium) = saturated(MediumConfig::WiFi, &[(52, 1_500)]);
     assert!((carried[0] - 28.2).abs() < 0.5, "{carried:?}");
     assert_eq!(medium.statistics().collisions, 0);
-    // Small ones cost nearly as much each.
+    // A small frame costs nearly as much airtime.
     let (carried, _) = saturated(MediumConfig::WiFi, &[(52, 100)]);
     assert!((3.0..5.0).contains(&carried[0]), "{carried:?}");
 }
 
 #[test]
-fn stations_of_wifi_have_equal_chances_and_the_more_they_are_the_more_they_collide() {
+fn wifi_stations_share_equally_and_collide() {
     let mut before = (f64::INFINITY, 0);
     for stations in [2, 5, 15] {
         let (carried, medium) = saturated(MediumConfig::WiFi, &vec![(52, 1_500); stations]);
@@ -59,24 +60,24 @@ fn stations_of_wifi_have_equal_chances_and_the_more_they_are_the_more_they_colli
 }
 
 #[test]
-fn a_slow_station_of_wifi_slows_all() {
-    // Each sends a frame in turn, so that all have the rate of the slow one, nearly (Heusse et al., INFOCOM 2003).
+fn slow_wifi_station_slows_all() {
+    // Stations alternate, so all have about the rate of the slow one (Heusse et al., INFOCOM 2003).
     let (carried, _) = saturated(MediumConfig::WiFi, &[(52, 1_500), (2, 1_500)]);
     assert!(carried[0] < 2.2 && (carried[0] / carried[1] - 1.0).abs() < 0.2, "{carried:?}");
 }
 
 #[test]
-fn users_of_a_cell_have_equal_times_each_at_the_rate_of_its_radio() {
+fn cell_users_have_equal_time_at_their_own_rates() {
     let (carried, medium) = saturated(MediumConfig::Cell, &[(20, 1_500), (2, 1_500)]);
     assert!((carried[0] - 10.0).abs() < 0.7 && (carried[1] - 1.0).abs() < 0.1, "{carried:?}");
     assert!(medium.statistics().busy.as_secs_f64() > 0.95 * SECONDS as f64);
-    // Without a radio there is nothing to have.
+    // A user without a radio signal has no share.
     let (carried, _) = saturated(MediumConfig::Cell, &[(20, 1_500), (0, 1_500)]);
     assert!((carried[0] - 20.0).abs() < 0.5 && carried[1] == 0.0, "{carried:?}");
 }
 
 #[test]
-fn a_medium_without_anything_to_send_is_idle_until_it_is_woken() {
+fn medium_without_packets_is_idle_until_woken() {
     let (_, mut medium) = saturated(MediumConfig::WiFi, &[(52, 1_500)]);
     let mut none: Vec<Link<()>> = Vec::new();
     let now = medium.poll_timeout().unwrap();

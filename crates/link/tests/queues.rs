@@ -1,4 +1,4 @@
-//! What the queue disciplines do to a greedy flow, to bursts and to the same packets twice.
+//! Tests of the queue disciplines with a greedy flow, bursts, and repeated runs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 const PACKET: u64 = 1_500;
 
-/// A link of 10 Mb/s and 20 ms: a packet of 1,500 bytes takes 1.2 ms.
+/// A link of 10 Mb/s with a delay of 20 ms; a packet of 1,500 bytes takes 1.2 ms.
 fn link(queue: QueueConfig, seed: u64) -> Link<u64> {
     let config = LinkConfig {
         queue,
@@ -22,8 +22,8 @@ fn disciplines() -> [QueueConfig; 3] {
     [memory, memory.with_codel(), memory.with_pie()]
 }
 
-/// A window that grows by a packet a round trip and halves once a round trip with losses (AIMD), for `seconds`. What
-/// came, in order; losses are noticed as gaps, 20 ms of way back later.
+/// Runs a greedy flow (AIMD) for `seconds` and returns the arrivals. The window grows by a packet per round trip, and
+/// halves once per round trip with losses. A gap reveals a loss, 20 ms of reverse path later.
 fn greedy(queue: QueueConfig, seed: u64, seconds: u64) -> Vec<Delivered<u64>> {
     let mut link = link(queue, seed);
     let (mut came, mut answers) = (Vec::new(), std::collections::VecDeque::<(Timestamp, u64)>::new());
@@ -60,7 +60,7 @@ fn greedy(queue: QueueConfig, seed: u64, seconds: u64) -> Vec<Delivered<u64>> {
     came
 }
 
-/// The median queueing delay of what came after `seconds`, milliseconds.
+/// Median queueing delay of the arrivals after `seconds`, milliseconds.
 fn median_wait(came: &[Delivered<u64>], seconds: u64) -> f64 {
     let from = Timestamp::from_millis(1_000 * seconds);
     let late = came.iter().filter(|delivered| delivered.at >= from);
@@ -70,7 +70,7 @@ fn median_wait(came: &[Delivered<u64>], seconds: u64) -> f64 {
 }
 
 #[test]
-fn a_standing_queue_is_brought_to_about_the_target() {
+fn standing_queue_is_reduced_to_the_target() {
     let [drop_tail, codel, pie] = disciplines().map(|queue| {
         let came = greedy(queue, 1, 60);
         let from = Timestamp::from_millis(20_000);
@@ -86,7 +86,7 @@ fn a_standing_queue_is_brought_to_about_the_target() {
 }
 
 #[test]
-fn a_burst_of_60_ms_onto_an_idle_link_passes_whole() {
+fn burst_of_60_ms_on_an_idle_link_has_no_drops() {
     for queue in disciplines() {
         let mut link = link(queue, 3);
         for round in 0..5u64 {
@@ -106,7 +106,7 @@ fn a_burst_of_60_ms_onto_an_idle_link_passes_whole() {
 }
 
 #[test]
-fn the_same_seed_drops_the_same_packets() {
+fn same_seed_drops_the_same_packets() {
     for queue in disciplines() {
         assert_eq!(greedy(queue, 7, 10), greedy(queue, 7, 10));
     }
@@ -115,7 +115,7 @@ fn the_same_seed_drops_the_same_packets() {
 }
 
 #[test]
-fn a_long_idle_time_costs_pie_no_time_and_leaves_no_drops_behind() {
+fn pie_skips_long_idle_time_and_drops_nothing_after() {
     let mut link = link(disciplines()[2], 1);
     for day in 1..40u64 {
         let now = Timestamp::from_millis(day * 86_400_000);
@@ -126,11 +126,11 @@ fn a_long_idle_time_costs_pie_no_time_and_leaves_no_drops_behind() {
 }
 
 #[test]
-fn every_packet_is_accounted_for_whatever_drops_it() {
+fn every_packet_is_delivered_or_counted_as_dropped() {
     for queue in disciplines() {
         let mut link = link(queue, 5);
         for packet in 0..20_000u64 {
-            // Twice what the link carries.
+            // Twice the capacity of the link.
             let _ = link.send(Timestamp::from_micros(600 * packet), ByteCount::new(PACKET), packet);
         }
         while let Some(wake) = link.poll_timeout() {
@@ -144,7 +144,7 @@ fn every_packet_is_accounted_for_whatever_drops_it() {
 }
 
 #[test]
-fn a_discipline_is_written_in_a_configuration_with_its_defaults_left_out() {
+fn configuration_may_omit_defaults_of_a_discipline() {
     let codel: QueueConfig = serde_json::from_str(r#"{"codel": {"packets": 256}}"#).unwrap();
     assert_eq!(codel, QueueConfig::default().with_codel());
     let pie: QueueConfig = serde_json::from_str(r#"{"pie": {"packets": 256, "target_ms": 20.0}}"#).unwrap();

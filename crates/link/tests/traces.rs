@@ -1,4 +1,4 @@
-//! Reading and writing traces.
+//! Tests of reading and writing traces.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,10 +24,10 @@ fn rates(trace: &Trace) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_mahimahi_file_repeats_at_its_last_line() {
+fn mahimahi_file_repeats_at_its_last_line() {
     let trace = Trace::from_bytes(b"0\n0\r\n4\n10\n\n").unwrap();
     assert_eq!((trace.period(), trace.end()), (span(10), End::Repeat));
-    // The two at zero are over when the trace starts, and come at 10, 20, ... with the last one.
+    // The two opportunities at zero are over when the trace starts. They recur at 10, 20, ... with the last one.
     let counts = [(0, 3), (3, 4), (4, 9), (9, 10), (0, 10), (10, 20), (5, 1_005)]
         .map(|(from, to)| trace.bytes_between(ms(from), ms(to)).get() / OPPORTUNITY.get());
     assert_eq!(counts, [0, 1, 0, 3, 4, 4, 400]);
@@ -60,7 +60,7 @@ fn columns_are_read_with_and_without_header_in_any_unit() {
 }
 
 #[test]
-fn a_profile_says_what_holds_while_it_waits() {
+fn profile_applies_its_values_during_each_wait() {
     let trace =
         Trace::from_bytes(b"rate 1200kbit\nwait 2s\ndelay\t50ms\nloss 0.08%\nrate 800kbit\nwait 500ms").unwrap();
     assert_eq!(rates(&trace), [(2_000, 1_200_000), (500, 800_000)]);
@@ -71,7 +71,7 @@ fn a_profile_says_what_holds_while_it_waits() {
 }
 
 #[test]
-fn alphartc_traces_may_leave_out_fields_and_have_a_downlink() {
+fn alphartc_trace_may_omit_fields_and_have_a_downlink() {
     let text = r#"{"downlink": {"trace_pattern": [{"duration": 50, "capacity": 7}]}, "uplink": {"trace_pattern": [
         {"duration": 199.5, "capacity": 583.52}, {"duration": 200, "capacity": 0, "loss": 0.1, "rtt": 40, "jitter": 3,
         "time": 0.2}]}}"#;
@@ -84,37 +84,34 @@ fn alphartc_traces_may_leave_out_fields_and_have_a_downlink() {
 }
 
 #[test]
-fn errors_say_what_is_wrong_and_where() {
+fn errors_have_the_line_and_the_reason() {
     for (text, message) in [
         ("", "the trace is empty"),
         ("\n # only a remark\n", "the trace is empty"),
         ("hello", "none of the known trace formats: line 1 reads \"hello\""),
-        ("5\n4\n", "line 2: time 4 does not come after 5"),
+        ("5\n4\n", "line 2: time 4 is not after 5"),
         ("5\n\n5000000000\n", "line 3: \"5000000000\" is not a whole number of milliseconds"),
         ("5\n6 7\n", "line 2: \"6 7\" is not a whole number of milliseconds"),
-        ("0\n0\n", "the trace lasts no time"),
-        ("4294967295\n", "the trace lasts longer than 49 days"),
+        ("0\n0\n", "the duration of the trace is zero"),
+        ("4294967295\n", "the trace is longer than 49 days"),
         ("0 1\n1 x\n", "line 2: rate \"x\" is not a number"),
         ("0 1\n1\n", "line 2: rate is missing"),
         ("0 1\n1 -2\n", "line 2: rate -2 is out of range, which is 0 to 1000 Gb/s"),
-        ("0 1\n2 2\n2 3\n", "line 3: time 2 does not come after 2"),
-        // As they stand in the file, wherever it starts and whatever the unit.
-        ("5,1\n6,2\n4,3\n", "line 3: time 4 does not come after 6"),
-        (
-            "time_ms,kbps\n1700000000.5,1\n1700000000.25,2\n",
-            "line 3: time 1700000000.25 does not come after 1700000000.5",
-        ),
+        ("0 1\n2 2\n2 3\n", "line 3: time 2 is not after 2"),
+        // Times appear as in the file, whatever its start and unit.
+        ("5,1\n6,2\n4,3\n", "line 3: time 4 is not after 6"),
+        ("time_ms,kbps\n1700000000.5,1\n1700000000.25,2\n", "line 3: time 1700000000.25 is not after 1700000000.5"),
         ("0 1\ninf 2\n", "line 2: time inf is out of range, which is finite"),
         (
             "time,speed\n0,1\n",
             "line 1: a column rate (or capacity, bandwidth, throughput, bitrate; such as rate_kbps) is missing",
         ),
         ("kbps,kind\n0,1\n", "line 1: a column time or duration (such as time_ms) is missing"),
-        ("time,rate\n0,1,2\n", "line 2: \"2\" is one field too many"),
+        ("time,rate\n0,1,2\n", "line 2: unexpected field \"2\""),
         ("rate 5\nwait 1s", "line 1: rate \"5\" needs a number and a unit such as 500kbps"),
         ("wait 1s", "line 1: a rate before the first wait is missing"),
-        ("rate 5kbit\nspeed 6\n", "line 2: \"speed\" is none of rate, delay, loss, wait"),
-        ("rate 5kbit\nwait 1s\nrate 6kbit", "line 3: the changes at the end hold for no time: a wait is missing"),
+        ("rate 5kbit\nspeed 6\n", "line 2: unknown word \"speed\", expected rate, delay, loss or wait"),
+        ("rate 5kbit\nwait 1s\nrate 6kbit", "line 3: the last changes have no effect: add a wait after them"),
         ("rate 5kbit\nloss 101%\nwait 1s", "line 2: loss 101% is out of range, which is 0 to 1, or 0% to 100%"),
         (r#"{"uplink": {}}"#, "the trace is empty"),
         (r#"{"uplink": {"trace_pattern": [{"duration": 5}]}}"#, "segment 1: capacity is missing"),
@@ -140,7 +137,7 @@ fn errors_say_what_is_wrong_and_where() {
 }
 
 #[test]
-fn limits_bound_what_a_file_can_make() {
+fn limits_of_traces_are_enforced() {
     let huge = vec![b'\n'; lockstep_link::MAXIMUM_INPUT + 1];
     assert_eq!(Trace::from_bytes(&huge), Err(TraceError::InputTooLarge));
     let many = "1\n".repeat(lockstep_link::MAXIMUM_OPPORTUNITIES + 1);
@@ -164,7 +161,7 @@ fn limits_bound_what_a_file_can_make() {
 }
 
 #[test]
-fn a_held_trace_keeps_its_last_rate_and_conditions() {
+fn held_trace_keeps_its_last_rate_and_conditions() {
     let text = r#"{"uplink": {"trace_pattern": [{"duration": 100, "capacity": 100},
         {"duration": 100, "capacity": 200, "loss": 0.5}]}}"#;
     let trace = Trace::from_bytes(text.as_bytes()).unwrap().with_end(End::Hold).unwrap();
@@ -175,7 +172,7 @@ fn a_held_trace_keeps_its_last_rate_and_conditions() {
     assert_eq!(opportunities.with_end(End::Hold), Err(TraceError::CannotHold));
 }
 
-/// The bytes of each bin.
+/// Bytes of each bin.
 fn bins(trace: &Trace, bin: u64) -> Vec<u64> {
     let period = trace.period().as_millis() as u64;
     (0..period.div_ceil(bin)).map(|i| trace.bytes_between(ms(i * bin), ms(((i + 1) * bin).min(period))).get()).collect()
@@ -194,7 +191,7 @@ fn segments() -> impl Strategy<Value = Trace> {
     let share = prop_oneof![Just(0.0), 0.0..1.0f64];
     let conditions = (share, 0u64..1_000_000_000, 0u64..1_000_000_000).prop_map(|(loss, delay, jitter)| Conditions {
         loss,
-        // An even number: the round trip by way of AlphaRTC's format doubles and halves.
+        // An even number, since conversion to AlphaRTC's format and back doubles and halves it.
         delay: Duration::from_nanos(delay * 2),
         jitter: Duration::from_nanos(jitter),
     });
@@ -218,12 +215,12 @@ proptest! {
     }
 
     #[test]
-    fn by_way_of_alphartc_a_mahimahi_trace_keeps_the_bytes_of_each_bin(trace in opportunities(), bin in 1u64..700) {
+    fn conversion_to_alphartc_and_back_keeps_bytes_of_bins(trace in opportunities(), bin in 1u64..700) {
         let json = trace.to_alphartc_json(span(bin)).unwrap();
         let rates = Trace::from_bytes(json.as_bytes()).unwrap();
         prop_assert_eq!(rates.period(), trace.period());
         for (there, here) in bins(&rates, bin).iter().zip(bins(&trace, bin)) {
-            // Rates are whole bits a second, each of which is up to 700 ms of a bit.
+            // Rates are integers in bit/s; one bit/s is at most 0.7 bits in a bin of 700 ms.
             prop_assert!(there.abs_diff(here) <= 1);
         }
         let back = Trace::from_bytes(rates.to_mahimahi().unwrap().as_bytes()).unwrap();
@@ -240,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn traces_survive_being_written_into_a_configuration(rates in segments(), opportunities in opportunities()) {
+    fn traces_survive_a_round_trip_in_a_configuration(rates in segments(), opportunities in opportunities()) {
         let conditions = [(span(5), Conditions { loss: 0.1, ..Conditions::NONE }), (span(7), Conditions::NONE)];
         for trace in [rates, opportunities.with_conditions(&conditions).unwrap(), opportunities] {
             let text = serde_json::to_string(&trace).unwrap();
@@ -249,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn opportunities_made_from_rates_carry_what_the_rates_do(trace in segments()) {
+    fn opportunities_from_rates_carry_the_same_bytes(trace in segments()) {
         match trace.to_opportunities() {
             Ok(made) => {
                 let period = Timestamp::ZERO + trace.period();
@@ -263,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn sums_of_parts_are_the_whole(trace in prop_oneof![segments(), opportunities()], cuts in prop::array::uniform3(0u64..40_000)) {
+    fn bytes_of_parts_add_up(trace in prop_oneof![segments(), opportunities()], cuts in prop::array::uniform3(0u64..40_000)) {
         let mut cuts = cuts.map(Timestamp::from_millis);
         cuts.sort_unstable();
         let [a, b, c] = cuts;
@@ -275,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         for format in [TraceFormat::Mahimahi, TraceFormat::AlphaRtc, TraceFormat::Profile,
             TraceFormat::Columns(ColumnUnits::default())] {
             let _ = Trace::parse(format, &bytes);
@@ -284,7 +281,7 @@ proptest! {
     }
 
     #[test]
-    fn no_almost_good_text_makes_a_parser_panic(
+    fn almost_valid_text_never_panics(
         text in "(([0-9.e+-]{1,6}|rate|wait|time|loss|delay|kbit|ms|%|NaN|inf|-1)[ ,\t;\n_]){0,40}",
         json in "\\{\"uplink\": \\{\"trace_pattern\": \\[(\\{\"(duration|capacity|loss|rtt)\": [0-9.e+-]{1,6}\\},?){0,4}\\]\\}\\}",
     ) {
@@ -297,12 +294,12 @@ proptest! {
     }
 }
 
-/// The shared traces, or none where there are none.
+/// The folder of shared traces, if it exists.
 fn shared() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let root = std::env::var_os("LOCKSTEP_SHARED").map_or(beside, PathBuf::from).join("traces");
     if !root.is_dir() {
-        eprintln!("note: no shared traces in {}, so that they are not read", root.display());
+        eprintln!("note: skipped, there are no shared traces in {}", root.display());
         return None;
     }
     Some(root)
@@ -315,7 +312,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_shared_trace_is_read_in_its_format_and_survives_the_round_trip() {
+fn shared_traces_survive_a_round_trip() {
     let Some(root) = shared() else { return };
     let columns = TraceFormat::Columns(ColumnUnits::default());
     for (folder, format) in [
@@ -349,10 +346,10 @@ fn every_shared_trace_is_read_in_its_format_and_survives_the_round_trip() {
 }
 
 #[test]
-fn shared_traces_have_the_numbers_that_their_files_have() {
+fn shared_traces_have_the_rates_of_their_files() {
     let Some(root) = shared() else { return };
     let poisson = Trace::open(&root.join("mahimahi/0.57mbps-poisson.up")).unwrap();
-    // 2786 lines, the last at 60,027 ms.
+    // The file has 2786 lines, the last at 60,027 ms.
     assert_eq!(poisson.summary().mean.as_bps(), 2_786 * 12_000 * 1_000 / 60_027);
     let bob = Trace::open(&root.join("bob-profiles/FCCamazone")).unwrap();
     let quarter = Trace::open(&root.join("bob-profiles/FCCamazone_x0.25")).unwrap();

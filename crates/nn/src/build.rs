@@ -1,4 +1,4 @@
-//! Small models, operator by operator, for tests.
+//! Builders of small models for tests.
 
 use crate::onnx::{self, Attribute, Dimension, Graph, Node, Opset, Shape, Tensor, TensorType, Type, ValueInfo};
 
@@ -9,7 +9,7 @@ pub fn weights(name: &str, dims: &[i64], values: &[f32]) -> Tensor {
     Tensor { name: name.into(), dims: dims.into(), data_type: onnx::FLOAT, raw_data, ..Default::default() }
 }
 
-/// A tensor of whole numbers.
+/// A tensor of integers.
 #[must_use]
 pub fn integers(name: &str, values: &[i64]) -> Tensor {
     Tensor {
@@ -21,13 +21,13 @@ pub fn integers(name: &str, values: &[i64]) -> Tensor {
     }
 }
 
-/// An attribute of whole numbers.
+/// An attribute with a list of integers.
 #[must_use]
 pub fn lengths(name: &str, values: &[i64]) -> Attribute {
     Attribute { name: name.into(), ints: values.into(), ..Default::default() }
 }
 
-/// An attribute of one whole number.
+/// An attribute with an integer.
 #[must_use]
 pub fn length(name: &str, value: i64) -> Attribute {
     Attribute { name: name.into(), i: value, ..Default::default() }

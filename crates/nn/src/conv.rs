@@ -1,21 +1,21 @@
-//! Convolutions: what is under the kernel is gathered, and multiplied with the filters.
+//! Convolutions: gathers the numbers under the kernel, and multiplies them with the filters.
 
 use crate::product::{Packed, ROWS};
 use crate::view::View;
 
-/// Numbers under the kernel that a convolution gathers at a time.
+/// Largest number of gathered numbers at a time.
 const GATHERED: usize = 1 << 17;
 
-/// A convolution over one or two dimensions; one is two with a single place in the second.
+/// A convolution over one or two dimensions. One dimension is treated as two, with length 1 in the second.
 #[derive(Debug)]
 pub(crate) struct Conv {
-    /// For each group, the weights: a row a number under the kernel, a column a filter.
+    /// Weights of each group: a row per number under the kernel, a column per filter.
     pub groups: Vec<Packed>,
     pub bias: Vec<f32>,
     pub kernel: [usize; 2],
     pub strides: [usize; 2],
     pub dilations: [usize; 2],
-    /// Before each dimension.
+    /// Padding before each dimension.
     pub pads: [usize; 2],
 }
 
@@ -27,7 +27,7 @@ impl Conv {
         let (places, filters) = (to[0] * to[1], shape[1] / self.groups.len());
         let under = channels * self.kernel[0] * self.kernel[1];
         let mut output = vec![0.0; calls * shape[1] * places];
-        // So many places at a time that what is under the kernel stays small.
+        // Limits the number of positions at a time, so that `rows` stays small.
         let together = (GATHERED / under.max(1)).clamp(ROWS, places.max(ROWS));
         let (mut rows, mut sums) = (vec![0.0; together * under], vec![0.0; together * filters]);
         for call in 0..calls {
@@ -53,8 +53,8 @@ impl Conv {
         output
     }
 
-    /// What is under the kernel at the places from `begin` on, of which there are `across` side by side: a row a place, and
-    /// zeros beside the plane.
+    /// Gathers the numbers under the kernel, for positions from `begin` on; a line has `across` positions. Writes a row
+    /// per position, with zeros for padding.
     fn gather(&self, planes: &[f32], channels: usize, from: [usize; 2], across: usize, begin: usize, rows: &mut [f32]) {
         let at = |place: usize, under: usize, axis: usize| {
             (place * self.strides[axis] + under * self.dilations[axis])

@@ -1,38 +1,38 @@
-//! Bounds of a model, and why a file is none that can be run.
+//! Limits of a model, and why a file is refused.
 
-/// The largest file that is taken. Those that come with Lockstep have less than 5 MB.
+/// Largest size of a file, bytes. The models of Lockstep have less than 5 MB.
 pub const MOST_BYTES: usize = 16 << 20;
 
-/// Why a file is no model that can be run.
+/// Why a model cannot be loaded or run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// The file is too large.
-    #[error("the model has {0} bytes; {MOST_BYTES} are the most")]
+    #[error("the model has {0} bytes, at most {MOST_BYTES} are allowed")]
     TooLarge(usize),
-    /// It is no ONNX file, or not all of one.
-    #[error("it is no whole ONNX file: {0}")]
+    /// The file is not a complete ONNX file.
+    #[error("truncated or invalid ONNX file: {0}")]
     NotOnnx(String),
-    /// It was written for another version of the operators.
-    #[error("the model is of ONNX operator set {found}; {least} to {most} are run")]
+    /// The model needs another version of the operators.
+    #[error("unsupported ONNX operator set {found}, expected {least} to {most}")]
     Opset {
-        /// The version in the file; 0 where it has none.
+        /// Version in the file; 0 if there is none.
         found: i64,
-        /// The oldest that is run.
+        /// Oldest supported version.
         least: i64,
-        /// The newest that is run.
+        /// Newest supported version.
         most: i64,
     },
-    /// Something in it is not run here, or makes no sense.
-    #[error("the model is refused: {0}")]
+    /// The model is invalid, or has an unsupported part.
+    #[error("unsupported model: {0}")]
     Refused(String),
-    /// The program was built without the feature that runs or embeds the model.
+    /// The program was built without the feature that runs or embeds models.
     #[error(
         "cannot run a model: this program was built without lockstep-control's feature `{0}`; enable it or choose another \
          controller"
     )]
     NotBuilt(&'static str),
-    /// It is a model for something else.
+    /// The model is for another purpose, or its inputs do not fit.
     #[error("the model does not fit the controller: {0}")]
     Unfit(String),
 }
@@ -40,8 +40,8 @@ pub enum ModelError {
 /// An input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// Its shape.
+    /// Shape of the tensor.
     pub shape: Vec<usize>,
 }

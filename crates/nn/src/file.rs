@@ -8,11 +8,10 @@ use prost::Message;
 use crate::error::{MOST_BYTES, ModelError, Port};
 use crate::{graph, onnx, run, wire};
 
-/// The most of a file that may be something else than weights.
+/// Largest number of bytes in a file that are not weights.
 const MOST_BESIDES_WEIGHTS: usize = 256 << 10;
 
-/// A model that has been checked and is ready to run. It keeps nothing from run to run: what is to be remembered goes in
-/// and comes out.
+/// A model that was checked and can run. It has no state: a recurrent state is an input and an output.
 pub struct Model {
     plan: run::Plan,
     inputs: Vec<Port>,
@@ -33,22 +32,22 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// The model in the bytes of an ONNX file.
+    /// Reads and checks the bytes of an ONNX file.
     ///
     /// # Errors
-    /// If it is none, or one that cannot be run within bounds of memory and time.
+    /// [`ModelError`] if the file is invalid, or if a run would exceed the limits of memory and time.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
         if bytes.len() > MOST_BYTES {
             return Err(ModelError::TooLarge(bytes.len()));
         }
-        // Nothing at all would be read as a message without fields, of operator set 0.
+        // Otherwise, an empty file would decode as a message without fields.
         if bytes.is_empty() {
-            return Err(ModelError::NotOnnx("it is empty".to_owned()));
+            return Err(ModelError::NotOnnx("the file is empty".to_owned()));
         }
         let besides = wire::bytes_besides_weights(bytes)
-            .ok_or_else(|| ModelError::NotOnnx("it ends too early or is something else".to_owned()))?;
+            .ok_or_else(|| ModelError::NotOnnx("the file ends too early or has another format".to_owned()))?;
         if besides > MOST_BESIDES_WEIGHTS {
-            let text = format!("{besides} bytes of it are not weights; {MOST_BESIDES_WEIGHTS} are the most");
+            let text = format!("{besides} bytes are not weights, at most {MOST_BESIDES_WEIGHTS} are allowed");
             return Err(ModelError::Refused(text));
         }
         let file = onnx::Model::decode(bytes).map_err(|error| ModelError::NotOnnx(error.to_string()))?;
@@ -57,38 +56,37 @@ impl Model {
         Ok(Self { plan, inputs, outputs, metadata })
     }
 
-    /// What goes in, in this order.
+    /// Inputs, in the order of [`Self::run`].
     #[must_use]
     pub fn inputs(&self) -> &[Port] {
         &self.inputs
     }
 
-    /// What comes out, in this order.
+    /// Outputs, in the order of [`Self::run`].
     #[must_use]
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
 
-    /// What the file says of itself under `key` (`metadata_props` of ONNX).
+    /// Metadata of the file under `key` (`metadata_props` of ONNX).
     #[must_use]
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).map(String::as_str)
     }
 
-    /// What comes out for `inputs`, each in the order of its rows. The same input gives the same bytes on every machine.
+    /// Runs the model. Each slice has the numbers of an input in row-major order, and so has each output. Equal inputs
+    /// give equal bytes on every machine.
     ///
     /// # Errors
-    /// If there is not one slice for each input with as many numbers as it has.
+    /// [`ModelError::Unfit`] unless there is one slice per input with the right number of elements.
     pub fn run(&self, inputs: &[&[f32]]) -> Result<Vec<Vec<f32>>, ModelError> {
         if inputs.len() != self.inputs.len() {
-            return Err(ModelError::Unfit(format!("{} inputs for {}", inputs.len(), self.inputs.len())));
+            return Err(ModelError::Unfit(format!("got {} inputs, expected {}", inputs.len(), self.inputs.len())));
         }
         for (Port { name, shape }, numbers) in self.inputs.iter().zip(inputs) {
             if numbers.len() != shape.iter().product::<usize>() {
                 let count = numbers.len();
-                return Err(ModelError::Unfit(format!(
-                    "{count} numbers for the input `{name}` of the shape {shape:?}"
-                )));
+                return Err(ModelError::Unfit(format!("got {count} numbers for input `{name}` of shape {shape:?}")));
             }
         }
         Ok(self.plan.run(inputs))

@@ -1,12 +1,19 @@
-//! Bounded, deterministic inference: ONNX files and how they are run.
+//! Bounded, deterministic inference of ONNX models.
 //!
-//! A file comes from anywhere, so it is looked at before it is run: its size, what of it is not weights (`wire`), every
-//! operator, shape and the work of a decision (`graph`, `shapes`). What is run (`run`) is then known to be small and whole.
+//! [`Model::from_bytes`] reads a file and [`Model::run`] runs it. A file may come from anywhere, so it is checked
+//! before it runs:
 //!
-//! It is run here, and not by a runtime such as tract or rten. They take the fastest instructions that a processor has, and
-//! round otherwise where it has others, so that the same call would not be the same call on every machine; they trust the
-//! file; and tract 0.23 brings a hundred crates, whose build takes four and a half minutes of a core for each profile. What
-//! the nets of controllers take is some thirty operators.
+//! ```text
+//! bytes ──► wire: size without weights ──► graph, shapes: operators, shapes, work ──► run
+//! ```
+//!
+//! Lockstep does not use a runtime such as tract or rten, for four reasons:
+//!
+//! - They use the fastest instructions of a processor. Rounding differs between processors, so calls would differ as
+//!   well.
+//! - They trust the file.
+//! - tract 0.23 adds a hundred crates. Their build takes four and a half minutes of a core per profile.
+//! - The models of controllers only need about thirty operators.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "learned")]

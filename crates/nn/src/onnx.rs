@@ -1,5 +1,5 @@
-//! The messages of an ONNX file, as far as a forward pass takes them (`onnx.proto`, IR version 10). Fields that are not
-//! here are passed over; those that only say that something is not run here are kept as they are in the file.
+//! Messages of an ONNX file that a forward pass needs (`onnx.proto`, IR version 10). Other fields are ignored. Fields
+//! that only reveal an unsupported part are kept as bytes.
 
 use prost::Message;
 
@@ -147,7 +147,7 @@ pub struct Shape {
     pub dim: Vec<Dimension>,
 }
 
-/// A length; open where it is none.
+/// Length of a dimension; unknown if absent.
 #[derive(Clone, PartialEq, Message)]
 pub struct Dimension {
     #[prost(int64, optional, tag = "1")]

@@ -1,14 +1,14 @@
-//! Products of matrices, which is what a model spends its time on.
+//! Matrix products, which take most of the time of a run.
 //!
-//! Every sum is taken in the order of its terms, each rounded by itself, so that the result is the same on every machine,
-//! however wide its vectors are. What runs side by side are sums, not terms of one.
+//! Each sum adds its terms in order and rounds after each, so that the result is equal on every machine. Vector
+//! instructions compute several sums in parallel, never several terms of one sum.
 
-/// Columns that are summed side by side.
+/// Number of columns summed in parallel.
 const COLUMNS: usize = 8;
-/// The rows that are multiplied together.
+/// Number of rows multiplied together.
 pub(crate) const ROWS: usize = 4;
 
-/// A matrix of `inner` rows, packed in bands of [`COLUMNS`] columns, the last filled up with zeros.
+/// A matrix of `inner` rows, packed in bands of [`COLUMNS`] columns; zeros fill the last band.
 #[derive(Debug, Clone)]
 pub(crate) struct Packed {
     bands: Vec<f32>,
@@ -17,7 +17,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Packs the matrix whose number in `row` and `column` is `at(row, column)`.
+    /// Packs the matrix with the elements `at(row, column)`.
     pub fn new(inner: usize, columns: usize, at: impl Fn(usize, usize) -> f32) -> Self {
         let mut bands = vec![0.0; columns.div_ceil(COLUMNS) * COLUMNS * inner];
         for (band, packed) in bands.chunks_exact_mut((inner * COLUMNS).max(1)).enumerate() {
@@ -30,7 +30,7 @@ impl Packed {
         Self { bands, inner, columns }
     }
 
-    /// The product of `left`, of rows of `inner` numbers, and this, row by row after what `into` holds already.
+    /// Adds the product of `left`, with rows of `inner` numbers, and this matrix to `into`, row by row.
     pub fn add_product(&self, left: &[f32], into: &mut [f32]) {
         let (inner, columns) = (self.inner, self.columns);
         if inner == 0 || columns == 0 {
@@ -59,7 +59,7 @@ impl Packed {
     }
 }
 
-/// The sums of some rows with one band.
+/// Sums of `COUNT` rows with one band.
 #[inline(always)]
 fn tile<const COUNT: usize>(rows: [&[f32]; COUNT], packed: &[f32], sums: &mut [[f32; COLUMNS]; COUNT]) {
     let mut own = *sums;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_product_is_the_sum_of_its_terms_in_their_order() {
+    fn product_sums_its_terms_in_order() {
         let number = |row: usize, column: usize| ((row * 31 + column * 17) % 23) as f32 * 0.37 - 4.0;
         for (rows, inner, columns) in [(1, 1, 1), (3, 5, 7), (4, 8, 8), (9, 33, 26), (10, 0, 3)] {
             let left: Vec<f32> = (0..rows * inner).map(|place| number(place, place / 3)).collect();

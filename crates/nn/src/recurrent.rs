@@ -1,4 +1,4 @@
-//! Recurrent nets, step by step: GRU and LSTM as ONNX defines them, forward.
+//! Recurrent networks: forward GRU and LSTM, as ONNX defines them.
 
 use crate::product::Packed;
 use crate::view::View;
@@ -7,9 +7,9 @@ use crate::view::View;
 #[derive(Debug)]
 pub(crate) struct Recurrent {
     pub units: usize,
-    /// An LSTM, or else a GRU.
+    /// Whether this is an LSTM; otherwise a GRU.
     pub is_lstm: bool,
-    /// Of a GRU: whether the state's product is taken before it is reset.
+    /// For a GRU: whether the reset gate applies after the product with the state.
     pub linear_before_reset: bool,
     pub input: Packed,
     pub state: Packed,
@@ -21,7 +21,7 @@ pub(crate) fn sigmoid(number: f32) -> f32 {
 }
 
 impl Recurrent {
-    /// All hidden states, the last one, and the last cell.
+    /// Returns all hidden states, the last hidden state, and the last cell state.
     pub fn run(&self, input: View<'_>, hidden: Option<View<'_>>, cell: Option<View<'_>>) -> [Vec<f32>; 3] {
         let (units, [steps, calls, width]) = (self.units, [input.shape[0], input.shape[1], input.shape[2]]);
         let rows = self.input.columns;
@@ -54,7 +54,7 @@ impl Recurrent {
         [all, hidden, cell]
     }
 
-    /// A step of a GRU; gates are those of update, reset and what is new.
+    /// A step of a GRU; gates are update, reset and new.
     fn gru(&self, of_input: &[f32], of_state: &mut [f32], hidden: &mut [f32]) {
         let units = self.units;
         let bias: Vec<f32> = of_state[2 * units..].to_vec();
@@ -77,7 +77,7 @@ impl Recurrent {
     }
 }
 
-/// A step of an LSTM; gates are those of input, output, forgetting and the cell.
+/// A step of an LSTM; gates are input, output, forget and cell.
 fn lstm(of_input: &[f32], of_state: &[f32], hidden: &mut [f32], cell: &mut [f32]) {
     let units = hidden.len();
     let sum = |gate: usize, unit: usize| of_input[gate * units + unit] + of_state[gate * units + unit];

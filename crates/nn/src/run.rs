@@ -1,7 +1,7 @@
-//! A checked graph as a list of steps, and how it is run.
+//! Runs a checked graph as a list of steps.
 //!
-//! Single precision, each operation rounded by itself, sums in the order of their terms, functions from libm: the same
-//! input gives the same bytes on every machine.
+//! All arithmetic is single precision, with sums in the order of their terms and functions of libm. So equal inputs
+//! give equal bytes on every machine.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Tensor {
     pub numbers: Vec<f32>,
 }
 
-/// What a step does.
+/// Operation of a step.
 #[derive(Debug)]
 enum Kind {
     /// A function of each number.
@@ -27,20 +27,20 @@ enum Kind {
     LeakyRelu(f32),
     Elu(f32),
     Clip(f32, f32),
-    /// A function of two numbers each; shapes are brought together.
+    /// A function of pairs of numbers, with broadcasting.
     Both(fn(f32, f32) -> f32),
-    /// Over an axis; the logarithm of it, too.
+    /// Softmax over an axis, or its logarithm.
     Softmax {
         axis: usize,
         logarithm: bool,
     },
-    /// Times a matrix of the file: factors of product and sum, and what is added.
+    /// Product with a matrix of the file, with factors of the product and of an added tensor.
     Dense {
         weights: Packed,
         alpha: f32,
         beta: f32,
     },
-    /// A product of what flows.
+    /// Product of two computed tensors.
     MatMul {
         alpha: f32,
         beta: f32,
@@ -51,12 +51,12 @@ enum Kind {
     Shape,
     Transpose(Vec<usize>),
     Concat(usize),
-    /// What is left of each dimension: from where on.
+    /// Start of the slice in each dimension.
     Slice(Vec<usize>),
     Recurrent(Box<Recurrent>),
 }
 
-/// A step of a run: where its inputs and outputs are.
+/// A step of a run, with the positions of its inputs and outputs.
 #[derive(Debug)]
 struct Step {
     kind: Kind,
@@ -65,11 +65,11 @@ struct Step {
     shape: Vec<usize>,
 }
 
-/// A graph that is ready to run.
+/// A graph that can run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     steps: Vec<Step>,
-    /// What is in the file, by place; empty where something else will be.
+    /// Tensors of the file by position; empty for computed tensors.
     constants: Vec<Tensor>,
     inputs: Vec<usize>,
     outputs: Vec<usize>,
@@ -80,7 +80,7 @@ fn softplus(number: f32) -> f32 {
 }
 
 fn relu(number: f32) -> f32 {
-    // What is no number stays so.
+    // NaN stays NaN.
     if number < 0.0 { 0.0 } else { number }
 }
 
@@ -104,11 +104,11 @@ fn pair(node: &Node, name: &str, usual: usize) -> [usize; 2] {
     let Some(attribute) = attribute(node, name) else { return [usual; 2] };
     let number =
         |place: usize| attribute.ints.get(place).map_or(usual, |&value| usize::try_from(value).unwrap_or(usual));
-    // One dimension is a second one of a single place.
+    // One dimension is treated as two, with length 1 in the second.
     if attribute.ints.len() == 1 { [number(0), usual] } else { [number(0), number(1)] }
 }
 
-/// Builds a plan, operator by operator; every shape has been checked.
+/// Builds a plan from operators with checked shapes.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     steps: Vec<Step>,
@@ -127,20 +127,20 @@ impl Builder {
         at
     }
 
-    /// A tensor of the file.
+    /// Adds a tensor of the file.
     pub fn constant(&mut self, tensor: &onnx::Tensor, name: &str) {
         let shape = tensor.dims.iter().map(|&length| usize::try_from(length).unwrap_or(0)).collect();
         let numbers = if tensor.data_type == onnx::FLOAT { floats(tensor) } else { Vec::new() };
         self.put(name, Tensor { shape, numbers });
     }
 
-    /// An input of the graph.
+    /// Adds an input of the graph.
     pub fn input(&mut self, name: &str, shape: &[usize]) {
         let at = self.put(name, Tensor { shape: shape.to_vec(), numbers: Vec::new() });
         self.inputs.push(at);
     }
 
-    /// An operator with what goes into it and the shapes of what comes out.
+    /// Adds an operator with its inputs and the shapes of its outputs.
     pub fn node(&mut self, node: &Node, inputs: &[Option<&Value>], outputs: &[Value]) {
         if node.op_type == "Constant" {
             if let Some(tensor) = attribute(node, "value").and_then(|attribute| attribute.t.as_ref()) {
@@ -160,7 +160,7 @@ impl Builder {
         self.steps.push(Step { kind, inputs: at, outputs: given, shape });
     }
 
-    /// The plan whose outputs are called `names`.
+    /// Builds the plan with the outputs `names`.
     pub fn build(self, names: impl Iterator<Item = String>) -> Plan {
         let Self { steps, constants, places, inputs } = self;
         let outputs = names.filter_map(|name| places.get(&name).copied()).collect();
@@ -283,7 +283,7 @@ fn conv<'a>(node: &Node, weights: &[usize], constant: &dyn Fn(usize) -> Option<&
         kernel: [weights[2], weights.get(3).copied().unwrap_or(1)],
         strides: pair(node, "strides", 1),
         dilations: pair(node, "dilations", 1),
-        // Those before the dimensions come first.
+        // Padding before the dimensions comes first in the list.
         pads: match attribute(node, "pads") {
             Some(pads) if pads.ints.len() == 2 => [usize::try_from(pads.ints[0]).unwrap_or(0), 0],
             _ => pair(node, "pads", 0),
@@ -291,8 +291,7 @@ fn conv<'a>(node: &Node, weights: &[usize], constant: &dyn Fn(usize) -> Option<&
     }
 }
 
-/// How far apart neighbours are in each dimension of `shape`, as seen from a tensor of `rank` dimensions; nothing where it
-/// has but one.
+/// Strides of `shape`, broadcast to a tensor of `rank` dimensions; zero for a dimension of length 1.
 fn strides(shape: &[usize], rank: usize) -> Vec<usize> {
     let mut strides = vec![0; rank];
     let mut apart = 1;
@@ -303,7 +302,7 @@ fn strides(shape: &[usize], rank: usize) -> Vec<usize> {
     strides
 }
 
-/// Calls `with` with the place in each of two tensors for every place of `shape`, in the order of rows.
+/// Calls `with` for each element of `shape` in row-major order, with the offsets in two tensors.
 fn walk(shape: &[usize], strides: [&[usize]; 2], mut with: impl FnMut([usize; 2])) {
     let mut at = vec![0; shape.len()];
     let mut places = [0, 0];
@@ -321,7 +320,7 @@ fn walk(shape: &[usize], strides: [&[usize]; 2], mut with: impl FnMut([usize; 2]
     }
 }
 
-/// The numbers of `tensor` at places that begin at `first` and are `strides` apart.
+/// Elements of `tensor` with these strides, from the offset `first` on.
 fn pick(tensor: View<'_>, shape: &[usize], first: usize, strides: &[usize]) -> Vec<f32> {
     let mut picked = Vec::with_capacity(shape.iter().product());
     walk(shape, [strides, strides], |[at, _]| picked.push(tensor.numbers[first + at]));
@@ -344,7 +343,7 @@ fn softmax(tensor: View<'_>, axis: usize, logarithm: bool) -> Vec<f32> {
     numbers
 }
 
-/// A product of two tensors that both flow, or whose second has no two dimensions.
+/// Product of two computed tensors, or with a second tensor that is not a matrix.
 fn matmul(left: View<'_>, right: View<'_>, shape: &[usize], transposed: (bool, bool)) -> Vec<f32> {
     let rank = shape.len();
     let (rows, columns) = (shape[rank - 2], shape[rank - 1]);
@@ -369,7 +368,7 @@ fn matmul(left: View<'_>, right: View<'_>, shape: &[usize], transposed: (bool, b
 }
 
 impl Plan {
-    /// What comes out for `inputs`, which have been checked to have as many numbers as they should.
+    /// Runs the plan on `inputs` of checked lengths.
     pub fn run(&self, inputs: &[&[f32]]) -> Vec<Vec<f32>> {
         let mut flowing: Vec<Vec<f32>> = vec![Vec::new(); self.constants.len()];
         for (&at, numbers) in self.inputs.iter().zip(inputs) {
@@ -455,7 +454,7 @@ impl Step {
         }]
     }
 
-    /// `output` times `alpha`, and a tensor times its factor added to it.
+    /// Multiplies `output` by `alpha`, and adds a tensor times its factor.
     fn scale(&self, output: &mut [f32], alpha: f32, added: Option<(f32, View<'_>)>) {
         if alpha != 1.0 {
             output.iter_mut().for_each(|number| *number *= alpha);

@@ -1,22 +1,22 @@
-//! The operators that models may have, and the shape of what each gives (ONNX, operator sets 9 to 18).
+//! Supported operators and the shapes of their outputs (ONNX, operator sets 9 to 18).
 
 use crate::error::ModelError;
 use crate::onnx::{Attribute, Node as NodeProto};
 use crate::tensor::{Value, constant};
 
-/// Why a node cannot be.
+/// Why a node is refused.
 pub(crate) enum Problem {
-    /// There is no such operator here.
+    /// The operator is not supported.
     Unknown,
-    /// It does not fit what goes into it.
+    /// The operator does not fit its inputs or attributes.
     Wrong,
-    /// A tensor in it is wrong.
+    /// A tensor of the node is invalid.
     Model(ModelError),
 }
 
 type Inferred = Result<(Vec<Value>, u64), Problem>;
 
-/// A node with what goes into it.
+/// A node with its inputs.
 struct Node<'a> {
     node: &'a NodeProto,
     inputs: &'a [Option<&'a Value>],
@@ -31,7 +31,7 @@ impl<'a> Node<'a> {
         self.attribute(name).map_or(usual, |attribute| attribute.i)
     }
 
-    /// Whole numbers of an attribute, or of the input at `place`; none where neither is given.
+    /// Integers of an attribute, or of the input at `place`; `None` if there is neither.
     fn integers(&self, name: &str, place: usize) -> Result<Option<Vec<i64>>, Problem> {
         match (self.attribute(name), self.inputs.get(place).copied().flatten()) {
             (Some(attribute), None) => Ok(Some(attribute.ints.clone())),
@@ -41,7 +41,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The input at `place`, which is one of real numbers.
+    /// The input at `place`, which must have real numbers.
     fn real(&self, place: usize) -> Result<&'a Value, Problem> {
         self.inputs.get(place).copied().flatten().filter(|value| value.is_real()).ok_or(Problem::Wrong)
     }
@@ -50,14 +50,14 @@ impl<'a> Node<'a> {
         if counts.contains(&self.inputs.len()) { Ok(()) } else { Err(Problem::Wrong) }
     }
 
-    /// Only these attributes are understood.
+    /// Refuses other attributes than these.
     fn has_only(&self, names: &[&str]) -> Result<(), Problem> {
         let known = |attribute: &Attribute| names.contains(&attribute.name.as_str());
         if self.node.attribute.iter().all(known) { Ok(()) } else { Err(Problem::Wrong) }
     }
 }
 
-/// `axis` of a tensor of `rank` dimensions; a negative one counts from the last.
+/// The dimension `axis` of a tensor of `rank` dimensions; a negative axis counts from the last.
 fn axis(axis: i64, rank: usize) -> Result<usize, Problem> {
     let from_start = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
     from_start.and_then(|axis| usize::try_from(axis).ok()).filter(|&axis| axis < rank).ok_or(Problem::Wrong)
@@ -67,7 +67,7 @@ fn product(lengths: &[usize]) -> Result<usize, Problem> {
     lengths.iter().try_fold(1usize, |product, &length| product.checked_mul(length)).ok_or(Problem::Wrong)
 }
 
-/// The shape of two tensors put together number by number.
+/// Shape of an elementwise operation on two tensors, with broadcasting.
 fn broadcast(one: &[usize], other: &[usize]) -> Result<Vec<usize>, Problem> {
     let rank = one.len().max(other.len());
     let length = |shape: &[usize], place: usize| (place + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
@@ -84,7 +84,7 @@ fn one(shape: Vec<usize>) -> Inferred {
     Ok((vec![Value::flowing(shape)], work))
 }
 
-/// The shapes of what `node` gives, and how many multiplications it takes.
+/// Outputs of `node`, and its number of multiplications.
 pub(crate) fn infer(node: &NodeProto, inputs: &[Option<&Value>], opset: i64) -> Inferred {
     let node = Node { node, inputs };
     match node.node.op_type.as_str() {
@@ -104,7 +104,7 @@ pub(crate) fn infer(node: &NodeProto, inputs: &[Option<&Value>], opset: i64) -> 
             node.has_only(&["axis"])?;
             let shape = &node.real(0)?.shape;
             let at = axis(node.integer("axis", if opset < 13 { 1 } else { -1 }), shape.len())?;
-            // Before version 13 it went over all axes from that one on.
+            // Before version 13, the operator applied to all axes from this one on.
             if opset < 13 && at + 1 != shape.len() { Err(Problem::Wrong) } else { one(shape.clone()) }
         }
         "Add" | "Sub" | "Mul" | "Div" | "Pow" => {
@@ -189,7 +189,7 @@ fn matmul(node: &Node<'_>) -> Inferred {
     Ok((vec![Value::flowing(shape)], work as u64))
 }
 
-/// A convolution over one or two dimensions, with weights from the file.
+/// A convolution over one or two dimensions, with weights of the file.
 fn conv(node: &Node<'_>) -> Inferred {
     node.takes(2..=3)?;
     node.has_only(&["dilations", "group", "kernel_shape", "pads", "strides", "auto_pad"])?;
@@ -238,7 +238,7 @@ fn reshape(node: &Node<'_>) -> Inferred {
     let mut shape = Vec::new();
     for (place, &length) in wanted.iter().enumerate() {
         shape.push(match length {
-            // As in the input; where it could mean nothing, it is none that fits.
+            // The length of the input; it is refused if the input does not have this dimension.
             0 if node.integer("allowzero", 0) == 0 => *input.get(place).ok_or(Problem::Wrong)?,
             -1 => 1,
             length => usize::try_from(length).map_err(|_| Problem::Wrong)?,
@@ -348,7 +348,7 @@ fn slice(node: &Node<'_>) -> Inferred {
     one(shape)
 }
 
-/// A GRU or an LSTM, forward, whose weights are in the file: `gates` times as many rows as it has units.
+/// A forward GRU or LSTM with weights of the file, which have `gates` rows per unit.
 fn recurrent(node: &Node<'_>, gates: usize, attributes: &[&str]) -> Inferred {
     node.takes(3..=if gates == 4 { 7 } else { 6 })?;
     node.has_only(attributes)?;

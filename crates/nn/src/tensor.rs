@@ -1,15 +1,15 @@
-//! The tensors of a file, with their bounds, and what flows between operators.
+//! Tensors of a file with their limits, and tensors between operators.
 
 use crate::error::ModelError;
 use crate::onnx::{self, Tensor};
 
 const MOST_NAME: usize = 256;
-/// Numbers in one tensor that flows between operators, or is a weight.
+/// Largest number of elements of a tensor.
 const MOST_NUMBERS: usize = 4 << 20;
-/// Tensors of whole numbers say shapes and places: they are short.
+/// Largest number of integers in a tensor; integers are only shapes and positions.
 pub(crate) const MOST_INTEGERS: usize = 64;
 
-/// Something that flows into an operator.
+/// An input of an operator.
 #[derive(Debug, Clone)]
 pub(crate) struct Value {
     pub shape: Vec<usize>,
@@ -18,11 +18,11 @@ pub(crate) struct Value {
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// Known only when the model runs.
+    /// Computed by the run.
     Flowing,
-    /// Numbers in the file.
+    /// Weights of the file.
     Weights,
-    /// Whole numbers in the file.
+    /// Integers of the file.
     Integers(Vec<i64>),
 }
 
@@ -43,7 +43,7 @@ impl Value {
         matches!(self.kind, Kind::Flowing)
     }
 
-    /// Its whole numbers, if it is a tensor of them.
+    /// Its integers, if it has integers of the file.
     pub fn as_integers(&self) -> Option<&[i64]> {
         match &self.kind {
             Kind::Integers(values) => Some(values),
@@ -67,49 +67,49 @@ pub(crate) fn checked_name(name: &str) -> Result<&str, ModelError> {
     Ok(name)
 }
 
-/// How many numbers a tensor of this shape has.
+/// Number of elements of a tensor of this shape.
 pub(crate) fn count(shape: &[usize]) -> Result<usize, ModelError> {
     let product = shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length));
-    product.filter(|&count| count <= MOST_NUMBERS && count > 0 && shape.len() <= 6).ok_or_else(|| {
-        refused(format!("a tensor of the shape {shape:?} is empty or has more than {MOST_NUMBERS} numbers"))
-    })
+    product
+        .filter(|&count| count <= MOST_NUMBERS && count > 0 && shape.len() <= 6)
+        .ok_or_else(|| refused(format!("a tensor of shape {shape:?} is empty or has more than {MOST_NUMBERS} numbers")))
 }
 
-/// The weights or the whole numbers of a tensor that is in the file.
+/// Weights or integers of a tensor of the file.
 pub(crate) fn constant(tensor: &Tensor) -> Result<Value, ModelError> {
     let name = checked_name(&tensor.name)?;
     let shape: Vec<usize> = (tensor.dims.iter().map(|&length| usize::try_from(length)))
         .collect::<Result<_, _>>()
-        .map_err(|_| refused(format!("the tensor `{name}` has a negative length")))?;
+        .map_err(|_| refused(format!("tensor `{name}` has a negative length")))?;
     let count = count(&shape)?;
     if tensor.segment.is_some() || !tensor.external_data.is_empty() || tensor.data_location != 0 {
-        return Err(refused(format!("the tensor `{name}` is not in the file")));
+        return Err(refused(format!("tensor `{name}` is not in the file")));
     }
     let (size, typed, others) = match tensor.data_type {
         onnx::FLOAT => (4, tensor.float_data.len(), tensor.int64_data.len()),
         onnx::INT64 => (8, tensor.int64_data.len(), tensor.float_data.len()),
-        _ => return Err(refused(format!("the tensor `{name}` is neither of 32-bit floats nor of 64-bit integers"))),
+        _ => return Err(refused(format!("tensor `{name}` has neither 32-bit floats nor 64-bit integers"))),
     };
     let raw = tensor.raw_data.len();
     if others != 0 || !((raw == 0 && typed == count) || (raw == size * count && typed == 0)) {
-        return Err(refused(format!("the tensor `{name}` is not whole")));
+        return Err(refused(format!("tensor `{name}` is incomplete")));
     }
     if tensor.data_type == onnx::FLOAT {
-        // A weight that is no number spoils every decision without a word: comparisons with it are false.
+        // A NaN weight would silently spoil each run, since comparisons with NaN are false.
         if floats(tensor).iter().any(|number| !number.is_finite()) {
-            return Err(refused(format!("the tensor `{name}` has a weight that is infinite or no number")));
+            return Err(refused(format!("tensor `{name}` has a weight that is infinite or NaN")));
         }
         return Ok(Value::weights(shape));
     }
     if count > MOST_INTEGERS || shape.len() > 1 {
-        return Err(refused(format!("the tensor `{name}` has more than {MOST_INTEGERS} whole numbers")));
+        return Err(refused(format!("tensor `{name}` has more than {MOST_INTEGERS} integers")));
     }
     let words = tensor.raw_data.chunks_exact(8).map(|word| word.try_into().map_or(0, i64::from_le_bytes));
     let integers = if raw == 0 { tensor.int64_data.clone() } else { words.collect() };
     Ok(Value::integers(shape, integers))
 }
 
-/// The numbers of a checked tensor.
+/// Numbers of a checked tensor.
 pub(crate) fn floats(tensor: &onnx::Tensor) -> Vec<f32> {
     if tensor.raw_data.is_empty() {
         return tensor.float_data.clone();

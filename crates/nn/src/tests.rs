@@ -1,4 +1,4 @@
-//! What files are taken, and that those that are not are refused with what is wrong.
+//! Tests of which files are accepted, and of the errors for others.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use prost::Message;
 
 use super::*;
 
-/// A model that comes with Lockstep.
+/// A model of Lockstep.
 const CONCERTO: &[u8] =
     include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/concerto.onnx"));
 
@@ -17,7 +17,7 @@ fn read(model: &onnx::Model) -> Result<Model, ModelError> {
     Model::from_bytes(&model.encode_to_vec())
 }
 
-/// What is said of a model that is refused.
+/// The error of a model that is refused.
 fn refusal(model: &onnx::Model) -> String {
     let text = read(model).expect_err("a refusal").to_string();
     assert!(!text.contains('\n') && text.len() < 400, "{text}");
@@ -25,7 +25,7 @@ fn refusal(model: &onnx::Model) -> String {
 }
 
 #[test]
-fn a_small_model_says_what_its_weights_say() {
+fn small_model_computes_its_layers() {
     let gemm = node("Gemm", &["x", "w", "b"], "h", vec![length("transB", 1)]);
     let nodes = vec![gemm, node("Relu", &["h"], "y", Vec::new())];
     let initializer = vec![weights("w", &[2, 3], &[1.0, 2.0, 3.0, -1.0, -1.0, -1.0]), weights("b", &[2], &[0.5, 0.0])];
@@ -38,7 +38,7 @@ fn a_small_model_says_what_its_weights_say() {
 }
 
 #[test]
-fn shapes_are_those_of_the_runtime() {
+fn inferred_shapes_equal_those_of_the_run() {
     let nodes = vec![
         node("Reshape", &["x", "shape"], "r", Vec::new()),
         node("Conv", &["r", "k"], "c", vec![lengths("pads", &[1, 1, 1, 1]), lengths("strides", &[3, 2])]),
@@ -69,7 +69,7 @@ fn shapes_are_those_of_the_runtime() {
 }
 
 #[test]
-fn a_recurrent_net_takes_and_gives_its_state() {
+fn recurrent_state_is_input_and_output() {
     let gru = Node {
         op_type: "GRU".into(),
         name: "gru".into(),
@@ -95,7 +95,7 @@ fn a_recurrent_net_takes_and_gives_its_state() {
 }
 
 #[test]
-fn what_is_no_onnx_file_is_refused() {
+fn invalid_onnx_files_are_refused() {
     for bytes in [&b""[..], b"GIF89a", b"\x00\x01\x02", &[0xff; 4_096], b"{\"a\": 1}"] {
         let error = Model::from_bytes(bytes).unwrap_err();
         assert!(!error.to_string().contains('\n'), "{error}");
@@ -104,8 +104,8 @@ fn what_is_no_onnx_file_is_refused() {
 }
 
 #[test]
-fn a_file_that_would_swell_in_memory_is_refused_before_it_does() {
-    // A megabyte of empty operators would be a hundred in memory.
+fn file_that_decodes_to_excessive_memory_is_refused() {
+    // A megabyte of empty operators would take a hundred megabytes in memory.
     let graph: Vec<u8> = [0x0a, 0x00].repeat(500_000);
     let mut bytes = vec![0x3a];
     prost::encoding::encode_varint(graph.len() as u64, &mut bytes);
@@ -114,14 +114,14 @@ fn a_file_that_would_swell_in_memory_is_refused_before_it_does() {
 }
 
 #[test]
-fn operators_and_versions_that_are_not_run_are_named() {
+fn unsupported_operators_and_versions_are_named() {
     let with = |kind: &str| model(&[1, 3], vec![node(kind, &["x"], "y", Vec::new())], Vec::new());
     for kind in ["Loop", "If", "Scan", "Tile", "ConstantOfShape", "RandomNormal", "Expand", "Mine"] {
         assert!(refusal(&with(kind)).contains(kind));
     }
     let mut old = with("Relu");
     old.opset_import[0].version = 8;
-    assert_eq!(refusal(&old), "the model is of ONNX operator set 8; 9 to 18 are run");
+    assert_eq!(refusal(&old), "unsupported ONNX operator set 8, expected 9 to 18");
     let mut own = with("Relu");
     own.graph.as_mut().unwrap().node[0].domain = "org.example".into();
     assert!(refusal(&own).contains("org.example"));
@@ -143,11 +143,11 @@ fn sizes_and_work_are_bounded() {
     assert!(read(&padded(2)).is_ok());
     assert!(refusal(&padded(1 << 20)).contains("Conv"));
     assert!(refusal(&padded(-3)).contains("Conv"));
-    // Broadcasting makes the square of what goes in, again and again.
+    // Broadcasting squares the number of elements.
     let mut nodes = vec![node("Unsqueeze", &["x", "axis"], "u", Vec::new())];
     nodes.push(node("Add", &["x", "u"], "y", Vec::new()));
     assert!(refusal(&model(&[4_096], nodes, vec![integers("axis", &[1])])).contains("numbers"));
-    // A convolution of a quarter of a billion multiplications, twice.
+    // Convolutions of about 59 million multiplications each.
     let kernel = vec![weights("k", &[64, 64, 3, 3], &[0.0; 36_864])];
     let conv = |from: &str, to: &str| node("Conv", &[from, "k"], to, vec![lengths("pads", &[1; 4])]);
     let nodes = (0..8)
@@ -158,10 +158,10 @@ fn sizes_and_work_are_bounded() {
 }
 
 #[test]
-fn weights_are_whole_and_in_the_file() {
+fn incomplete_and_external_weights_are_refused() {
     let with = |tensor: Tensor| model(&[1, 3], vec![node("Add", &["x", "w"], "y", Vec::new())], vec![tensor]);
     assert!(read(&with(weights("w", &[3], &[1.0; 3]))).is_ok());
-    assert!(refusal(&with(weights("w", &[3], &[1.0; 2]))).contains("not whole"));
+    assert!(refusal(&with(weights("w", &[3], &[1.0; 2]))).contains("incomplete"));
     assert!(refusal(&with(weights("w", &[-1], &[1.0; 3]))).contains("negative"));
     assert!(refusal(&with(weights("w", &[1 << 33, 1 << 33], &[1.0; 3]))).contains("more than"));
     let elsewhere = Tensor { data_location: 1, ..weights("w", &[3], &[1.0; 3]) };
@@ -171,7 +171,7 @@ fn weights_are_whole_and_in_the_file() {
 }
 
 #[test]
-fn weights_that_are_no_finite_numbers_are_refused_by_the_name_of_their_tensor() {
+fn infinite_and_nan_weights_are_refused() {
     let add = || vec![node("Add", &["x", "w"], "y", Vec::new())];
     for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let packed = weights("w", &[3], &[1.0, wrong, 1.0]);
@@ -186,16 +186,16 @@ fn weights_that_are_no_finite_numbers_are_refused_by_the_name_of_their_tensor() 
 }
 
 #[test]
-fn an_empty_file_is_called_empty() {
-    assert_eq!(Model::from_bytes(b"").unwrap_err().to_string(), "it is no whole ONNX file: it is empty");
+fn empty_file_has_its_own_error() {
+    assert_eq!(Model::from_bytes(b"").unwrap_err().to_string(), "truncated or invalid ONNX file: the file is empty");
 }
 
 #[test]
-fn operators_take_what_is_before_them() {
+fn inputs_must_come_from_earlier_operators() {
     let nodes = |first: &str, second: &str| {
         vec![node("Relu", &[first], "h", Vec::new()), node("Relu", &[second], "y", Vec::new())]
     };
-    assert!(refusal(&model(&[1, 3], nodes("y", "h"), Vec::new())).contains("nothing before it"));
+    assert!(refusal(&model(&[1, 3], nodes("y", "h"), Vec::new())).contains("no earlier operator"));
     assert!(refusal(&model(&[1, 3], nodes("x", "elsewhere"), Vec::new())).contains("elsewhere"));
     let mut twice = model(&[1, 3], nodes("x", "h"), Vec::new());
     twice.graph.as_mut().unwrap().node[0].output = vec!["y".into()];
@@ -203,10 +203,10 @@ fn operators_take_what_is_before_them() {
     assert!(refusal(&twice).contains("two operators"));
     let mut lost = model(&[1, 3], nodes("x", "h"), Vec::new());
     lost.graph.as_mut().unwrap().output[0].name = "z".into();
-    assert!(refusal(&lost).contains("comes of no operator"));
+    assert!(refusal(&lost).contains("no operator computes"));
 }
 
-/// The places of a shipped file that are not weights: the operators before them, and what follows.
+/// Positions in a model of Lockstep that are not weights: the operators at the start, and the end.
 fn structure(bytes: &[u8]) -> Vec<usize> {
     let ends = 6_000.min(bytes.len() / 2);
     (0..ends).chain(bytes.len() - ends..bytes.len()).collect()
@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_damaged_file_is_run_or_refused_and_never_panics(
+    fn damaged_file_runs_or_is_refused(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
     ) {
@@ -228,7 +228,7 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        // What the runtime panics on is told as such: nothing that was let through should.
+        // A model that passes the checks must run.
         match Model::from_bytes(&bytes) {
             Ok(model) => {
                 let inputs: Vec<Vec<f32>> = model.inputs().iter().map(|port| vec![0.5; port.shape.iter().product()]).collect();

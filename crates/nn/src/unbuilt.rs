@@ -1,15 +1,15 @@
-//! The model of a program that runs none: there is no value of it.
+//! Model of a program without the feature `learned`: it has no values.
 
 use std::convert::Infallible;
 
 use crate::error::{ModelError, Port};
 
-/// A model; without the feature `learned` there is none.
+/// A model. Without the feature `learned` it cannot be constructed.
 #[derive(Debug)]
 pub struct Model(Infallible);
 
 impl Model {
-    /// The model in the bytes of an ONNX file.
+    /// Refuses every model.
     ///
     /// # Errors
     /// Always [`ModelError::NotBuilt`].
@@ -17,25 +17,25 @@ impl Model {
         Err(ModelError::NotBuilt("learned"))
     }
 
-    /// What goes in, in this order.
+    /// Inputs, in the order of `run`.
     #[must_use]
     pub fn inputs(&self) -> &[Port] {
         match self.0 {}
     }
 
-    /// What comes out, in this order.
+    /// Outputs, in the order of `run`.
     #[must_use]
     pub fn outputs(&self) -> &[Port] {
         match self.0 {}
     }
 
-    /// What the file says of itself under `key` (`metadata_props` of ONNX).
+    /// Metadata of the file under `key` (`metadata_props` of ONNX).
     #[must_use]
     pub fn metadata(&self, _key: &str) -> Option<&str> {
         match self.0 {}
     }
 
-    /// What comes out for `inputs`, each in the order of its rows.
+    /// Runs the model.
     ///
     /// # Errors
     /// None: there is no model.

@@ -1,6 +1,6 @@
-//! A tensor as steps of a run see it.
+//! A borrowed tensor.
 
-/// A tensor that is somewhere else.
+/// A borrowed tensor: shape, and numbers in row-major order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct View<'a> {
     pub shape: &'a [usize],

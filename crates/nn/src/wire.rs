@@ -1,24 +1,23 @@
-//! A look at the bytes of an ONNX file before anything is made of them: how much of it is not weights.
+//! Counts the bytes of an ONNX file that are not weights, before the file is decoded.
 //!
-//! A message of two bytes in the file becomes hundreds in memory, so a small file could ask for gigabytes. Weights
-//! become what they are; everything else is bounded here, by walking over the file without keeping any of it.
+//! A message of two bytes takes hundreds in memory, so a small file could need gigabytes. Weights keep their size;
+//! everything else is bounded here. The count walks over the file without storing anything.
 //!
-//! Field numbers are those of `onnx.proto` (ONNX IR version 10); the encoding is that of Protocol Buffers.
+//! Field numbers are those of `onnx.proto` (ONNX IR version 10). The encoding is Protocol Buffers.
 
-/// Number of the graph in a model, of a tensor among the graph's initializers, and of those fields of a tensor that hold
-/// weights in one piece.
+/// Field numbers: graph of a model, initializers of a graph, and the fields of a tensor that hold packed weights.
 const GRAPH: u64 = 7;
 const INITIALIZER: u64 = 5;
 const FLOAT_DATA: u64 = 4;
 const RAW_DATA: u64 = 9;
 
-/// What a field of a message holds.
+/// Content of a field.
 enum Field<'a> {
     Bytes(u64, &'a [u8]),
     Number,
 }
 
-/// Reads a number of variable length; none if there is no whole one.
+/// Reads a number of variable length; `None` if it is incomplete.
 fn number(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for place in 0..10 {
@@ -32,7 +31,7 @@ fn number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Reads a field; none if there is no whole one, or it is of a kind that no ONNX file has.
+/// Reads a field; `None` if it is incomplete or of a kind that ONNX does not use.
 fn field<'a>(bytes: &mut &'a [u8]) -> Option<Field<'a>> {
     let tag = number(bytes)?;
     let skip = |bytes: &mut &'a [u8], length: usize| {
@@ -52,7 +51,8 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Option<Field<'a>> {
     }
 }
 
-/// How many bytes below `message` are in fields that hold weights in one piece, at the place that `path` leads to.
+/// Number of bytes in fields with packed weights, in the messages at `path` below `message`. `None` if the message is
+/// incomplete.
 fn weights(mut message: &[u8], path: &[u64]) -> Option<usize> {
     let mut sum = 0;
     while !message.is_empty() {
@@ -65,7 +65,7 @@ fn weights(mut message: &[u8], path: &[u64]) -> Option<usize> {
     Some(sum)
 }
 
-/// How many bytes of `model` are not weights; none if it is no whole message.
+/// Number of bytes of `model` that are not weights; `None` if the message is incomplete.
 pub(crate) fn bytes_besides_weights(model: &[u8]) -> Option<usize> {
     Some(model.len() - weights(model, &[GRAPH, INITIALIZER])?)
 }
@@ -74,7 +74,7 @@ pub(crate) fn bytes_besides_weights(model: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A field of bytes.
+    /// Encodes a field of bytes.
     fn held(name: u8, content: &[u8]) -> Vec<u8> {
         let mut length = content.len();
         let mut message = vec![name << 3 | 2];
@@ -88,17 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_told_from_everything_else() {
+    fn only_initializers_count_as_weights() {
         let tensor = held(RAW_DATA as u8, &[0; 1_000]);
         let model = held(GRAPH as u8, &held(INITIALIZER as u8, &tensor));
         assert_eq!(bytes_besides_weights(&model), Some(model.len() - 1_000));
-        // The same elsewhere is none.
+        // The same bytes in another field are not weights.
         let elsewhere = held(GRAPH as u8, &held(1, &tensor));
         assert_eq!(bytes_besides_weights(&elsewhere), Some(elsewhere.len()));
     }
 
     #[test]
-    fn what_is_cut_off_is_no_message() {
+    fn truncated_message_is_refused() {
         let model = held(GRAPH as u8, &held(INITIALIZER as u8, &held(RAW_DATA as u8, &[0; 300])));
         for length in 1..model.len() {
             assert_eq!(bytes_besides_weights(&model[..length]), None, "{length}");

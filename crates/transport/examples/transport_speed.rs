@@ -1,7 +1,9 @@
-//! How much of a processor's time both ends of a connection take for each fragment and its acknowledgement:
-//! `cargo run --release -p lockstep-transport --example transport_speed [seconds of a call] [part of a case's name]`.
-//! The path is ideal but for what the case's name says; each end's part is measured by itself, and reading the clock
-//! counts in both.
+//! Benchmark: processor time of both ends per fragment and its acknowledgement.
+//!
+//!     cargo run --release -p lockstep-transport --example transport_speed [SECONDS OF A CALL] [PART OF A CASE'S NAME]
+//!
+//! The path is ideal except for what the name of the case states. Each end is measured separately; both include reading
+//! the clock.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use lockstep_transport::{
 };
 use lockstep_units::Timestamp;
 
-/// What happened in a call.
+/// Result of a call.
 #[derive(Default)]
 struct Spent {
     fragments: u64,
@@ -24,7 +26,7 @@ struct Case {
     name: &'static str,
     delay: Duration,
     recovery: Recovery,
-    /// One fragment of so many is lost; 0 for none.
+    /// One fragment out of this number is lost; 0 for none.
     lose: u64,
 }
 
@@ -34,7 +36,7 @@ fn take(way: &mut Way, now: Timestamp) -> Option<Datagram> {
     if way.front()?.0 <= now { way.pop_front().map(|(_, datagram)| datagram) } else { None }
 }
 
-/// A call of 30 frames a second and three fragments of 1,200 bytes each.
+/// Runs a call of 30 frames per second, with three fragments of 1,200 bytes each.
 fn call(case: &Case, seconds: u64) -> Spent {
     let format = VideoFormat { width: 640, height: 360, frame_rate_numerator: 30, frame_rate_denominator: 1 };
     let mut sender = Sender::new(SenderConfig { recovery: case.recovery, ..SenderConfig::new(1, format) });
@@ -108,7 +110,7 @@ fn main() {
         let each = |time: Duration| time.as_nanos() as f64 / fragments as f64;
         let (sender, receiver) = (each(sender), each(receiver));
         println!(
-            "{:34} {sender:6.0} ns sender {receiver:6.0} ns receiver each fragment, {fragments} fragments",
+            "{:34} {sender:6.0} ns sender {receiver:6.0} ns receiver per fragment, {fragments} fragments",
             case.name
         );
     }

@@ -1,22 +1,22 @@
-//! What the links of calls carry with a datagram.
+//! Bytes that a link carries for one datagram.
 
 use lockstep_units::ByteCount;
 
 use crate::wire::{CARRIAGE, NETWORK_HEADERS};
 
-/// What a link carries of a UDP datagram of `size`: its bytes and those of the headers before it.
+/// Bytes that a link carries for a UDP datagram of `size`: the datagram and the headers of IP and UDP.
 #[must_use]
 pub fn on_the_link(size: ByteCount) -> ByteCount {
     size + ByteCount::new(NETWORK_HEADERS)
 }
 
-/// What a link carries of one of the transport's datagrams of `size`: its bytes and all that
-/// is wrapped around it on the way.
+/// Bytes that a link carries for a transport datagram of `size`: the datagram, the overhead of QUIC and the headers of
+/// IP and UDP.
 #[must_use]
 pub fn carried(size: ByteCount) -> ByteCount {
     size + ByteCount::new(CARRIAGE)
 }
 
-/// What a datagram of the transport's adds to another with which it goes in one packet: a frame of QUIC's has its type and
-/// a length before its bytes (RFC 9221, section 4).
+/// Overhead of a transport datagram that shares a packet with another one, bytes. A QUIC DATAGRAM frame has a type and
+/// a length before its data (RFC 9221, section 4).
 pub const RIDING: u64 = 3;

@@ -1,28 +1,30 @@
-//! The states that the receiver's decoder holds.
+//! Catalogue of the states that the receiver's decoder holds.
 
 use crate::StateId;
 
-/// What the sender asked to be kept.
+/// The states that the sender asks the receiver to keep.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Keep {
-    /// States of older frames may go. This frame's outlives a shortage of room: a frame under way may be decoded from it.
+    /// The decoder may release states of older frames. The state of this frame is never evicted, since a frame in
+    /// flight may depend on it.
     pub(crate) from: u32,
-    /// The frame whose state outlives a shortage of room.
+    /// Another frame whose state is never evicted.
     pub(crate) anchor: u32,
 }
 
-/// States by the frame that yielded them. Two frames may have yielded the same state; it is released with the last.
+/// States by the frame that yielded them. If two frames yield the same state, it is released with the last of them.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
-    /// By frame, the oldest first.
+    /// Frames and their states, oldest first.
     entries: Vec<(u32, StateId)>,
     bound: usize,
-    /// What [`Self::sweep`] found last, in a place that is used again.
+    /// The states that [`Self::sweep`] released last. The vector is reused.
     released: Vec<StateId>,
 }
 
 impl Catalogue {
-    /// Room for `bound` frames' states, at least four: the newest, the two that the sender names and one to work with.
+    /// A catalogue for the states of `bound` frames, at least four: the newest, the two of [`Keep`], and one to work
+    /// with.
     pub(crate) fn new(bound: usize) -> Self {
         Self { entries: Vec::new(), bound: bound.max(4), released: Vec::new() }
     }
@@ -43,7 +45,7 @@ impl Catalogue {
         }
     }
 
-    /// The frames, newest first.
+    /// Frame numbers, newest first.
     pub(crate) fn list(&self) -> impl Iterator<Item = u32> + '_ {
         self.entries.iter().rev().map(|&(frame, _)| frame)
     }
@@ -52,13 +54,13 @@ impl Catalogue {
         self.entries.len()
     }
 
-    /// Whether [`Self::sweep`] may find something.
+    /// Whether [`Self::sweep`] may release a state.
     pub(crate) fn is_untidy(&self, keep: Keep) -> bool {
         self.entries.len() > self.bound || self.entries.first().is_some_and(|&(oldest, _)| oldest < keep.from)
     }
 
-    /// Lets go of what the sender lets go, except the states `in_use`, then of the oldest if there are too many.
-    /// Returns the states that no entry names any longer and how many entries went for want of room.
+    /// Releases the states that the sender no longer needs, except those `in_use`. If too many remain, evicts the
+    /// oldest. Returns the states that no entry names any more, and the number of evicted entries.
     pub(crate) fn sweep(&mut self, keep: Keep, in_use: impl Fn(StateId) -> bool) -> (&[StateId], u64) {
         self.released.clear();
         let Self { entries, released, .. } = self;
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_released_with_the_last_frame_that_yielded_it() {
+    fn state_is_released_with_the_last_frame_that_yielded_it() {
         let mut catalogue = filled(8, 2);
         catalogue.insert(2, StateId(100));
         let (released, _) = catalogue.sweep(Keep { from: 1, ..Keep::default() }, |_| false);
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn want_of_room_spares_the_newest_the_anchor_and_the_oldest_that_is_kept() {
+    fn eviction_spares_newest_anchor_and_oldest_kept_state() {
         let mut catalogue = filled(4, 10);
         let (_, evicted) = catalogue.sweep(Keep { from: 0, anchor: 3 }, |_| false);
         assert_eq!(evicted, 6);
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_in_use_waits() {
+    fn state_in_use_is_not_released() {
         let mut catalogue = filled(8, 2);
         let (released, _) = catalogue.sweep(Keep { from: 2, anchor: 2 }, |state| state == StateId(100));
         assert_eq!(released, [StateId(101)]);

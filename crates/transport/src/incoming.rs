@@ -1,4 +1,4 @@
-//! What a [`Receiver`](crate::Receiver) and its owner say to each other.
+//! Configuration and events of a [`Receiver`](crate::Receiver).
 
 use lockstep_units::Timestamp;
 
@@ -7,25 +7,25 @@ use crate::sound::SoundPacket;
 use crate::wire::Hello;
 use crate::{Arrival, StateId};
 
-/// How a [`Receiver`](crate::Receiver) is set up.
+/// Configuration of a [`Receiver`](crate::Receiver).
 #[derive(Debug, Clone)]
 pub struct ReceiverConfig {
-    /// The connection, if both sides agreed on it before. Then data is accepted even before the hello. Without it the
-    /// receiver learns the connection from the first hello and ignores data until then: data alone, perhaps a
-    /// straggler of an earlier call, cannot choose the connection.
+    /// Number of the connection, if both ends agreed on it before. The receiver then accepts data even before the
+    /// hello. With `None` it takes the number from the first hello and ignores data until then. Data alone cannot
+    /// choose the connection, since it may belong to an earlier call.
     pub connection: Option<u32>,
-    /// Over how many frame numbers, the newest included, fragments may arrive in any order: several seconds, because a
-    /// fragment that is sent again comes a round trip later.
+    /// Size of the reassembly window, in frame numbers, the newest included. Within it, fragments may arrive in any
+    /// order. It spans several seconds, since a retransmission arrives a round trip later.
     pub window: u32,
-    /// About how many bytes of frames in the making are held.
+    /// Approximate limit on the bytes of incomplete frames.
     pub window_bytes: usize,
-    /// The most fragments that a frame may have.
+    /// Largest number of fragments of a frame.
     pub frame_fragments: u16,
-    /// How many states the decoder holds at most; at least 4, at most 255.
+    /// Number of states that the decoder holds at most, 4 to 255.
     pub retained_states: usize,
-    /// How many of the latest arrivals each acknowledgement lists; at least 1, at most 255.
+    /// Number of latest arrivals that each acknowledgement lists at least, 1 to 255.
     pub repeated_fragments: usize,
-    /// How often it acknowledges.
+    /// How often the receiver acknowledges.
     pub feedback: FeedbackInterval,
 }
 
@@ -43,57 +43,57 @@ impl Default for ReceiverConfig {
     }
 }
 
-/// Why a frame of which something arrived is not handed out.
+/// Why a frame that arrived at least in part is not handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// It was complete but waited, for its source state until a newer frame was decoded, or for the decoder until there was
-    /// a newer one to decode, and no newer frame needs it.
+    /// The frame was complete and waited for its source state or for the decoder. Meanwhile a newer frame was decoded
+    /// or became ready, and no frame needs this one.
     Superseded,
-    /// It was complete and waited until the window passed it.
+    /// The frame was complete and waited until the window passed it.
     Expired,
-    /// The window passed it before it was complete.
+    /// The window passed the frame before it was complete.
     Incomplete,
-    /// The window's bytes were needed for newer frames.
+    /// Newer frames needed the bytes of the window.
     NoRoom,
-    /// Its fragments, with parity in place of some, make no frame: they contradict each other.
+    /// The fragments and the parity of the frame contradict each other.
     Contradictory,
 }
 
-/// What the owner of a [`Receiver`](crate::Receiver) must know.
+/// Event for the owner of a [`Receiver`](crate::Receiver).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverEvent<P = Vec<u8>> {
-    /// The sender announced the video's format and its estimator. It comes again when the format changes.
+    /// The sender announced the video format and its estimator. A change of format repeats the event.
     Hello(Hello),
-    /// A fragment arrived: for the first time, or once more because it was sent again.
+    /// A fragment arrived, for the first time or as a retransmission.
     Arrival(Arrival),
-    /// A frame is complete and its source state is held: decode it, then call
+    /// A frame is complete and the decoder holds its source state. Decode it, then call
     /// [`Receiver::frame_decoded`](crate::Receiver::frame_decoded) or
-    /// [`Receiver::frame_failed`](crate::Receiver::frame_failed), or
-    /// [`Receiver::supersede`](crate::Receiver::supersede) instead. A frame older than one that was shown is not to be shown:
-    /// a newer one needs its target state.
+    /// [`Receiver::frame_failed`](crate::Receiver::frame_failed). Alternatively call
+    /// [`Receiver::supersede`](crate::Receiver::supersede). Do not display a frame that is older than a displayed one:
+    /// a newer frame needs its target state.
     Frame {
-        /// Its number.
+        /// Number of the frame.
         frame: u32,
-        /// The state to decode from.
+        /// State to decode from.
         source: StateId,
-        /// The state that decoding must yield.
+        /// State that decoding must yield.
         target: StateId,
-        /// When it was captured, sender's clock.
+        /// Time of capture, sender's clock.
         captured: Timestamp,
-        /// Whether it is a key frame.
+        /// Whether the frame is a key frame.
         key_frame: bool,
-        /// The compressed frame.
+        /// Compressed frame.
         payload: P,
     },
-    /// A packet of sound came, for the first time.
+    /// A sound packet arrived for the first time.
     Sound(SoundPacket<P>),
-    /// A frame will not be handed out.
+    /// The receiver will not hand out a frame.
     Dropped {
-        /// Its number.
+        /// Number of the frame.
         frame: u32,
-        /// Why.
+        /// Why the frame is dropped.
         reason: DropReason,
     },
-    /// No frame will name this state again: forget it.
+    /// No frame will name this state again: the owner may release it.
     Release(StateId),
 }

@@ -1,14 +1,24 @@
-//! Datagrams for video whose codec is a pure function: each frame is decoded from a named *source state* and yields a
-//! *target state*. A loss is repaired by encoding the next frame from a state that the receiver is known to hold;
-//! nothing is sent twice, unless the codec cannot go back and [`Recovery::Retransmit`] is asked for.
+//! Datagram transport for video whose codec is a pure function.
 //!
-//! Two machines without clock or socket: [`Sender`] cuts frames into fragments, paces them, reads acknowledgements,
-//! notices losses and says from which state the next frame must be encoded; [`Receiver`] puts frames together, hands
-//! out those whose source state is held, and acknowledges. Both are used alike: give them datagrams
-//! (`handle_datagram`) and the time (`handle_timeout`, no later than `poll_timeout` asked), and after each call drain
-//! `poll_event` and then `poll_transmit` until they return nothing.
+//! A frame is decoded from a named *source state* and yields a *target state*. After a loss, the sender encodes the
+//! next frame from a state that the receiver holds. The transport sends no fragment twice, unless the codec cannot go
+//! back and the sender uses [`Recovery::Retransmit`].
 //!
-//! [`wire`] has the layout of every datagram.
+//! ```text
+//! OutgoingFrame ──► Sender ─── data, sound, hello ──► Receiver ──► ReceiverEvent::Frame
+//! SenderEvent   ◄──        ◄───── acknowledgement ───          ◄── frame_decoded, frame_failed
+//! ```
+//!
+//! [`Sender`] and [`Receiver`] are state machines without clock or socket:
+//!
+//! - [`Sender`] cuts frames into fragments, paces them, handles acknowledgements and detects losses. It names the state
+//!   from which the next frame must be encoded.
+//! - [`Receiver`] reassembles frames, hands out those whose source state the decoder holds, and acknowledges.
+//!
+//! Both have the same interface. Pass datagrams to `handle_datagram`. Call `handle_timeout` no later than
+//! `poll_timeout` returns. After each call, drain `poll_event` and then `poll_transmit` until both return `None`.
+//!
+//! [`wire`] describes the layout of every datagram.
 #![forbid(unsafe_code)]
 
 mod carriage;
@@ -59,12 +69,12 @@ pub use sound::{MOST_BUNDLED, SOUND, SOUND_FRAME, SoundPacket, WaitingSoundConfi
 pub use tuning::Tuning;
 pub use wire::{CodecId, Datagram, Hello, VideoFormat, WireError};
 
-/// The name of a codec state: its hash. The transport compares names and nothing else.
+/// Name of a codec state: its hash. The transport only compares names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StateId(pub u64);
 
 impl StateId {
-    /// The initial state, which every codec holds at all times. A frame with this source is decoded from nothing.
+    /// The initial state, which every codec always holds. A frame with this source is decoded from nothing.
     pub const EMPTY: Self = Self(0);
 }
 
@@ -74,33 +84,33 @@ impl fmt::Display for StateId {
     }
 }
 
-/// What the receiver's estimator says of the path; acknowledgements carry it to the sender.
+/// Estimate of the path by the receiver's estimator. Acknowledgements carry it to the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Estimate {
-    /// The smoothed time between arriving fragments less the grace periods (Salsify, section 3.2), if known.
+    /// Smoothed time between arriving fragments, without grace periods (Salsify, section 3.2). `None` if unknown.
     pub inter_arrival: Option<Duration>,
-    /// What the path can carry, if known.
+    /// Estimated capacity of the path. `None` if unknown.
     pub capacity: Option<Bitrate>,
 }
 
-/// One fragment that arrived, for the first time or once more because it was sent again: what an estimator sees.
+/// Arrival of one fragment, for an estimator. A fragment that is sent again may arrive more than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it arrived, on the receiver's clock.
+    /// Time of arrival, receiver's clock.
     pub arrived_at: Timestamp,
-    /// When it was transmitted, on the sender's clock, in whole microseconds.
+    /// Time of transmission, sender's clock, in whole microseconds.
     pub sent_at: Timestamp,
-    /// The whole datagram, header and payload, without the headers of IP and UDP.
+    /// Size of the datagram: header and payload, without the headers of IP and UDP.
     pub size: ByteCount,
-    /// The datagram's place in the order of transmission; a number that never arrives was lost.
+    /// Sequence number of the datagram. A sequence number that never arrives is a loss.
     pub sequence: u64,
-    /// The frame that it belongs to; of a packet of sound, which counts as a fragment here, its own.
+    /// Frame of the fragment. For a sound packet, which counts as a fragment here, it is the sound frame.
     pub frame: u32,
-    /// Its place in the frame; of a packet of sound [`SOUND`].
+    /// Index of the fragment in its frame; [`SOUND`] for a sound packet.
     pub fragment: u16,
-    /// How long the sender chose to be idle between transmitting the newest fragment that had arrived before and this
-    /// one, those between that were lost included; zero for a fragment that was overtaken.
+    /// Time for which the sender chose to be idle between the newest fragment that arrived before and this one. It
+    /// includes the idle time before lost fragments in between. It is zero for a fragment that was overtaken.
     pub grace: Duration,
-    /// Whether a queue on the way had marked it: congestion experienced (RFC 3168, RFC 9331).
+    /// Whether a queue on the path marked the datagram: congestion experienced (RFC 3168, RFC 9331).
     pub congestion_experienced: bool,
 }

@@ -1,8 +1,14 @@
-//! Which fragments are under way, which were lost.
+//! Loss detection: which fragments are in flight and which are lost.
 //!
-//! A fragment is lost when some later one was acknowledged and either enough newer ones were or enough time has passed
-//! (RFC 9002, section 6.1), or when nothing was heard for longer than a round trip takes (as the probe timeout of RFC
-//! 9002, section 6.2, but it declares the loss: whether anything is sent again is not decided here).
+//! [`LossDetection::transmitted`] and [`LossDetection::acknowledge`] record fragments; [`LossDetection::detect`]
+//! returns the lost ones. A fragment is lost in one of two cases:
+//!
+//! - A newer fragment was acknowledged, and either enough newer ones were or enough time has passed (RFC 9002, section
+//!   6.1).
+//! - No acknowledgement came for longer than a round trip. The timer is the probe timeout of RFC 9002, section 6.2. It
+//!   declares a loss instead of sending a probe.
+//!
+//! This module does not decide whether a fragment is sent again.
 
 mod due;
 mod tolerance;
@@ -19,37 +25,37 @@ use crate::sound::{SOUND, TransmittedSound};
 use due::Due;
 use tolerance::Tolerance;
 
-/// An overtaken fragment is given at least this long after its transmission: timers are no finer.
+/// Least time from the transmission of an overtaken fragment to its loss, since timers are no finer.
 const LEAST_TIME: Duration = Duration::from_millis(2);
-/// The tail timer never waits less than this many margins.
+/// Least delay of the tail timer, in units of [`TIMER_GRANULARITY`].
 const LEAST_TAIL: u32 = 2;
-/// Fragments under way beyond this number count as lost.
+/// Largest number of fragments in flight; older ones beyond it count as lost.
 const MOST_IN_FLIGHT: usize = 16_384;
-/// Lost fragments are remembered, to recognise late acknowledgements, until so many more were transmitted.
+/// Number of later transmissions for which a lost fragment is remembered, to recognise its late acknowledgement.
 const REMEMBERED: u64 = 2_048;
-/// So many frame numbers, up to the newest transmitted one, are remembered for the same reason.
+/// Number of frames, up to the newest transmitted one, that are remembered for the same purpose.
 const REMEMBERED_FRAMES: u64 = 1_024;
 
-/// Granularity of timers: the tail timer waits this much longer than round trip and variation.
+/// Granularity of timers: the margin of the tail timer above round trip and variation.
 pub(crate) const TIMER_GRANULARITY: Duration = Duration::from_millis(10);
-/// The tail timer does not back off beyond this: a bound.
+/// Upper bound of the backoff of the tail timer.
 pub(crate) const MOST_TAIL: Duration = Duration::from_secs(3);
 
 lockstep_units::config! {
     /// Loss detection.
     pub struct LossDetectionConfig = "loss_detection" {
-        /// Round trip that is assumed before the first sample.
+        /// Round-trip time assumed before the first sample.
         first_round_trip: Duration = 0.2, "s", 0.001..=10.0, "2026-11-control-ablation";
-        /// Packet threshold after much reordering; 3 at first (RFC 9002, section 6.1.1).
+        /// Largest packet threshold under reordering; it starts at 3 (RFC 9002, section 6.1.1).
         most_packet_threshold: u64 = 64, "packets", 3..=16_384, "2026-11-control-ablation";
-        /// Time threshold after much reordering, in round trips; 9/8 at first (RFC 9002, section 6.1.2).
+        /// Largest time threshold under reordering, in round trips; it starts at 9/8 (RFC 9002, section 6.1.2).
         most_time_threshold: f64 = 2.0, "round trips", 1.125..=16.0, "2026-11-control-ablation";
-        /// Acknowledged fragments without a spurious loss until one step of tolerance is taken back.
+        /// Number of acknowledged fragments without a spurious loss after which the tolerance shrinks by one step.
         calm: u32 = 512, "packets", 1..=65_536, "2026-11-control-ablation";
     }
 }
 
-/// A fragment that was transmitted.
+/// A transmitted fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SentFragment {
     pub(crate) frame: u32,
@@ -59,31 +65,31 @@ pub(crate) struct SentFragment {
 }
 
 impl SentFragment {
-    /// Whether it was a packet of sound, which belongs to no frame of video.
+    /// Whether it is a sound packet, which belongs to no video frame.
     pub(crate) fn is_sound(&self) -> bool {
         self.fragment == SOUND
     }
 }
 
-/// Successive fragments of one frame that were transmitted one after another.
+/// Consecutive fragments of one frame with consecutive sequence numbers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
-    /// The sequence number of the first.
+    /// Sequence number of the first fragment.
     sequence: u64,
-    /// Its place in the frame.
+    /// Index of the first fragment in the frame.
     fragment: u16,
     length: u16,
 }
 
 impl Run {
-    /// The sequence number of a fragment.
+    /// Sequence number of a fragment, if the run contains it.
     #[inline]
     fn find(&self, fragment: u16) -> Option<u64> {
         let offset = fragment.checked_sub(self.fragment).filter(|&offset| offset < self.length)?;
         Some(self.sequence + u64::from(offset))
     }
 
-    /// The sequence number after the last one's.
+    /// Sequence number after the last one.
     fn end(&self) -> u64 {
         self.sequence + u64::from(self.length)
     }
@@ -94,31 +100,31 @@ impl Run {
     }
 }
 
-/// What is known of one sequence number.
+/// State of one sequence number.
 #[derive(Debug, Clone, Copy, Default)]
 enum Fate {
-    /// It was acknowledged, or its frame was, or it is remembered no longer.
+    /// The fragment or its frame was acknowledged, or the fragment is no longer remembered.
     #[default]
     Decided,
     InFlight(SentFragment),
     Lost(SentFragment),
 }
 
-/// Runs of a frame but the first.
+/// All runs of a frame except the first.
 #[derive(Debug, Default)]
 struct MoreRuns(Vec<Run>);
 
-/// What was transmitted of a frame.
+/// The transmitted fragments of a frame.
 #[derive(Debug, Default)]
 struct TransmittedFrame {
-    /// The first run; its length is 0 if nothing was transmitted.
+    /// First run; its length is 0 if no fragment was transmitted.
     first: Run,
-    /// The others, in the order of transmission. There are none where nothing is sent again, and so they are apart: a
-    /// thousand frames are remembered of each of a thousand calls.
+    /// Further runs, in the order of transmission. Only retransmissions create them. They are boxed to save memory:
+    /// each call remembers a thousand frames.
     more: Option<Box<MoreRuns>>,
-    /// How many of the transmitted fragments are in flight or remembered as lost.
+    /// Number of transmitted fragments that are in flight or remembered as lost.
     undecided: u32,
-    /// How many fragments suffice; zero where all are needed.
+    /// Number of fragments that suffice to restore the frame; zero if all are needed.
     sufficient: u16,
 }
 
@@ -131,12 +137,12 @@ impl TransmittedFrame {
         if self.first.length == 0 { 0 } else { 1 + self.more().len() }
     }
 
-    /// A run by its place in the order of transmission, which must be less than [`Self::runs`].
+    /// Run at an index in the order of transmission. The index must be less than [`Self::runs`].
     fn run(&self, place: usize) -> Run {
         place.checked_sub(1).map_or(self.first, |place| self.more()[place])
     }
 
-    /// The sequence number of the newest copy of a fragment, but not above `highest`.
+    /// Sequence number of the newest copy of a fragment that is at most `highest`.
     #[inline]
     fn find(&self, fragment: u16, highest: u64) -> Option<u64> {
         let copy = |run: &Run| run.find(fragment).filter(|&sequence| sequence <= highest);
@@ -160,23 +166,23 @@ impl TransmittedFrame {
     }
 }
 
-/// What [`LossDetection::detect`] found.
+/// A loss that [`LossDetection::detect`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Loss {
     pub(crate) sequence: u64,
     pub(crate) sent: SentFragment,
-    /// Something transmitted later has arrived; otherwise nothing was heard for too long.
+    /// Whether a fragment that was transmitted later has arrived. Otherwise the tail timer expired.
     pub(crate) overtaken: bool,
 }
 
-/// How long is waited for a fragment, by what is known of the path, in nanoseconds: every event of a call asks.
+/// Time until a fragment counts as lost, nanoseconds. It is cached, since every event of a call needs it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Patience {
-    /// For one that was overtaken, from its transmission on.
+struct LossDelays {
+    /// For an overtaken fragment: time since its transmission.
     overtaken: u64,
-    /// For another, from its transmission on, ...
+    /// For any other fragment: least time since its transmission.
     tail: u64,
-    /// ... and from the last news on.
+    /// For any other fragment: least time since the last acknowledgement.
     slack: u64,
 }
 
@@ -186,29 +192,28 @@ fn later(moment: Timestamp, nanoseconds: u64) -> Timestamp {
 
 #[derive(Debug)]
 pub(crate) struct LossDetection {
-    /// By sequence number, from the oldest on that is in flight or remembered as lost.
+    /// State by sequence number, from the oldest that is in flight or remembered as lost.
     fragments: Ring<Fate>,
     in_flight: usize,
     bytes: ByteCount,
-    /// No older sequence number is in flight.
+    /// No fragment with a lower sequence number is in flight.
     oldest: u64,
-    /// None that is older and not overtaken is in flight.
+    /// No fragment with a lower sequence number is in flight, except overtaken ones.
     oldest_tail: u64,
-    /// By number. The first was transmitted, at least in part.
+    /// Transmitted fragments by frame number. At least one fragment of the first frame was transmitted.
     frames: Ring<TransmittedFrame>,
     sound: TransmittedSound,
     next_sequence: u64,
     largest_acknowledged: Option<u64>,
-    heard_at: Timestamp,
+    last_acknowledged_at: Timestamp,
     tolerance: Tolerance,
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
-    /// How long the receiver may take to tell of an arrival.
+    /// Longest time for which the receiver may hold back the acknowledgement of an arrival.
     longest_hold: Duration,
-    patience: Patience,
-    /// What [`Self::timeout`] gave last, until something changes: each event of a call asks twice or more, and few of them
-    /// are news.
+    delays: LossDelays,
+    /// Cached result of [`Self::timeout`]. Each event of a call asks at least twice, and few events change it.
     due: Cell<Option<Due>>,
 }
 
@@ -224,16 +229,16 @@ impl LossDetection {
             sound: TransmittedSound::default(),
             next_sequence: 0,
             largest_acknowledged: None,
-            heard_at: Timestamp::ZERO,
+            last_acknowledged_at: Timestamp::ZERO,
             tolerance: Tolerance::new(config),
             backoff: 0,
             initial: RoundTripTime::assumed(config.first_round_trip),
             round_trip: None,
             longest_hold,
-            patience: Patience::default(),
+            delays: LossDelays::default(),
             due: Cell::new(None),
         };
-        detection.set_patience();
+        detection.update_delays();
         detection
     }
 
@@ -263,7 +268,7 @@ impl LossDetection {
         }
         let frame = u64::from(sent.frame);
         if let Some(known) = self.frames.get_mut(frame).filter(|known| known.runs() > 0) {
-            // As below, where a frame's first fragment has made room for it.
+            // The fast path of the branch below, for a frame whose first fragment was recorded.
             known.transmitted(sequence, sent.fragment);
         } else if !self.is_forgotten(sent.frame) {
             self.frames.forget_before((frame + 1).saturating_sub(REMEMBERED_FRAMES));
@@ -274,7 +279,7 @@ impl LossDetection {
         }
     }
 
-    /// Whether anything was transmitted of a frame.
+    /// Whether at least one fragment of the frame was transmitted.
     pub(crate) fn was_transmitted(&self, frame: u32) -> bool {
         self.frames.get(u64::from(frame)).is_some_and(|known| known.runs() > 0) || self.is_forgotten(frame)
     }
@@ -283,10 +288,11 @@ impl LossDetection {
         !self.frames.is_empty() && u64::from(frame) < self.frames.first()
     }
 
-    /// Puts into `open` the sequence numbers of those of the `named` fragments (frame and place in it) that are not
-    /// decided yet, each with its place among them, and says whether each was transmitted or is remembered no longer,
-    /// as somebody knows it to whom the datagram `highest` is the newest. Most are named again and again, and decided
-    /// long since.
+    /// Finds the undecided ones among the `named` fragments (frame and index). Writes their positions in the list and
+    /// their sequence numbers to `open`. Only copies with a sequence number of at most `highest` count.
+    ///
+    /// Returns whether each fragment was transmitted or is no longer remembered. Acknowledgements repeat most
+    /// fragments, so most are already decided.
     pub(crate) fn find_open(
         &self,
         named: impl Iterator<Item = (u32, u16)>,
@@ -320,7 +326,7 @@ impl LossDetection {
         true
     }
 
-    /// The fragment with this sequence number, if it was not acknowledged yet nor forgotten.
+    /// The fragment with this sequence number, unless it was acknowledged or is no longer remembered.
     pub(crate) fn get(&self, sequence: u64) -> Option<&SentFragment> {
         match self.fragments.get(sequence)? {
             Fate::Decided => None,
@@ -328,7 +334,8 @@ impl LossDetection {
         }
     }
 
-    /// The receiver has it. Returns the fragment, and whether it had been declared lost, unless this was known.
+    /// Records that the receiver has the fragment. Returns it, and whether it had been declared lost. Returns `None` if
+    /// this was known.
     pub(crate) fn acknowledge(&mut self, now: Timestamp, sequence: u64) -> Option<(SentFragment, bool)> {
         let (sent, spurious) = self.take(sequence)?;
         if !sent.is_sound() {
@@ -339,27 +346,27 @@ impl LossDetection {
         if spurious {
             let round_trip = self.round_trip.unwrap_or(self.initial);
             let expected = sent.sent_at + round_trip.smoothed + round_trip.variation * 4;
-            self.tolerance.mistaken(now.saturating_since(expected), overtaken_by);
+            self.tolerance.on_spurious_loss(now.saturating_since(expected), overtaken_by);
         }
-        self.heard_at = now;
+        self.last_acknowledged_at = now;
         let backed_off = std::mem::take(&mut self.backoff) > 0;
         if overtaken_by.is_none() {
             self.largest_acknowledged = Some(sequence);
         }
         let taken_back = self.tolerance.acknowledged();
         if spurious || backed_off || taken_back {
-            self.set_patience();
+            self.update_delays();
         }
         self.find_oldest();
         Some((sent, spurious))
     }
 
-    /// The receiver acknowledges the first copy that comes; nothing will be heard of the others.
+    /// The receiver acknowledges only the first copy that arrives. Decides all other copies.
     fn take_copies(&mut self, sent: &SentFragment) {
         let frame = u64::from(sent.frame);
         let runs = self.frames.get(frame).filter(|known| known.undecided > 0).map_or(0, TransmittedFrame::runs);
         if runs < 2 {
-            // The only copy was taken already.
+            // The only copy is already decided.
             return;
         }
         for place in (0..runs).rev() {
@@ -370,18 +377,18 @@ impl LossDetection {
         }
     }
 
-    /// The receiver restores the frame, of which parity is about to be transmitted, from any so many fragments.
+    /// Records that any `sufficient` fragments restore the frame. Called before its parity is transmitted.
     pub(crate) fn protect(&mut self, frame: u32, sufficient: u16) {
         if let Some(known) = self.frames.get_mut(u64::from(frame)) {
             known.sufficient = sufficient;
         }
     }
 
-    /// The receiver has decoded the frame, so all its fragments arrived, or as many as suffice; returns those of them that
-    /// nobody acknowledged, with whether all their copies had been declared lost.
+    /// Records that the receiver has decoded the frame, so a sufficient number of its fragments arrived. Returns those
+    /// that were not acknowledged, and whether all their copies had been declared lost.
     #[inline]
     pub(crate) fn frame_arrived(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
-        // Told again and again, and known mostly.
+        // Catalogues repeat frames, so most are already decided.
         match self.frames.get(u64::from(frame)) {
             Some(known) if known.undecided > 0 => self.take_frame(frame),
             _ => Vec::new(),
@@ -399,7 +406,7 @@ impl LossDetection {
             arrived.extend((run.sequence..run.end()).filter_map(|sequence| self.take(sequence)));
         }
         arrived.sort_by_key(|(sent, _)| sent.fragment);
-        // Of copies, the one that was transmitted last stands for all.
+        // The newest copy of a fragment represents all of them.
         arrived.dedup_by(|copy, known| {
             let same = copy.0.fragment == known.0.fragment;
             if same {
@@ -411,8 +418,8 @@ impl LossDetection {
         arrived
     }
 
-    /// Of a frame with parity, the oldest fragments, until as many have arrived as suffice: which ones it were of those that
-    /// nobody acknowledged is not known, but that there were so many.
+    /// Decides the oldest fragments of a frame with parity, until a sufficient number has arrived. Only the number of
+    /// arrived fragments is known, not which ones they are.
     fn take_sufficient(&mut self, frame: u32, runs: &[Run]) -> Vec<(SentFragment, bool)> {
         let known = self.frames.get(u64::from(frame));
         let (undecided, sufficient) =
@@ -425,7 +432,7 @@ impl LossDetection {
         arrived
     }
 
-    /// Decides about a sequence number; returns what was transmitted under it and whether it counted as lost.
+    /// Marks a sequence number as decided. Returns its fragment, and whether it counted as lost.
     fn take(&mut self, sequence: u64) -> Option<(SentFragment, bool)> {
         self.due.set(None);
         let taken = match std::mem::take(self.fragments.get_mut(sequence)?) {
@@ -454,7 +461,7 @@ impl LossDetection {
         matches!(self.fragments.get(sequence), Some(Fate::InFlight(_)))
     }
 
-    /// Moves past what is in flight no longer, and forgets what is decided or was lost too long ago.
+    /// Skips sequence numbers that are no longer in flight. Forgets decided fragments and old losses.
     fn find_oldest(&mut self) {
         self.due.set(None);
         self.oldest = self.next_in_flight(self.oldest);
@@ -480,7 +487,7 @@ impl LossDetection {
         }
     }
 
-    /// The first one in flight from `sequence` on, or the next that is transmitted.
+    /// First sequence number in flight from `sequence` on, or the next one to be transmitted.
     fn next_in_flight(&self, mut sequence: u64) -> u64 {
         sequence = sequence.max(self.fragments.first().min(self.next_sequence));
         while sequence < self.next_sequence && !self.is_in_flight(sequence) {
@@ -489,11 +496,11 @@ impl LossDetection {
         sequence
     }
 
-    /// From now on the receiver may take so long to tell of an arrival.
+    /// Sets the longest time for which the receiver may hold back an acknowledgement.
     pub(crate) fn set_longest_hold(&mut self, hold: Duration) {
         if self.longest_hold != hold {
             self.longest_hold = hold;
-            self.set_patience();
+            self.update_delays();
         }
     }
 
@@ -502,16 +509,16 @@ impl LossDetection {
             Some(round_trip) => round_trip.update(sample),
             None => self.round_trip = Some(RoundTripTime::first(sample)),
         }
-        self.set_patience();
+        self.update_delays();
     }
 
-    /// Older fragments were overtaken by one that was acknowledged.
+    /// Fragments with a lower sequence number are overtaken: a later one was acknowledged.
     fn split(&self) -> u64 {
         self.largest_acknowledged.unwrap_or(0)
     }
 
-    /// To be called when round-trip time, tolerance, margin, backoff or hold have changed.
-    fn set_patience(&mut self) {
+    /// Call this after a change of round-trip time, tolerance, margin, backoff or hold.
+    fn update_delays(&mut self) {
         let round_trip = self.round_trip.unwrap_or(self.initial);
         let [smoothed, latest, variation] =
             [round_trip.smoothed, round_trip.latest, round_trip.variation].map(nanoseconds);
@@ -521,27 +528,27 @@ impl LossDetection {
         let tail = smoothed.saturating_add(slack).max(nanoseconds(LEAST_TAIL * TIMER_GRANULARITY));
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(nanoseconds(MOST_TAIL).max(tail));
         let overtaken = overtaken.max(nanoseconds(LEAST_TIME));
-        self.patience = Patience { overtaken, tail: backed_off, slack };
+        self.delays = LossDelays { overtaken, tail: backed_off, slack };
         self.due.set(None);
     }
 
-    /// When the fragment counts as lost if nothing more is heard.
+    /// Time at which the fragment counts as lost without further acknowledgements.
     fn deadline(&self, sequence: u64, sent: &SentFragment) -> Timestamp {
         if sequence < self.split() {
-            return later(sent.sent_at, self.patience.overtaken);
+            return later(sent.sent_at, self.delays.overtaken);
         }
-        // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
-        later(sent.sent_at, self.patience.tail).max(later(self.heard_at, self.patience.slack))
+        // While acknowledgements arrive, a growing queue is more likely than a loss.
+        later(sent.sent_at, self.delays.tail).max(later(self.last_acknowledged_at, self.delays.slack))
     }
 
-    /// Whether the fragment is lost by `now`.
+    /// Whether the fragment is lost at `now`.
     fn is_over(&self, now: Timestamp, sequence: u64, sent: &SentFragment) -> bool {
         let outnumbered =
             self.largest_acknowledged.is_some_and(|largest| sequence + self.tolerance.packet_threshold() <= largest);
         outnumbered || self.deadline(sequence, sent) <= now
     }
 
-    /// Adds to `lost` the fragments in flight among `sequences`, up to the first that is not lost.
+    /// Appends to `lost` the fragments in flight in the range, up to the first that is not lost.
     fn collect(&self, sequences: Range<u64>, lost: &mut Vec<Loss>, mut is_lost: impl FnMut(&Loss) -> bool) {
         for sequence in sequences {
             let Some(&Fate::InFlight(sent)) = self.fragments.get(sequence) else { continue };
@@ -553,7 +560,7 @@ impl LossDetection {
         }
     }
 
-    /// The fragments that are lost by `now`.
+    /// Returns the fragments that are lost at `now`.
     #[inline]
     pub(crate) fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
         let outnumbered = self.oldest + self.tolerance.packet_threshold() <= self.split();
@@ -563,7 +570,7 @@ impl LossDetection {
 
     fn find_lost(&mut self, now: Timestamp) -> Vec<Loss> {
         let mut lost = Vec::new();
-        // Deadlines grow with the sequence number on each side of the largest acknowledged one.
+        // On each side of the largest acknowledged sequence number, deadlines grow with the sequence number.
         let over = |loss: &Loss| self.is_over(now, loss.sequence, &loss.sent);
         self.collect(self.oldest..self.split(), &mut lost, over);
         let overtaken = lost.len();
@@ -584,7 +591,7 @@ impl LossDetection {
         }
         if silence {
             self.backoff += 1;
-            self.set_patience();
+            self.update_delays();
         }
         for &Loss { sequence, sent, .. } in &lost {
             self.in_flight -= 1;
@@ -597,7 +604,7 @@ impl LossDetection {
         lost
     }
 
-    /// Whether something that was transmitted later has arrived.
+    /// Whether a fragment that was transmitted later has arrived.
     pub(crate) fn is_overtaken(&self, sequence: u64) -> bool {
         self.largest_acknowledged.is_some_and(|largest| sequence < largest)
     }

@@ -1,4 +1,4 @@
-//! What a [`Sender`](crate::Sender) and its owner say to each other.
+//! Configuration and events of a [`Sender`](crate::Sender).
 
 use std::time::Duration;
 
@@ -10,49 +10,49 @@ use crate::payload::Payload;
 use crate::wire::{CodecId, Datagram, VideoFormat};
 use crate::{Estimate, StateId, Tuning};
 
-/// What a sender does about a loss.
+/// Repair of losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recovery {
-    /// It sends nothing again: the next frame is encoded from a state that the receiver is known to hold. For a
+    /// The sender sends no fragment again. It encodes the next frame from a state that the receiver holds. For a
     /// functional codec.
     #[default]
     FromHeldState,
-    /// It sends lost fragments again, as WebRTC does on NACK, and the next frame is encoded from the last one all the
-    /// same. Only when that has failed for too long the last frame is no source any more; a codec whose state is opaque
-    /// must then make a key frame. For a conventional codec.
+    /// The sender sends lost fragments again, as WebRTC does on NACK, and encodes the next frame from the last one. If
+    /// that fails for too long, the last frame is no longer a source. A codec with hidden state must then code a key
+    /// frame. For a conventional codec.
     Retransmit,
 }
 
-/// How a [`Sender`](crate::Sender) is set up.
+/// Configuration of a [`Sender`](crate::Sender).
 #[derive(Debug, Clone)]
 pub struct SenderConfig {
-    /// The connection's name, best drawn at random for each call.
+    /// Number of the connection; draw it at random for each call.
     pub connection: u32,
-    /// What will be sent.
+    /// Format of the video.
     pub format: VideoFormat,
-    /// The estimator that the receiver must run, by a number of the application's; 0 for any. See
+    /// Estimator that the receiver must run, as an application-defined number; 0 for any. See
     /// [`Hello::estimator`](crate::Hello::estimator).
     pub estimator: u16,
-    /// The codec of the pictures.
+    /// Codec of the pictures.
     pub codec: CodecId,
-    /// The most bytes of a frame that a fragment carries; 1 to [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD).
+    /// Largest number of frame bytes in a fragment, 1 to [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD).
     pub payload: usize,
-    /// How many states the encoder is to keep at most; at least 5. The receiver's bound counts if it is less. With
-    /// [`Recovery::Retransmit`] many more names are kept, but the last state is the only one that is needed.
+    /// Number of states that the encoder keeps at most; at least 5. A smaller bound of the receiver takes precedence.
+    /// [`Recovery::Retransmit`] keeps many more state ids, but only needs the last state.
     pub retained_states: usize,
-    /// What is done about a loss.
+    /// Repair of losses.
     pub recovery: Recovery,
-    /// The first pause between two hellos.
+    /// Initial pause between two hellos.
     pub hello_interval: Duration,
-    /// How often the receiver acknowledges: nothing counts as lost for silence before it may have been told of (RFC 9002,
-    /// section 6.2.1).
+    /// How often the receiver acknowledges. A fragment does not count as lost before its acknowledgement may have
+    /// arrived (RFC 9002, section 6.2.1).
     pub feedback: FeedbackInterval,
-    /// The tuned constants.
+    /// Tuned constants.
     pub tuning: Tuning,
 }
 
 impl SenderConfig {
-    /// The usual setting.
+    /// Default configuration.
     #[must_use]
     pub fn new(connection: u32, format: VideoFormat) -> Self {
         Self {
@@ -70,115 +70,116 @@ impl SenderConfig {
     }
 }
 
-/// A frame to send, made of `P`.
+/// A frame to send, whose content is a `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutgoingFrame<P = Vec<u8>> {
-    /// The state that it was encoded from.
+    /// State from which the frame was encoded.
     pub source: StateId,
-    /// The state that it yields; not [`StateId::EMPTY`].
+    /// State that the frame yields; not [`StateId::EMPTY`].
     pub target: StateId,
-    /// When it was captured.
+    /// Time of capture.
     pub captured: Timestamp,
-    /// Whether it is a key frame.
+    /// Whether the frame is a key frame.
     pub key_frame: bool,
-    /// How many parity fragments follow its own, at most [`MOST_PARITY`](crate::MOST_PARITY): so many of all may be lost.
+    /// Number of parity fragments, at most [`MOST_PARITY`](crate::MOST_PARITY). The frame survives the loss of this
+    /// number of fragments.
     pub parity: u16,
-    /// The compressed frame; may be empty.
+    /// Compressed frame; may be empty.
     pub payload: P,
 }
 
-/// A datagram that leaves now.
+/// A datagram to transmit now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transmit<P = Vec<u8>> {
     /// The datagram.
     pub datagram: Datagram<P>,
-    /// Its bytes on the wire, without the headers of IP and UDP.
+    /// Size of the datagram, without the headers of IP and UDP.
     pub size: ByteCount,
-    /// What of a frame or of sound leaves with it; none where it only speaks of the connection, or of what arrived.
+    /// The part of a frame or of sound in the datagram. `None` for a hello, a reply or an acknowledgement.
     pub fragment: Option<TransmittedFragment>,
 }
 
 impl<P: Payload> Transmit<P> {
-    /// One that carries nothing of a frame.
+    /// A datagram without a part of a frame or of sound.
     pub(crate) fn of(datagram: Datagram<P>) -> Self {
         Self { size: datagram.size(), datagram, fragment: None }
     }
 }
 
 impl Transmit {
-    /// The datagram's bytes.
+    /// Encodes the datagram.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.datagram.to_bytes()
     }
 }
 
-/// What of a frame or of sound leaves with a datagram.
+/// The part of a frame or of sound in a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransmittedFragment {
     /// Bytes of the frame; zero for parity and sound.
     pub payload: ByteCount,
-    /// Whether they had been transmitted before.
+    /// Whether this is a retransmission.
     pub retransmitted: bool,
 }
 
-/// Why a frame is not sent.
+/// Why a frame or a sound packet is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Its source is none of the states that the transport still keeps.
-    #[error("frame from state {0}, which is no longer kept")]
+    /// The transport no longer keeps the source state.
+    #[error("cannot send frame: its source state {0} is no longer kept")]
     UnknownSource(StateId),
-    /// It yields the empty state.
-    #[error("frame that yields the empty state")]
+    /// The frame yields the empty state.
+    #[error("cannot send frame: its target state is the empty state")]
     EmptyTarget,
-    /// It needs more fragments than can be numbered.
-    #[error("frame of {0} bytes needs too many fragments")]
+    /// The frame needs more fragments than can be numbered.
+    #[error("cannot send frame of {0} bytes: it needs more fragments than a frame may have")]
     TooLong(usize),
-    /// A packet of sound is longer than a datagram carries, or no newer than one before.
-    #[error("packet of sound of frame {frame} and {length} bytes is too long or too old")]
+    /// A sound packet is longer than a datagram, or not newer than the one before.
+    #[error("cannot send sound frame {frame} of {length} bytes: it is too long, or not newer than the last one")]
     Sound {
-        /// Its frame.
+        /// Sound frame of the packet.
         frame: u32,
-        /// Bytes in it.
+        /// Size of the packet, bytes.
         length: usize,
     },
     /// Too many fragments wait for the pacer.
-    #[error("{0} fragments wait already")]
+    #[error("cannot send frame: {0} fragments already wait for the pacer")]
     QueueFull(usize),
-    /// Every frame number was used.
-    #[error("no frame number is left")]
+    /// All frame numbers are used.
+    #[error("cannot send frame: all frame numbers are used")]
     NumbersExhausted,
 }
 
-/// A fragment that the receiver has.
+/// A fragment that the receiver acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcknowledgedFragment {
-    /// Its frame's number.
+    /// Number of the frame.
     pub frame: u32,
-    /// Its place in the frame.
+    /// Index of the fragment in the frame.
     pub fragment: u16,
-    /// The whole datagram.
+    /// Size of the datagram.
     pub size: ByteCount,
-    /// When it was transmitted.
+    /// Time of transmission.
     pub sent_at: Timestamp,
-    /// When it arrived, receiver's clock.
+    /// Time of arrival, receiver's clock.
     pub arrived_at: Timestamp,
-    /// When the sender learned it.
+    /// Time at which the acknowledgement arrived.
     pub acknowledged_at: Timestamp,
-    /// Whether a queue on the way had marked it: congestion experienced (RFC 3168, RFC 9331).
+    /// Whether a queue on the path marked the datagram: congestion experienced (RFC 3168, RFC 9331).
     pub congestion_experienced: bool,
 }
 
 /// A fragment that counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostFragment {
-    /// Its frame's number.
+    /// Number of the frame.
     pub frame: u32,
-    /// Its place in the frame.
+    /// Index of the fragment in the frame.
     pub fragment: u16,
-    /// The whole datagram.
+    /// Size of the datagram.
     pub size: ByteCount,
-    /// When it was transmitted.
+    /// Time of transmission.
     pub sent_at: Timestamp,
 }
 
@@ -188,29 +189,28 @@ impl From<SentFragment> for LostFragment {
     }
 }
 
-/// What one acknowledgement taught.
+/// Content of one acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feedback {
-    /// The fragments that were not acknowledged before, in the order of arrival.
+    /// Fragments that were not acknowledged before, in the order of arrival.
     pub acknowledged: Vec<AcknowledgedFragment>,
-    /// The receiver's newest estimate.
+    /// Newest estimate of the receiver.
     pub estimate: Estimate,
-    /// The round-trip time measured with this acknowledgement, if it brought news of the newest fragment.
+    /// Round-trip time, if this acknowledgement is the first for the newest fragment.
     pub round_trip_time: Option<Duration>,
-    /// The highest sequence number that arrived, according to this acknowledgement.
+    /// Highest sequence number that arrived.
     pub highest_sequence: u64,
-    /// How many fragments that had counted as lost are known to have arrived after all since the feedback before.
+    /// Number of fragments that counted as lost but arrived, found since the last feedback.
     pub found: usize,
-    /// How many distinct data datagrams arrived, needless copies of fragments included, according to this
-    /// acknowledgement: with `highest_sequence + 1` it gives the share that was lost, even if other acknowledgements
-    /// were lost too.
+    /// Number of distinct data datagrams that arrived, redundant copies included. Together with `highest_sequence + 1`
+    /// it gives the loss, even if other acknowledgements were lost.
     pub received: u64,
 }
 
 impl Feedback {
-    /// The round-trip time of each fragment of [`Self::acknowledged`], seconds, as if it had been acknowledged by itself
-    /// and at once: the one that was measured, and how much longer or shorter the fragment was on its way than the newest
-    /// one. None where none was measured.
+    /// Round-trip time of each fragment of [`Self::acknowledged`], seconds, as if each had been acknowledged at once.
+    /// It is the measured round-trip time plus the difference of one-way delays to the newest fragment. Empty without a
+    /// measurement.
     pub fn round_trip_times(&self) -> impl Iterator<Item = f64> + '_ {
         let one_way = |at: &AcknowledgedFragment| at.arrived_at.as_secs_f64() - at.sent_at.as_secs_f64();
         let newest = self.acknowledged.iter().max_by_key(|at| at.sent_at);
@@ -219,87 +219,88 @@ impl Feedback {
     }
 }
 
-/// What the owner of a [`Sender`](crate::Sender) must know.
+/// Event for the owner of a [`Sender`](crate::Sender).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// The receiver has answered the hello.
+    /// The receiver has answered the first hello.
     Connected,
-    /// The receiver has answered a later hello: [`Sender::greet`](crate::Sender::greet).
+    /// The receiver has answered a later hello of [`Sender::greet`](crate::Sender::greet).
     Answered,
-    /// An acknowledgement came.
+    /// An acknowledgement arrived.
     Feedback(Feedback),
-    /// Fragments count as lost. One that is acknowledged later shows up in a [`Feedback`] all the same.
+    /// Fragments count as lost. If one is acknowledged later, it still appears in a [`Feedback`].
     FragmentsLost(Vec<LostFragment>),
-    /// A frame will not be decoded: fragments of it were lost for good. Told once; if the loss was none,
+    /// A frame will not be decoded, since fragments of it are lost. Reported once. After a spurious loss,
     /// [`Self::FrameAcknowledged`] may follow.
     FrameLost(u32),
-    /// A frame came, but was not decoded: the receiver could not, had no room for it, or had decoded a newer one by then.
+    /// A frame arrived but was not decoded. The receiver failed to decode it, had no room, or had decoded a newer
+    /// frame.
     FrameRefused(u32),
     /// The receiver has decoded a frame and holds its state.
     FrameAcknowledged {
-        /// The frame's number.
+        /// Number of the frame.
         frame: u32,
-        /// The state that it yielded.
+        /// State that the frame yielded.
         state: StateId,
     },
-    /// No frame will be encoded from this state again: forget it.
+    /// No frame will be encoded from this state again: the owner may release it.
     Release(StateId),
 }
 
-/// What is under way.
+/// Fragments in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FragmentsInFlight {
-    /// Fragments transmitted, neither acknowledged nor lost.
+    /// Number of fragments that are neither acknowledged nor lost.
     pub fragments: usize,
-    /// Their datagrams' sizes.
+    /// Total size of their datagrams.
     pub bytes: ByteCount,
 }
 
-/// What a [`Sender`](crate::Sender) counted.
+/// Counters of a [`Sender`](crate::Sender).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct SenderStatistics {
-    /// Datagrams of any kind and quality that came.
+    /// Datagrams passed to the sender, valid or not.
     pub datagrams: u64,
-    /// Those that were no datagram of this version.
+    /// Datagrams that do not decode.
     pub malformed: u64,
-    /// Those of another connection.
+    /// Datagrams of another connection.
     pub foreign: u64,
-    /// Those of a kind that only receivers take, and all after the end.
+    /// Datagrams of a kind that only receivers accept.
     pub unexpected: u64,
-    /// Acknowledgements of what was never sent, or with times or counts that cannot be.
+    /// Acknowledgements of datagrams that were never sent, or with impossible times or counts.
     pub absurd: u64,
-    /// Proper acknowledgements.
+    /// Valid acknowledgements.
     pub acknowledgements: u64,
-    /// Those that a newer one had overtaken.
+    /// Valid acknowledgements that arrived after a newer one.
     pub overtaken_acknowledgements: u64,
-    /// Packets of sound transmitted; their bytes are counted with those of the fragments.
+    /// Sound packets transmitted; `bytes` includes them.
     pub sounds: u64,
-    /// Frames given to the sender.
+    /// Frames passed to the sender.
     pub frames: u64,
     /// Frames that the receiver decoded.
     pub frames_acknowledged: u64,
-    /// Frames lost.
+    /// Lost frames.
     pub frames_lost: u64,
-    /// Frames that came and that the receiver did not decode.
+    /// Frames that arrived but were not decoded.
     pub frames_refused: u64,
     /// Fragments transmitted.
     pub fragments: u64,
-    /// Those of them that were parity.
+    /// Parity fragments transmitted.
     pub parity: u64,
-    /// Bytes of frames in them, without headers and each only once.
+    /// Frame bytes transmitted, without headers, parity and retransmissions.
     pub payload_bytes: u64,
-    /// Those of the fragments that had been transmitted before.
+    /// Retransmitted fragments.
     pub retransmitted: u64,
-    /// Their datagrams' bytes.
+    /// Total size of the transmitted datagrams with fragments and sound.
     pub bytes: u64,
-    /// Fragments acknowledged one by one.
+    /// Fragments acknowledged individually.
     pub fragments_acknowledged: u64,
     /// Fragments known to have arrived only because their frame was decoded.
     pub fragments_implied: u64,
     /// Fragments declared lost.
     pub fragments_lost: u64,
-    /// Fragments declared lost that had arrived.
+    /// Fragments declared lost that arrived.
     pub spurious: u64,
-    /// States let go for want of room.
+    /// States evicted for lack of room.
     pub evicted_states: u64,
 }

@@ -1,16 +1,18 @@
-//! When the next fragment may leave.
+//! Pacer: when the next fragment may leave.
 
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// One fragment an interval, and up to `burst` at once after a pause. It keeps one moment: when the path would be free
-/// had every fragment taken an interval; a fragment may leave up to `burst - 1` intervals before it.
+/// Paces fragments: one per interval, and up to `burst` at once after a pause.
+///
+/// `free_at` is the time at which a path that carries one fragment per interval would be free. A fragment may leave up
+/// to `burst - 1` intervals before.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     interval: Duration,
     burst: u32,
-    /// How long before `free_at` a fragment may leave: `burst - 1` intervals.
+    /// Time before `free_at` at which a fragment may leave: `burst - 1` intervals.
     lead: Duration,
     free_at: Timestamp,
     last: Option<Timestamp>,
@@ -23,7 +25,7 @@ impl Pacer {
         pacer
     }
 
-    /// Changes the pace; what an earlier, slower pace still asked for is forgotten.
+    /// Changes the pace. A faster pace applies at once.
     pub(crate) fn set(&mut self, interval: Duration, burst: u32) {
         let burst = burst.max(1);
         if (self.interval, self.burst) == (interval, burst) {
@@ -36,12 +38,12 @@ impl Pacer {
         }
     }
 
-    /// When the next fragment may leave.
+    /// Time at which the next fragment may leave.
     pub(crate) fn next(&self) -> Timestamp {
         self.free_at - self.lead
     }
 
-    /// A fragment leaves.
+    /// Records that a fragment leaves.
     pub(crate) fn transmitted(&mut self, now: Timestamp) {
         self.free_at = self.free_at.max(now) + self.interval;
         self.last = Some(now);
@@ -63,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_leaves_at_once_and_the_rest_at_the_pace() {
+    fn burst_leaves_at_once_and_the_rest_at_the_pace() {
         let mut pacer = Pacer::new(Duration::from_millis(10), 3);
         assert_eq!(departures(&mut pacer, 100, 5), [100, 100, 100, 110, 120]);
-        assert_eq!(departures(&mut pacer, 500, 4), [500, 500, 500, 510], "a longer pause earns no longer burst");
+        assert_eq!(departures(&mut pacer, 500, 4), [500, 500, 500, 510], "a longer pause allows no longer burst");
     }
 
     #[test]
-    fn a_quicker_pace_holds_at_once() {
+    fn faster_pace_applies_at_once() {
         let mut pacer = Pacer::new(Duration::from_secs(10), 1);
         pacer.transmitted(Timestamp::from_millis(5));
         pacer.set(Duration::from_millis(1), 1);

@@ -1,41 +1,44 @@
-//! Forward error correction: parity fragments that leave after those of a frame, of all of which any as many as the frame
-//! has of its own restore it.
+//! Forward error correction: parity fragments that restore lost fragments of the same frame.
 //!
-//! The code is a Reed-Solomon erasure code over the fragments, the last one filled up with zeros (`reed-solomon-simd`: of
-//! `n` fragments and `m` of parity any `n` suffice, as in RFC 5510 and FlexFEC's RFC 8627 they do, but with any `m`). A
-//! parity fragment knows what cannot be computed: how many of them there are and how long the last fragment is.
+//! [`protect`] computes parity, [`restore`] a frame. For a frame of `n` fragments and `m` parity fragments, any `n` of
+//! the `n + m` restore the frame.
+//!
+//! The code is the Reed-Solomon erasure code of `reed-solomon-simd`, over fragments padded with zeros to equal length.
+//! RFC 5510 and FlexFEC (RFC 8627) protect in the same way. Each parity fragment carries what cannot be computed: the
+//! number of parity fragments and the length of the last fragment.
 
-/// The most parity fragments that a frame may have.
+/// Largest number of parity fragments of a frame.
 pub const MOST_PARITY: u16 = 255;
-/// Where a frame has parity, each of its fragments has an even number of bytes: the code works on pairs of them.
+/// Fragments of a frame with parity have an even number of bytes, since the code works on pairs of bytes.
 const UNIT: usize = 2;
 
-/// What each parity fragment says of its frame beside what all fragments say.
+/// Header fields of a parity fragment, in addition to those of every fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parity {
-    /// How many parity fragments the frame has, 1 to [`MOST_PARITY`].
+    /// Number of parity fragments of the frame, 1 to [`MOST_PARITY`].
     pub count: u16,
-    /// Bytes in the last of the fragments that are no parity.
+    /// Size of the last fragment that is not parity, bytes.
     pub last: u16,
 }
 
-/// The most bytes of each fragment of a frame with parity where those of others may have `payload` and the fields of parity
-/// take `fields`; zero where there is no room for it.
+/// Largest payload of a fragment in a frame with parity, bytes. Fragments of other frames may have `payload` bytes, and
+/// the parity fields take `fields` bytes. Zero if there is no room.
 pub(crate) fn protected_payload(payload: usize, fields: usize) -> usize {
     payload.saturating_sub(fields) / UNIT * UNIT
 }
 
-/// Bytes of each fragment but the last of a frame of `length` bytes that is cut into so many as evenly as can be.
+/// Payload of each fragment except the last, bytes: `length` bytes are cut into `fragments` of nearly equal size.
 pub(crate) fn even_payload(length: usize, fragments: u16) -> usize {
     length.div_ceil(fragments.max(1).into()).next_multiple_of(UNIT).max(UNIT)
 }
 
-/// Bytes in each parity fragment of a frame of `length` bytes, cut into fragments of `payload`.
+/// Size of each parity fragment, bytes, for a frame of `length` bytes that is cut into fragments of `payload` bytes.
 pub(crate) fn symbol_length(length: usize, payload: usize) -> usize {
     length.min(payload).next_multiple_of(UNIT).max(UNIT)
 }
 
-/// The parity fragments of a frame of bytes, cut into fragments of `payload`; none where the code has no such lengths.
+/// Computes the parity fragments of a frame that is cut into fragments of `payload` bytes. Empty if the code does not
+/// support these lengths.
 pub(crate) fn protect(frame: &[u8], payload: usize, count: u16) -> Vec<Vec<u8>> {
     let length = symbol_length(frame.len(), payload);
     let mut symbols: Vec<Vec<u8>> = frame.chunks(payload.max(1)).map(<[u8]>::to_vec).collect();
@@ -48,8 +51,8 @@ pub(crate) fn protect(frame: &[u8], payload: usize, count: u16) -> Vec<Vec<u8>> 
     reed_solomon_simd::encode(symbols.len(), usize::from(count), &symbols).unwrap_or_default()
 }
 
-/// The frame of `fragments` fragments, of which these have come by their places; none where they are too few or contradict
-/// each other.
+/// Restores a frame of `fragments` fragments from parts and their indices. `None` if the parts are too few or
+/// contradict each other.
 pub(crate) fn restore(parts: &[(u16, Vec<u8>)], fragments: u16, parity: Parity) -> Option<Vec<u8>> {
     let length = parts.iter().find(|&&(place, _)| place >= fragments)?.1.len();
     let last = usize::from(parity.last);
@@ -90,10 +93,9 @@ mod tests {
     use crate::payload::{Length, Payload, assemble};
 
     proptest! {
-        /// Any fragments of all, as many as the frame has of its own, make it again; a length alone says the same of
-        /// lengths.
+        /// Any sufficient subset of fragments restores the frame. [`Length`] gives the same lengths.
         #[test]
-        fn any_fragments_that_are_enough_make_the_frame(
+        fn any_sufficient_fragments_restore_the_frame(
             length in 0..6_000usize,
             payload in (1..400usize).prop_map(|pairs| pairs * 2),
             count in 1..20u16,

@@ -1,4 +1,4 @@
-//! What a datagram carries of a frame: bytes in a call, only how many they are in a modelled one.
+//! Content of a frame in datagrams: bytes in a call with pixels, a length in a modelled call.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -7,26 +7,26 @@ use lockstep_units::ByteCount;
 
 use crate::parity::{self, Parity};
 
-/// A frame's content or a part of it.
+/// Content of a frame, or a part of it.
 pub trait Payload: Clone + Debug {
-    /// How many bytes it has or stands for.
+    /// Number of bytes that the content has or represents.
     fn length(&self) -> usize;
 
-    /// The bytes in `range`, which must lie within [`Self::length`].
+    /// The part in `range`, which must lie within [`Self::length`].
     #[must_use]
     fn part(&self, range: Range<usize>) -> Self;
 
-    /// The parts one after the other; nothing of no parts.
+    /// Concatenates parts; empty for no parts.
     #[must_use]
     fn join(parts: impl Iterator<Item = Self>) -> Self;
 
-    /// `count` parity fragments for a frame of this content that is cut into fragments of `payload` bytes, an even number;
-    /// none where there cannot be any.
+    /// Computes `count` parity fragments for a frame that is cut into fragments of `payload` bytes, an even number.
+    /// Empty if the code does not support these lengths.
     #[must_use]
     fn protect(&self, payload: usize, count: u16) -> Vec<Self>;
 
-    /// The content of a frame of `fragments` fragments, of which these and their places are there, parity behind the others;
-    /// none where they are too few or contradict each other.
+    /// Restores a frame of `fragments` fragments from parts and their indices; parity has the indices after the others.
+    /// `None` if the parts are too few or contradict each other.
     #[must_use]
     fn restore(parts: &[(u16, Self)], fragments: u16, parity: Parity) -> Option<Self>;
 }
@@ -55,12 +55,12 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// A frame, or a part of one, of which nothing but its length is known.
+/// Length of a frame, or of a part of it, without content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Length(pub u32);
 
 impl From<ByteCount> for Length {
-    /// Saturates.
+    /// Saturates at [`u32::MAX`].
     fn from(size: ByteCount) -> Self {
         Self(u32::try_from(size.get()).unwrap_or(u32::MAX))
     }
@@ -90,8 +90,8 @@ impl Payload for Length {
     }
 }
 
-/// Puts together what has come of a frame: its own fragments if they are all there, otherwise with the help of parity.
-/// `parts` are in the order of their places.
+/// Assembles a frame: joins its fragments if all are present, and otherwise restores it with parity. `parts` are in the
+/// order of their indices.
 pub(crate) fn assemble<P: Payload>(parts: &mut Vec<(u16, P)>, fragments: u16, parity: Option<Parity>) -> Option<P> {
     let own = parts.partition_point(|&(place, _)| place < fragments);
     if own == usize::from(fragments) {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_a_payload_make_the_whole_again() {
+    fn joined_parts_equal_the_payload() {
         let whole: Vec<u8> = (0..10).collect();
         let parts = [0..4, 4..8, 8..10].map(|range| whole.part(range));
         assert_eq!(parts.each_ref().map(Payload::length), [4, 4, 2]);

@@ -1,4 +1,4 @@
-//! Frames in the making: a window over frame numbers in which fragments may arrive in any order.
+//! Reassembly of frames: a window over frame numbers in which fragments may arrive in any order.
 
 use std::collections::VecDeque;
 
@@ -10,38 +10,39 @@ use crate::ring::Ring;
 use crate::wire::Data;
 use crate::{Payload, StateId};
 
-/// What storing one fragment costs beside its payload, so that many small fragments cannot cost more than they count.
+/// Bytes charged per fragment in addition to its payload, so that small fragments cannot exceed the limit in memory.
 const FRAGMENT_OVERHEAD: usize = 64;
 
-/// How far a frame has come that was neither handed out nor dropped.
+/// Progress of a frame that was neither handed out nor dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Fragments are missing.
     Collecting,
-    /// All fragments are there, or enough of them and of parity; the frame waits for its source state or its turn.
+    /// The fragments, with parity, suffice. The frame waits for its source state or its turn.
     Complete,
 }
 
-/// Which of the fragments of a frame have arrived beyond the first 64: few frames have so many.
+/// Bits of the arrived fragments after the first 64; few frames have more.
 #[derive(Debug, Default)]
 struct MoreSeen(Vec<u64>);
 
-/// What all fragments of a frame say, and which of them have arrived: all that is remembered of a frame that was handed
-/// out or dropped, to tell duplicates.
+/// Header fields that all fragments of a frame share, and which fragments have arrived. For a frame that was handed out
+/// or dropped, it detects duplicates.
 #[derive(Debug)]
 struct Known {
     source: StateId,
     target: StateId,
     captured: Timestamp,
     fragments: u16,
-    /// How many more suffice, and how many of its own are missing.
+    /// Number of further fragments that suffice, and number of missing fragments that are not parity.
     missing: u16,
     own_missing: u16,
     parity: Option<Parity>,
     key_frame: bool,
-    /// Which of the first 64 fragments have arrived.
+    /// Bits of the first 64 fragments that have arrived.
     seen: u64,
-    /// The same of the others, up to the last one that has; none again as soon as all have, unless there is parity.
+    /// Bits of the other fragments, up to the last that has arrived. `None` once all have arrived, unless the frame has
+    /// parity.
     more: Option<Box<MoreSeen>>,
 }
 
@@ -75,7 +76,7 @@ impl Known {
         self.own_missing == 0 && fragment < self.fragments || word >> (fragment % 64) & 1 == 1
     }
 
-    /// Remembers a fragment that had not arrived before.
+    /// Records a fragment that had not arrived before.
     fn add(&mut self, fragment: u16, parity: Option<Parity>) {
         let bit = 1 << (fragment % 64);
         match usize::from(fragment / 64) {
@@ -108,33 +109,33 @@ pub(crate) struct Frame<P> {
     pub(crate) stage: Stage,
     fragments: u16,
     parity: Option<Parity>,
-    /// Whether parity stands in for some of its fragments.
+    /// Whether parity replaces missing fragments.
     pub(crate) restored: bool,
-    /// The fragments by their places, in the order of arrival.
+    /// Fragments and their indices, in the order of arrival.
     parts: Vec<(u16, P)>,
     bytes: usize,
 }
 
-/// What became of a fragment.
+/// Result of [`Window::insert`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
-    /// It is new.
+    /// The fragment is new.
     New,
-    /// It was there already.
+    /// The fragment arrived before.
     Duplicate,
-    /// Its frame is older than the window.
+    /// The frame is older than the window.
     Late,
-    /// It contradicts the fragments of its frame that are there.
+    /// The fragment contradicts earlier ones of its frame.
     Inconsistent,
 }
 
-/// The newest frames, at most `span` numbers and about `bytes` bytes of them.
+/// Window of the newest frames: at most `span` numbers and about `most_bytes` bytes.
 #[derive(Debug)]
 pub(crate) struct Window<P> {
-    /// What is known of frames, by number.
+    /// Known frames, by number.
     known: Ring<Option<Known>>,
-    /// Those of them that were neither handed out nor dropped, the oldest first, and such as the window has passed
-    /// since [`Self::pass`] was asked.
+    /// Frames that were neither handed out nor dropped, oldest first. Includes frames that the window has passed, until
+    /// [`Self::pass`] removes them.
     open: VecDeque<Frame<P>>,
     complete: usize,
     newest: u32,
@@ -142,7 +143,7 @@ pub(crate) struct Window<P> {
     bytes: usize,
     most_bytes: usize,
     changed: bool,
-    /// Room for a frame's parts that is used again.
+    /// Reused memory for the parts of a frame.
     spare: Vec<(u16, P)>,
 }
 
@@ -161,7 +162,7 @@ impl<P: Payload> Window<P> {
         }
     }
 
-    /// The newest frame of which anything arrived; zero at first.
+    /// Newest frame with an arrived fragment; zero at first.
     pub(crate) fn newest(&self) -> u32 {
         self.newest
     }
@@ -170,7 +171,7 @@ impl<P: Payload> Window<P> {
         self.newest.saturating_sub(self.span - 1)
     }
 
-    /// Whether a frame was begun, completed, handed out or dropped since the last call.
+    /// Returns whether a frame was begun, completed, handed out or dropped since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -198,7 +199,7 @@ impl<P: Payload> Window<P> {
         let (is_complete, lacks_own) = (known.missing == 0, known.own_missing > 0);
         let place = match self.place(data.frame) {
             Ok(place) => place,
-            // Of a frame that was dropped.
+            // The frame was handed out or dropped.
             Err(_) if !begun => return Arrived::New,
             Err(place) => {
                 let (source, target) = (data.source, data.target);
@@ -238,7 +239,7 @@ impl<P: Payload> Window<P> {
         Arrived::New
     }
 
-    /// Where an open frame is, or would be.
+    /// Position of an open frame, or the position to insert it.
     fn place(&self, number: u32) -> Result<usize, usize> {
         match self.open.back() {
             Some(newest) if newest.number == number => Ok(self.open.len() - 1),
@@ -247,14 +248,14 @@ impl<P: Payload> Window<P> {
         }
     }
 
-    /// Forgets the oldest of the frames that the window has passed and that were neither handed out nor dropped.
+    /// Removes the oldest open frame that the window has passed. Returns its number and stage.
     pub(crate) fn pass(&mut self) -> Option<(u32, Stage)> {
         let oldest = self.oldest();
         let passed = self.open.front().filter(|frame| frame.number < oldest)?.number;
         self.discard(passed).map(|stage| (passed, stage))
     }
 
-    /// The oldest frame with bytes to give up, while there are too many.
+    /// The oldest open frame, if the window holds too many bytes.
     pub(crate) fn too_big(&self) -> Option<u32> {
         if self.bytes > self.most_bytes { self.open.front().map(|frame| frame.number) } else { None }
     }
@@ -267,8 +268,8 @@ impl<P: Payload> Window<P> {
         Some(frame)
     }
 
-    /// Takes an open frame out with its payload, none if its fragments contradict each other, and remembers only that it was
-    /// here.
+    /// Removes an open frame and returns it with its payload. The payload is `None` if the fragments contradict each
+    /// other. The window still detects duplicates of the frame.
     pub(crate) fn settle(&mut self, number: u32) -> Option<(Frame<P>, Option<P>)> {
         let mut frame = self.close(number)?;
         if !frame.parts.is_sorted_by_key(|&(fragment, _)| fragment) {
@@ -280,7 +281,7 @@ impl<P: Payload> Window<P> {
         Some((frame, payload))
     }
 
-    /// Drops an open frame, and remembers only that it was here. Returns how far it had come.
+    /// Drops an open frame and returns its stage. The window still detects duplicates of the frame.
     pub(crate) fn discard(&mut self, number: u32) -> Option<Stage> {
         self.close(number).map(|frame| frame.stage)
     }
@@ -290,14 +291,14 @@ impl<P: Payload> Window<P> {
         self.complete > 0
     }
 
-    /// The oldest complete frame that waits, newer than `last`.
+    /// Oldest complete frame that is newer than `last`.
     pub(crate) fn next_waiting(&self, last: Option<u32>) -> Option<&Frame<P>> {
         let from = last.map_or(0, |last| self.open.partition_point(|frame| frame.number <= last));
         self.open.range(from..).find(|frame| frame.stage == Stage::Complete)
     }
 
-    /// Puts into `needed` the states that frames newer than `decoded` which are still to come are decoded from, and
-    /// those that the older frames yielding them are decoded from, and so on.
+    /// Writes to `needed` the source states of open frames that are newer than `decoded`. Adds the source states of
+    /// older open frames that yield a needed state, recursively.
     pub(crate) fn needed(&self, decoded: Option<u32>, needed: &mut Vec<StateId>) {
         needed.clear();
         for frame in self.open.iter().rev() {

@@ -1,4 +1,4 @@
-//! The receiving side: puts frames together, hands out those that can be decoded, acknowledges.
+//! Receiving end: reassembles frames, hands out those that can be decoded, and acknowledges.
 
 mod acknowledging;
 mod arrivals;
@@ -16,7 +16,7 @@ use crate::payload::Payload;
 use crate::reassembly::{Arrived, Stage, Window};
 use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
-use crate::sound::HeardSound;
+use crate::sound::ReceivedSound;
 use crate::wire::{Acknowledgement, Data, Datagram, HelloReply, LONGEST_ESTIMATE, VideoFormat, WireError};
 use crate::{DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
@@ -24,20 +24,20 @@ use acknowledging::Acknowledging;
 use arrivals::{Arrivals, Stamp};
 use decoding::Decoding;
 
-/// A frame number further ahead than this is refused.
+/// Largest distance of a frame number from the newest frame; frames further ahead are refused.
 const FURTHEST_FRAME: u32 = 1 << 16;
 
-/// The receiving side of a connection whose frames are made of `P`. See the crate's documentation for how to drive it.
+/// Receiving end of a connection. `P` is the content of a frame. The crate documentation describes how to drive it.
 #[derive(Debug)]
 pub struct Receiver<P = Vec<u8>> {
     connection: Option<u32>,
     announced: Option<VideoFormat>,
     reply_due: bool,
-    /// The most fragments that a frame may have.
+    /// Largest number of fragments of a frame.
     most_fragments: u16,
     window: Window<P>,
     decoding: Decoding,
-    sound: HeardSound,
+    sound: ReceivedSound,
     arrivals: Arrivals,
     acknowledging: Acknowledging,
     events: VecDeque<ReceiverEvent<P>>,
@@ -45,7 +45,7 @@ pub struct Receiver<P = Vec<u8>> {
 }
 
 impl<P: Payload> Receiver<P> {
-    /// A receiver to which nothing has come.
+    /// A receiver before its first datagram.
     #[must_use]
     pub fn new(config: ReceiverConfig) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl<P: Payload> Receiver<P> {
             most_fragments: config.frame_fragments,
             window: Window::new(config.window, config.window_bytes),
             decoding: Decoding::new(config.retained_states.min(255), config.window as usize),
-            sound: HeardSound::new(),
+            sound: ReceivedSound::new(),
             arrivals: Arrivals::default(),
             acknowledging: Acknowledging::new(&config),
             events: VecDeque::new(),
@@ -63,10 +63,10 @@ impl<P: Payload> Receiver<P> {
         }
     }
 
-    /// Takes a datagram that arrived at `now`, or what was wrong with the bytes that came instead of one (see
-    /// [`Datagram::decode`]); `congestion_experienced` says whether a queue on the way had marked it (RFC 3168).
-    /// Whatever it holds, nothing but a counter changes unless it is a proper datagram of this connection; says whether
-    /// it was one.
+    /// Handles a datagram that arrived at `now`, or the error of [`Datagram::decode`]. `congestion_experienced` is
+    /// whether a queue on the path marked the datagram (RFC 3168).
+    ///
+    /// Returns whether it is a valid datagram of this connection. If not, only a counter changes.
     pub fn handle_datagram(
         &mut self,
         now: Timestamp,
@@ -94,7 +94,7 @@ impl<P: Payload> Receiver<P> {
             Datagram::Hello(hello) => {
                 self.connection = Some(hello.connection);
                 self.reply_due = true;
-                // A later hello announces another format.
+                // A later hello announces a new format.
                 if self.announced.replace(hello.format) != Some(hello.format) {
                     self.events.push_back(ReceiverEvent::Hello(hello));
                 }
@@ -136,8 +136,9 @@ impl<P: Payload> Receiver<P> {
                 return Ok(());
             }
         };
-        // A retransmission of a fragment that was only late crossed the path as well. Without it controllers would see
-        // losses where there is only a queue. A copy that the network made repeats an earlier sequence number.
+        // The retransmission of a fragment that was only late crossed the path as well. If it did not count,
+        // controllers would see a loss where there is only a queue. A copy that the network made repeats an earlier
+        // sequence number.
         let is_newest = self.arrivals.is_newest(sequence);
         if !is_first && !is_newest {
             return Ok(());
@@ -162,7 +163,7 @@ impl<P: Payload> Receiver<P> {
             let Some(stage) = self.window.discard(frame) else { break };
             self.drop_frame(frame, stage, DropReason::NoRoom);
         }
-        // A further fragment of a frame changes nothing else.
+        // A further fragment of a known, incomplete frame changes no other state.
         if self.window.take_changed() {
             self.advance();
         }
@@ -170,42 +171,43 @@ impl<P: Payload> Receiver<P> {
         Ok(())
     }
 
-    /// Counts an arrival, and reports it to the estimator.
+    /// Counts an arrival and reports it to the estimator.
     fn note_arrival(&mut self, now: Timestamp, stamp: &Stamp) {
         self.statistics.bytes += stamp.size.get();
         let arrival = self.arrivals.on_arrival(now, stamp);
         self.events.push_back(ReceiverEvent::Arrival(arrival));
     }
 
-    /// Whether there is something to acknowledge, and its time has come.
+    /// Whether an acknowledgement is due.
     #[inline]
     #[must_use]
     pub fn acknowledges(&self, now: Timestamp) -> bool {
         self.acknowledging.is_due(now)
     }
 
-    /// What acknowledgements say from now on.
+    /// Sets the estimate for the following acknowledgements.
     pub fn set_estimate(&mut self, estimate: Estimate) {
         self.acknowledging.set_estimate(estimate);
     }
 
-    /// What has happened and was not polled yet.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<ReceiverEvent<P>> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // As a ring: begins anew at its front.
+            // An empty deque restarts at its first slot, which is in the cache (see `Ring`).
             self.events.clear();
         }
         event
     }
 
-    /// The next datagram to send to the sender at `now`. Arrivals that came since the last acknowledgement share one as
-    /// long as it can list them all. With [`FeedbackInterval::EveryFragment`] an owner that polls after each datagram
-    /// acknowledges each one, and one that first takes all that arrived at one moment saves datagrams. A verdict is
-    /// acknowledged too.
+    /// Returns the next datagram to transmit at `now`: a reply to a hello, or an acknowledgement.
+    ///
+    /// An acknowledgement covers all arrivals and verdicts since the last one, if its list has room. With
+    /// [`FeedbackInterval::EveryFragment`], poll after each datagram to acknowledge each one separately. Poll after all
+    /// datagrams of one moment to save acknowledgements.
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
-        // Asked after every event of a call, and seldom with anything to say.
+        // This is called after every event of a call and seldom has something to send.
         if self.acknowledges(now) || self.reply_due { self.transmit(now) } else { None }
     }
 
@@ -218,8 +220,8 @@ impl<P: Payload> Receiver<P> {
         if self.acknowledges(now) { self.acknowledgement(now) } else { None }
     }
 
-    /// Whether the next acknowledgement may go now with something else that leaves and has room for `room` bytes: it is due
-    /// or soon will be, and is no longer than that.
+    /// Whether the next acknowledgement may share a packet that leaves now and has `room` free bytes. It must be due,
+    /// or almost due, and fit.
     #[must_use]
     pub fn may_ride(&self, now: Timestamp, room: usize) -> bool {
         let Some(connection) = self.connection else { return false };
@@ -227,17 +229,17 @@ impl<P: Payload> Receiver<P> {
             return false;
         }
         let next = self.acknowledging.preview(now, connection, &self.arrivals, self.decoding.catalogue());
-        // The estimate may change until then.
+        // The estimate may change before the acknowledgement is made.
         next.is_some_and(|next| next.length() + LONGEST_ESTIMATE <= room)
     }
 
-    /// The acknowledgement of which [`Self::may_ride`] says that it may go now.
+    /// Returns an acknowledgement, due or not. Call it after [`Self::may_ride`] returned `true`.
     pub fn poll_riding(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         self.acknowledgement(now)
     }
 
-    /// Makes a handled acknowledgement's memory that of the next one, where one driver has both ends: each lists a dozen
-    /// fragments, and a call makes fifty of them a second.
+    /// Keeps the memory of a handled acknowledgement for a later one, for a driver of both ends. Each acknowledgement
+    /// lists a dozen fragments, and a call sends fifty per second.
     pub fn reuse(&mut self, acknowledgement: Box<Acknowledgement>) {
         self.acknowledging.reuse(acknowledgement);
     }
@@ -249,51 +251,52 @@ impl<P: Payload> Receiver<P> {
         Some(Transmit::of(Datagram::Acknowledgement(acknowledgement)))
     }
 
-    /// When [`Self::poll_transmit`] is to be called if nothing happens before.
+    /// Time at which to call [`Self::poll_transmit`] if nothing happens before.
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         self.acknowledging.poll_timeout().filter(|_| self.arrivals.newest().is_some())
     }
 
-    /// Whether the decoder holds `state`, according to the owner's verdicts and the releases so far.
+    /// Whether the decoder holds `state`, by the verdicts of the owner and the releases.
     #[must_use]
     pub fn holds(&self, state: StateId) -> bool {
         self.decoding.catalogue().holds(state)
     }
 
-    /// How many frames' states the decoder holds.
+    /// Number of frames whose states the decoder holds.
     #[must_use]
     pub fn held_states(&self) -> usize {
         self.decoding.catalogue().len()
     }
 
-    /// How much the delays of data and sound differ from one to the next (RFC 3550, section 6.4.1).
+    /// Interarrival jitter of data and sound (RFC 3550, section 6.4.1).
     #[must_use]
     pub fn jitter(&self) -> Duration {
         self.arrivals.jitter()
     }
 
-    /// The connection's number; none before the hello.
+    /// Number of the connection; `None` before the hello.
     #[must_use]
     pub fn connection(&self) -> Option<u32> {
         self.connection
     }
 
-    /// Smallest delay of data and sound in the last minute, in nanoseconds: receiver's clock at arrival less sender's clock at
-    /// transmission. The offset between the clocks is part of it. None before the first arrival.
+    /// Smallest one-way delay of data and sound in the last minute, nanoseconds. It includes the offset between the
+    /// clocks: arrival on the receiver's clock minus transmission on the sender's clock. `None` before the first
+    /// arrival.
     #[must_use]
     pub fn least_delay(&self) -> Option<i64> {
         self.arrivals.least_delay()
     }
 
-    /// How many datagrams of data and sound have not come of those that were transmitted before the newest that has.
+    /// Number of datagrams of data and sound that were sent before the newest arrival and have not arrived.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.arrivals.missing()
     }
 
-    /// The counters.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> ReceiverStatistics {
         self.statistics

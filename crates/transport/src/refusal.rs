@@ -1,16 +1,16 @@
-//! Why a datagram is not taken.
+//! Why an end refuses a datagram.
 
-/// What is wrong with a datagram that came.
+/// Reason for the refusal of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is none of this version.
+    /// The datagram does not decode.
     Malformed,
-    /// It is of another connection.
+    /// The datagram belongs to another connection.
     Foreign,
     /// The connection is not known yet.
     BeforeHello,
-    /// It is of a kind that only the other end takes.
+    /// Only the other end accepts datagrams of this kind.
     Unexpected,
-    /// No proper peer would send it.
+    /// A field has a value that no valid peer sends.
     Absurd,
 }

@@ -1,10 +1,10 @@
-//! A datagram that is sent again and again, ever more seldom, until something stops it.
+//! Repetition of a datagram with exponential backoff.
 
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// When to send the next copy.
+/// Schedule of the copies.
 #[derive(Debug, Clone)]
 pub(crate) struct Repeat {
     next: Option<Timestamp>,
@@ -14,8 +14,8 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// Copies from `start` on, `interval` apart and twice as far each time up to `longest`; `copies` of them, or until
-    /// [`Self::stop`].
+    /// Schedules copies from `start` on. The interval doubles with each copy, up to `longest`. Ends after `copies`, or
+    /// with [`Self::stop`] if `copies` is `None`.
     pub(crate) fn from(start: Timestamp, interval: Duration, longest: Duration, copies: Option<u32>) -> Self {
         Self { next: Some(start), interval, longest, remaining: copies }
     }
@@ -28,7 +28,7 @@ impl Repeat {
         self.next
     }
 
-    /// Whether a copy is due; then the next one is planned.
+    /// Returns whether a copy is due, and schedules the next one.
     pub(crate) fn take(&mut self, now: Timestamp) -> bool {
         if self.next.is_none_or(|next| next > now) {
             return false;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_come_ever_more_seldom_and_end() {
+    fn interval_doubles_until_copies_end() {
         let mut repeat = Repeat::from(Timestamp::ZERO, Duration::from_millis(10), Duration::from_millis(20), Some(4));
         let mut at = Vec::new();
         while let Some(next) = repeat.next() {

@@ -1,9 +1,12 @@
-//! What was sent and may have to be sent again: the sender's half of repair by retransmission.
+//! Retransmission of lost fragments by the sender.
 //!
-//! The receiver asks for nothing; its acknowledgements say what came, so the sender knows what to repeat. A fragment
-//! that something later has overtaken is repeated at once. One of which merely nothing was heard waits for that proof,
-//! because a link that pauses is no loss and copies would only lengthen its queue; but the oldest of those is repeated
-//! as a probe (RFC 9002, section 6.2.4), so that a loss at the very end is noticed.
+//! The receiver requests nothing. Its acknowledgements list the arrivals, so the sender knows the losses:
+//!
+//! - An overtaken fragment is sent again at once.
+//! - A fragment whose tail timer expired waits until it is overtaken. A link that pauses loses nothing, and copies
+//!   would only lengthen its queue.
+//! - The oldest of the waiting fragments is sent again as a probe (RFC 9002, section 6.2.4). The probe detects a loss
+//!   at the end of the stream.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,21 +16,21 @@ use lockstep_units::Timestamp;
 
 use crate::loss::Loss;
 
-/// A fragment is repeated so often at most (WebRTC's NACK module, `kMaxNackRetries`).
+/// Largest number of retransmissions of a fragment (WebRTC's NACK module, `kMaxNackRetries`).
 const MOST_RETRIES: u32 = 10;
-/// A frame is repeated until it is so old or so many round trips (WebRTC's `RtpPacketHistory`, `kMinPacketDuration` and
-/// `kMinPacketDurationRtt`).
-const PATIENCE: Duration = Duration::from_secs(1);
-const PATIENCE_ROUND_TRIPS: u32 = 3;
-/// But never when it is older than this, as a WebRTC receiver that has shown nothing for so long asks for a key frame
+/// Largest age of a frame for a repair, unless [`REPAIR_ROUND_TRIPS`] is longer. WebRTC's `RtpPacketHistory` has the
+/// same two limits: `kMinPacketDuration` and `kMinPacketDurationRtt`.
+const REPAIR_TIME: Duration = Duration::from_secs(1);
+const REPAIR_ROUND_TRIPS: u32 = 3;
+/// Largest age of a frame for a repair. After this time without video, a WebRTC receiver requests a key frame
 /// (`kMaxWaitForFrame`).
-const MOST_PATIENCE: Duration = Duration::from_secs(3);
-/// Fragments kept at most, and fragments in doubt (WebRTC's `RtpPacketHistory`, `kMaxCapacity`).
+const LONGEST_REPAIR: Duration = Duration::from_secs(3);
+/// Largest number of kept fragments, and of doubtful ones (WebRTC's `RtpPacketHistory`, `kMaxCapacity`).
 const MOST_KEPT: usize = 9_600;
 
-/// How long after it was handed to the sender a frame may still be repaired.
-pub(crate) fn patience(round_trip: Duration) -> Duration {
-    PATIENCE.max(round_trip * PATIENCE_ROUND_TRIPS).min(MOST_PATIENCE)
+/// Largest age of a frame for a repair, counted from its hand-over to the sender.
+pub(crate) fn repair_time(round_trip: Duration) -> Duration {
+    REPAIR_TIME.max(round_trip * REPAIR_ROUND_TRIPS).min(LONGEST_REPAIR)
 }
 
 /// A frame cut into fragments.
@@ -37,23 +40,23 @@ pub(crate) struct FragmentedFrame<F> {
     pub(crate) frame: F,
     pub(crate) queued_at: Timestamp,
     pub(crate) fragments: u16,
-    /// Bytes of each fragment but the last.
+    /// Size of each fragment except the last, bytes.
     pub(crate) payload: usize,
 }
 
 #[derive(Debug)]
 struct Kept<F> {
     frame: Arc<FragmentedFrame<F>>,
-    /// How often each fragment was repeated.
+    /// Number of retransmissions of each fragment.
     retries: BTreeMap<u16, u32>,
 }
 
-/// A fragment that waits to be repeated.
+/// A fragment that waits for retransmission.
 #[derive(Debug)]
 pub(crate) struct Repetition<F> {
     pub(crate) frame: Arc<FragmentedFrame<F>>,
     pub(crate) fragment: u16,
-    /// Since when it waits.
+    /// Time since which the fragment waits.
     pub(crate) since: Timestamp,
 }
 
@@ -63,16 +66,16 @@ impl<F> Repetition<F> {
     }
 }
 
-/// The frames that may be repeated, and the fragments that are.
+/// Frames that can be repaired, and fragments that wait for retransmission.
 #[derive(Debug)]
 pub(crate) struct Retransmission<F> {
-    /// By number, the oldest first.
+    /// Kept frames, oldest first.
     frames: VecDeque<Kept<F>>,
     fragments: usize,
     queue: VecDeque<Repetition<F>>,
-    /// By sequence number the fragments of which nothing was heard for too long.
+    /// Fragments whose tail timer expired, by sequence number.
     doubtful: BTreeMap<u64, (u32, u16)>,
-    /// Fragments came into doubt since [`Self::forget`] looked.
+    /// Whether a fragment became doubtful since the last [`Self::forget`].
     doubted: bool,
 }
 
@@ -89,7 +92,7 @@ impl<F> Default for Retransmission<F> {
 }
 
 impl<F> Retransmission<F> {
-    /// Keeps a frame, newer than all others, that is about to be sent.
+    /// Keeps a frame that is about to be sent; it is newer than all others.
     pub(crate) fn keep(&mut self, frame: &Arc<FragmentedFrame<F>>) {
         self.fragments += usize::from(frame.fragments);
         self.frames.push_back(Kept { frame: Arc::clone(frame), retries: BTreeMap::new() });
@@ -99,14 +102,14 @@ impl<F> Retransmission<F> {
         }
     }
 
-    /// Fragments count as lost. Those that are surely lost are repeated, of the others the oldest. Returns the frames
-    /// that cannot be repaired any more.
-    pub(crate) fn lost(&mut self, now: Timestamp, losses: &[Loss], patience: Duration) -> Vec<u32> {
+    /// Handles losses: queues overtaken fragments, and the oldest of the others as a probe. Returns the frames that
+    /// cannot be repaired any more.
+    pub(crate) fn lost(&mut self, now: Timestamp, losses: &[Loss], repair_time: Duration) -> Vec<u32> {
         let mut hopeless = Vec::new();
         let mut silence = false;
         for &Loss { sequence, sent, overtaken } in losses {
             if overtaken {
-                hopeless.extend(self.repeat(now, sent.frame, sent.fragment, patience).err());
+                hopeless.extend(self.repeat(now, sent.frame, sent.fragment, repair_time).err());
             } else {
                 silence = true;
                 self.doubted = true;
@@ -119,7 +122,7 @@ impl<F> Retransmission<F> {
         if silence {
             let probe = self.doubtful.iter().map(|(&sequence, &named)| (sequence, named)).next();
             if let Some((sequence, (frame, fragment))) = probe
-                && self.repeat(now, frame, fragment, patience).is_ok()
+                && self.repeat(now, frame, fragment, repair_time).is_ok()
             {
                 self.doubtful.remove(&sequence);
             }
@@ -127,23 +130,27 @@ impl<F> Retransmission<F> {
         hopeless
     }
 
-    /// Fragments in doubt that something later has overtaken are repeated. Returns the frames that cannot be repaired
-    /// any more.
-    pub(crate) fn resolve(&mut self, now: Timestamp, overtaken: impl Fn(u64) -> bool, patience: Duration) -> Vec<u32> {
+    /// Queues doubtful fragments that are now overtaken. Returns the frames that cannot be repaired any more.
+    pub(crate) fn resolve(
+        &mut self,
+        now: Timestamp,
+        overtaken: impl Fn(u64) -> bool,
+        repair_time: Duration,
+    ) -> Vec<u32> {
         let mut hopeless = Vec::new();
         while let Some(entry) = self.doubtful.first_entry().filter(|entry| overtaken(*entry.key())) {
             let (frame, fragment) = entry.remove();
-            hopeless.extend(self.repeat(now, frame, fragment, patience).err());
+            hopeless.extend(self.repeat(now, frame, fragment, repair_time).err());
         }
         hopeless
     }
 
-    /// Puts a fragment into the queue, or says that its frame is too old or was repeated too often.
-    fn repeat(&mut self, now: Timestamp, frame: u32, fragment: u16, patience: Duration) -> Result<(), u32> {
+    /// Queues a fragment. Fails with the frame number if the frame is too old or was sent too often.
+    fn repeat(&mut self, now: Timestamp, frame: u32, fragment: u16, repair_time: Duration) -> Result<(), u32> {
         let place = self.frames.binary_search_by_key(&frame, |kept| kept.frame.number);
         let kept = place.ok().and_then(|place| self.frames.get_mut(place)).ok_or(frame)?;
         let retries = kept.retries.entry(fragment).or_default();
-        if *retries >= MOST_RETRIES || kept.frame.queued_at + patience < now {
+        if *retries >= MOST_RETRIES || kept.frame.queued_at + repair_time < now {
             return Err(frame);
         }
         if !self.queue.iter().any(|waiting| waiting.is(frame, fragment)) {
@@ -153,13 +160,14 @@ impl<F> Retransmission<F> {
         Ok(())
     }
 
-    /// A fragment that counted as lost has arrived.
+    /// Handles the arrival of a fragment that counted as lost.
     pub(crate) fn found(&mut self, frame: u32, fragment: u16) {
         self.queue.retain(|waiting| !waiting.is(frame, fragment));
         self.doubtful.retain(|_, &mut doubtful| doubtful != (frame, fragment));
     }
 
-    /// Forgets the frames that need no repair any more. `changed` says whether those are others than at the last call.
+    /// Removes the frames that need no repair any more. `changed` is whether `may_arrive` may differ from the last
+    /// call.
     pub(crate) fn forget(&mut self, changed: bool, may_arrive: impl Fn(u32) -> bool) {
         if !(std::mem::take(&mut self.doubted) || changed) {
             return;
@@ -177,7 +185,7 @@ impl<F> Retransmission<F> {
         self.queue.pop_front()
     }
 
-    /// Fragments that wait to be repeated.
+    /// Number of fragments that wait for retransmission.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }

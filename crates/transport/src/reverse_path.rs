@@ -1,56 +1,55 @@
-//! Whether acknowledgements queue on their way back: then the sender asks for fewer.
+//! Detects acknowledgements that queue on the reverse path, so that the sender requests fewer.
 
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// The most that the interval of acknowledgements can be doubled: from 20 to 320 ms, somewhat more than the 50 to 250 ms that
-/// WebRTC gives transport-wide feedback: at 160 ms they take 25 kb/s of a way back that has 32 and is to carry a voice, too.
+/// Largest number of doublings of the acknowledgement interval: from 20 to 320 ms (lab: 2026-11-notes-transport).
 pub(crate) const MOST_DOUBLINGS: u8 = 4;
-/// A request takes effect after this many periods: a round trip, and a part of the queue's draining.
+/// Periods until a request takes effect: a round trip, and part of the queue's draining.
 const EFFECT: u32 = 2;
-/// A queue is gone below this part of one that is too long.
+/// A queue is gone below this fraction of [`ReversePathConfig::queue`].
 const GONE: u32 = 5;
-/// The pause between trials doubles up to this many times the first one.
+/// Largest pause between trials, in units of the first pause.
 const MOST_PAUSES: u32 = 32;
 
-/// Periods without a queue until more acknowledgements are tried; the pause doubles with each failure.
+/// Periods without a queue before the first trial of a shorter interval. The pause doubles after each failure.
 const PAUSE: u32 = 50;
-/// The base delay is remembered for one to two times this many periods.
+/// Half of the memory of the base delay, in periods; the memory spans one to two halves.
 const HALF_MEMORY: u32 = 75;
 
 lockstep_units::config! {
-    /// Acknowledgements that queue on their way back.
+    /// Acknowledgements that queue on the reverse path.
     pub struct ReversePathConfig = "reverse_path" {
-        /// The queue is the least delay of the packets of a period, on either way; a burst alone is no queue.
+        /// Period whose smallest delay measures the queue, in both directions. A burst alone is not a queue.
         period: Duration = 0.2, "s", 0.02..=2.0, "2026-11-control-ablation";
-        /// A queue longer than this shows that the way back has no room.
+        /// A queue longer than this shows that the reverse path has no room.
         queue: Duration = 0.05, "s", 0.005..=1.0, "2026-11-control-ablation";
     }
 }
 
-/// Watches the delays of acknowledgements, which tell when they left, and says how many times their interval should be
-/// doubled.
+/// Measures the delays of acknowledgements by their times of transmission, and chooses the doublings of their interval.
 #[derive(Debug)]
 pub(crate) struct ReversePath {
-    /// The least delays of the half of the memory before and of this one, microseconds of clocks that need not agree.
+    /// Smallest delays of the previous and the current half of the memory, microseconds. They include the offset
+    /// between the clocks.
     least: [i64; 2],
     half_began: Timestamp,
-    /// The least delay of this period.
+    /// Smallest delay of the current period, microseconds.
     period_least: i64,
     period_began: Timestamp,
-    /// The queue of the period before.
+    /// Queueing delay of the previous period.
     queue: Duration,
     doublings: u8,
     changed_at: Timestamp,
-    /// Whether the last change was a trial of more acknowledgements.
+    /// Whether the last change was a trial of a shorter interval.
     tried: bool,
     pause: Duration,
     config: ReversePathConfig,
 }
 
 impl ReversePath {
-    /// A path of which nothing was heard.
+    /// A path without measurements.
     pub(crate) fn new(config: ReversePathConfig) -> Self {
         Self {
             least: [i64::MAX; 2],
@@ -66,18 +65,18 @@ impl ReversePath {
         }
     }
 
-    /// How many times the interval should be doubled, 0 to [`MOST_DOUBLINGS`].
+    /// Number of doublings to request, 0 to [`MOST_DOUBLINGS`].
     pub(crate) fn doublings(&self) -> u8 {
         self.doublings
     }
 
-    /// How many times the receiver may have doubled it by now: it hears later what is asked for.
-    pub(crate) fn most_obeyed(&self, now: Timestamp) -> u8 {
+    /// Largest number of doublings that the receiver may use at `now`. A request takes effect with a delay.
+    pub(crate) fn most_applied(&self, now: Timestamp) -> u8 {
         let just_tried = self.tried && now.saturating_since(self.changed_at) < 2 * EFFECT * self.config.period;
         self.doublings + u8::from(just_tried)
     }
 
-    /// An acknowledgement came that is newer than all before and left at `sent_at`, receiver's clock.
+    /// Handles an acknowledgement that is newer than all before and left at `sent_at`, receiver's clock.
     pub(crate) fn on_acknowledgement(&mut self, now: Timestamp, sent_at: Timestamp) {
         let micros = |at: Timestamp| i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
         let delay = micros(now).saturating_sub(micros(sent_at));
@@ -96,7 +95,7 @@ impl ReversePath {
 
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
         let since = now.saturating_since(self.changed_at);
-        // One that shrinks is on its way to be gone.
+        // A shrinking queue is about to empty.
         let ReversePathConfig { period, queue: too_long } = self.config;
         let pause = PAUSE * period;
         let stands = queue > too_long && queue >= std::mem::replace(&mut self.queue, queue);
@@ -113,7 +112,8 @@ impl ReversePath {
 mod tests {
     use super::*;
 
-    /// The doublings after each second in which an acknowledgement came every 20 ms and was under way for so long, ms.
+    /// The doublings after each second. Acknowledgements arrive every 20 ms; `delays` has their delay in each second,
+    /// ms.
     fn doublings(path: &mut ReversePath, begin: u64, delays: &[u64]) -> Vec<u8> {
         let second = |(second, &delay): (usize, &u64)| {
             for at in 0..50 {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_queue_thins_acknowledgements_out_and_a_short_one_does_not() {
+    fn standing_queue_doubles_interval_and_short_queue_does_not() {
         let mut path = ReversePath::new(ReversePathConfig::default());
         assert_eq!(doublings(&mut path, 0, &[20, 30, 60, 45]), [0; 4]);
         let grown = doublings(&mut path, 4, &[120, 250, 400]);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_a_tenth_of_a_second_is_no_queue() {
+    fn burst_of_100_ms_does_not_double_the_interval() {
         let mut path = ReversePath::new(ReversePathConfig::default());
         for at in 0..1_000_u64 {
             let delay = if at % 20 < 5 { 150 } else { 20 };
@@ -146,11 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn more_are_tried_again_after_a_while_and_ever_more_seldom_where_that_fails() {
+    fn failing_trials_of_shorter_interval_become_rarer() {
         let mut path = ReversePath::new(ReversePathConfig::default());
         let mut trials = Vec::new();
         for at in 50..20_000_u64 {
-            // There is room for half of what is sent without a doubling.
+            // The reverse path carries half of the acknowledgements without doublings.
             let delay = if path.doublings() == 0 && at > 100 { 200 } else { 20 };
             let now = Timestamp::from_millis(20 * at);
             let before = path.doublings();

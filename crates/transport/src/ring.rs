@@ -1,19 +1,19 @@
-//! Things by number, the numbers close to each other: a ring in which each is found by its number alone.
+//! Ring buffer indexed by numbers that are close to each other.
 
-/// Entries for all numbers from [`Self::first`] to before [`Self::end`]; those that nobody put there are the default.
+/// Entries for all numbers from [`Self::first`] to before [`Self::end`]. Entries that were not set are the default.
 ///
-/// A modelled call looks something up here some two thousand times a second. So there are a power of two of slots, the
-/// lower bits of a number are its slot, and slots without an entry hold the default.
+/// The lookup is fast, since a modelled call does about two thousand per second. The number of slots is a power of two.
+/// The lower bits of a number are its slot, and unused slots hold the default.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     first: u64,
     end: u64,
-    /// The number whose slot is the first one.
+    /// Number whose slot is the first one.
     origin: u64,
     slots: Vec<T>,
 }
 
-/// So many slots are asked for at first.
+/// Initial number of slots.
 const FEWEST_SLOTS: usize = 4;
 
 impl<T: Default> Ring<T> {
@@ -21,12 +21,12 @@ impl<T: Default> Ring<T> {
         Self { first: 0, end: 0, origin: 0, slots: Vec::new() }
     }
 
-    /// The number of the first entry, where there is one.
+    /// Number of the first entry, if there is one.
     pub(crate) fn first(&self) -> u64 {
         self.first
     }
 
-    /// The number after the last entry's.
+    /// Number after the last entry.
     #[cfg(test)]
     pub(crate) fn end(&self) -> u64 {
         self.end
@@ -66,18 +66,18 @@ impl<T: Default> Ring<T> {
         let entry = std::mem::take(self.get_mut(self.first)?);
         self.first += 1;
         if self.is_empty() {
-            // Begins anew at its front, which is in the cache: it matters where a thousand calls take turns.
+            // Restart at the first slot, which is in the cache. This matters if a thousand calls take turns.
             self.origin = self.first;
         }
         Some(entry)
     }
 
-    /// Forgets the entries before `number`.
+    /// Removes the entries before `number`.
     pub(crate) fn forget_before(&mut self, number: u64) {
         while self.first < number && self.pop_front().is_some() {}
     }
 
-    /// The entry of a number; makes room for it and those between. It is up to the caller that those are few.
+    /// Entry of a number. Creates it and those in between, which the caller keeps few.
     pub(crate) fn reach(&mut self, number: u64) -> &mut T {
         if !self.has(number) {
             self.extend(number);
@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_ring_is_a_map_of_numbers_close_to_each_other(operations in prop::collection::vec((0..4u8, 0..40u64), 0..200)) {
+        fn ring_equals_a_map_of_close_numbers(operations in prop::collection::vec((0..4u8, 0..40u64), 0..200)) {
             let mut ring = Ring::<u64>::new();
             let mut map = BTreeMap::<u64, u64>::new();
             for (at, (operation, number)) in operations.into_iter().enumerate() {

@@ -1,41 +1,41 @@
-//! The round-trip time and what it says of losses.
+//! Smoothed round-trip time.
 
 use std::time::Duration;
 
-/// So many nanoseconds, or as many as there are numbers for.
+/// Nanoseconds of a duration; saturates.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The round-trip time without the time that the receiver held the acknowledgement.
+/// Round-trip time, without the time for which the receiver held the acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTripTime {
-    /// The last sample.
+    /// Last sample.
     pub latest: Duration,
-    /// The exponential average, weight 1/8 (RFC 9002, section 5.3).
+    /// Exponential average, weight 1/8 (RFC 9002, section 5.3).
     pub smoothed: Duration,
-    /// The exponential average of the distance from it, weight 1/4 (RFC 9002, section 5.3).
+    /// Exponential average of the deviation, weight 1/4 (RFC 9002, section 5.3).
     pub variation: Duration,
-    /// The smallest sample.
+    /// Smallest sample.
     pub minimum: Duration,
 }
 
 impl RoundTripTime {
-    /// What is assumed before the first sample: the variation is half of it (RFC 9002, section 6.2.2).
+    /// Assumed round-trip time before the first sample, with half of it as variation (RFC 9002, section 6.2.2).
     pub(crate) fn assumed(initial: Duration) -> Self {
         Self { latest: initial, smoothed: initial, variation: initial / 2, minimum: initial }
     }
 
-    /// The first sample.
+    /// Round-trip time after the first sample.
     pub fn first(sample: Duration) -> Self {
         Self::assumed(sample)
     }
 
-    /// A further sample (RFC 9002, section 5.3).
+    /// Adds a sample (RFC 9002, section 5.3).
     pub fn update(&mut self, sample: Duration) {
         self.latest = sample;
         self.minimum = self.minimum.min(sample);
-        // In nanoseconds: durations divide seconds and their fractions apart.
+        // Integer nanoseconds are faster: `Duration` divides seconds and fractions separately.
         let [sample, variation, smoothed] = [sample, self.variation, self.smoothed].map(nanoseconds);
         let variation = variation.saturating_mul(3).saturating_add(smoothed.abs_diff(sample)) / 4;
         self.variation = Duration::from_nanos(variation);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_average_follows_and_the_minimum_stays() {
+    fn average_follows_samples_and_minimum_stays() {
         let mut time = RoundTripTime::first(Duration::from_millis(100));
         assert_eq!(time.variation, Duration::from_millis(50));
         (0..100).for_each(|_| time.update(Duration::from_millis(200)));

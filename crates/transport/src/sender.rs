@@ -1,4 +1,4 @@
-//! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
+//! Sending end: cuts frames into fragments, paces them, handles acknowledgements, and chooses source states.
 
 mod events;
 mod greeting;
@@ -18,7 +18,7 @@ use crate::parity::{MOST_PARITY, Parity, even_payload, protected_payload};
 use crate::payload::Payload;
 use crate::refusal::Refusal;
 use crate::repeat::Repeat;
-use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
+use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, repair_time};
 use crate::reverse_path::ReversePath;
 use crate::round_trip::RoundTripTime;
 use crate::sound::{SOUND, WaitingSound};
@@ -29,12 +29,12 @@ use crate::{
     SenderConfig, SenderEvent, SenderStatistics, StateId, Transmit, TransmittedFragment,
 };
 
-/// The hello is repeated ever more seldom, up to this interval.
+/// Longest pause between two hellos.
 const LONGEST_HELLO: Duration = Duration::from_secs(2);
-/// Fragments that wait for the pacer beyond this number are refused.
+/// Largest number of fragments that may wait for the pacer.
 const LONGEST_QUEUE: usize = 65_536;
-/// Where fragments are sent again, every frame under way must be known, or its loss would not be noticed. No codec
-/// keeps so many states: it needs that of the last frame only.
+/// Number of frames remembered with [`Recovery::Retransmit`]. All frames in flight must be known to detect their loss.
+/// The codec itself only keeps the state of the last frame.
 const RETRANSMITTED_STATES: usize = 1_024;
 
 /// A frame and its parity.
@@ -51,20 +51,20 @@ struct QueuedFrame<P> {
 }
 
 impl<P> QueuedFrame<P> {
-    /// The fragment after the last one.
+    /// Index after the last fragment, parity included.
     fn end(&self) -> u16 {
         self.frame.fragments + self.frame.frame.parity.len() as u16
     }
 }
 
-/// The sending side of a connection whose frames are made of `P`. See the crate's documentation for how to drive it.
+/// Sending end of a connection. `P` is the content of a frame. The crate documentation describes how to drive it.
 #[derive(Debug)]
 pub struct Sender<P = Vec<u8>> {
     config: SenderConfig,
     most_payload: usize,
     hello: Repeat,
-    /// Whether a later hello is not answered yet.
-    greets_again: bool,
+    /// Whether a later hello is unanswered.
+    is_greeting: bool,
     connected: bool,
     next_frame: u32,
     queue: VecDeque<QueuedFrame<P>>,
@@ -78,13 +78,13 @@ pub struct Sender<P = Vec<u8>> {
     retransmission: Retransmission<ProtectedFrame<P>>,
     newest_acknowledgement: Option<u64>,
     reverse_path: ReversePath,
-    /// Fragments that had counted as lost and arrived, not told of yet.
+    /// Number of fragments that counted as lost but arrived, not reported yet.
     found: usize,
-    /// The fragments of which an acknowledgement brings news, in a place that is used again.
+    /// Fragments that an acknowledgement newly reports. The vector is reused.
     open: Vec<(usize, u64)>,
-    /// Room for the fragments that feedback tells of, that is used again.
+    /// Reused memory for the fragments of a [`Feedback`].
     spare: Vec<AcknowledgedFragment>,
-    /// The acknowledgement that was handled last.
+    /// Acknowledgement that was handled last.
     handled: Option<Box<Acknowledgement>>,
     estimate: Estimate,
     events: VecDeque<SenderEvent>,
@@ -92,7 +92,7 @@ pub struct Sender<P = Vec<u8>> {
 }
 
 impl<P: Payload> Sender<P> {
-    /// A sender that has sent nothing. Its first datagram is the hello; frames may follow at once.
+    /// A sender before its first datagram, which is the hello. Frames may follow at once.
     #[must_use]
     pub fn new(mut config: SenderConfig) -> Self {
         config.payload = config.payload.clamp(1, MAX_PAYLOAD);
@@ -101,7 +101,7 @@ impl<P: Payload> Sender<P> {
         }
         Self {
             hello: Repeat::from(Timestamp::ZERO, config.hello_interval, LONGEST_HELLO, None),
-            greets_again: false,
+            is_greeting: false,
             connected: false,
             next_frame: 0,
             queue: VecDeque::new(),
@@ -127,10 +127,10 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Puts a frame into the pacer's queue; returns its number, which counts frames from 0.
+    /// Queues a frame for the pacer. Returns its number; numbers start at 0.
     ///
     /// # Errors
-    /// [`SendError`] says why the frame is not sent; nothing has changed then.
+    /// [`SendError`] if the frame cannot be sent; the sender is then unchanged.
     pub fn send_frame(&mut self, now: Timestamp, mut frame: OutgoingFrame<P>) -> Result<u32, SendError> {
         let length = frame.payload.length();
         let (most, parity) = self.cut(frame.parity);
@@ -138,7 +138,7 @@ impl<P: Payload> Sender<P> {
         let fragments = fragments.filter(|own| own.checked_add(parity).is_some_and(|all| all < SOUND));
         let fragments = fragments.ok_or(SendError::TooLong(length))?;
         let all = usize::from(fragments + parity);
-        // Parity is as long as the longest fragment: the shorter that is, the better.
+        // Parity has the length of the longest fragment, so fragments of equal size need the least parity.
         let payload = if parity > 0 { even_payload(length, fragments) } else { most };
         let fragments = length.div_ceil(payload).max(1) as u16;
         if frame.target == StateId::EMPTY {
@@ -152,7 +152,7 @@ impl<P: Payload> Sender<P> {
         }
         let number = self.next_frame;
         self.next_frame = number.checked_add(1).ok_or(SendError::NumbersExhausted)?;
-        // Each copy of a fragment must say the same.
+        // A capture time after the transmission would be invalid. Each copy of a fragment must have the same one.
         frame.captured = frame.captured.min(now);
         let parity = if parity > 0 { frame.payload.protect(payload, parity) } else { Vec::new() };
         self.states.sent(number, frame.source, frame.target, parity.len() as u16);
@@ -164,33 +164,35 @@ impl<P: Payload> Sender<P> {
         }
         self.queue.push_back(QueuedFrame { frame, next: 0 });
         self.statistics.frames += 1;
-        self.tell();
+        self.emit_events();
         Ok(number)
     }
 
-    /// The most bytes of each fragment of a frame for which so many parity fragments are asked, and how many it has.
+    /// Largest payload of each fragment, bytes, and number of parity fragments, if `parity` are requested.
     fn cut(&self, parity: u16) -> (usize, u16) {
         let payload = protected_payload(self.config.payload, PARITY_FIELDS);
         if parity == 0 || payload == 0 { (self.config.payload, 0) } else { (payload, parity.min(MOST_PARITY)) }
     }
 
-    /// Sets the mean time between two fragments, zero at first, which sends them at once; and how many of them may
-    /// leave together after a pause, 1 at first and at least.
+    /// Sets the pacing interval between two fragments, and how many may leave together after a pause. Initially the
+    /// interval is zero and the burst is 1.
     pub fn set_pace(&mut self, interval: Duration, burst: u32) {
         self.pacer.set(interval, burst);
     }
 
-    /// Frames from now on have at most so many bytes in each fragment, no more than [`SenderConfig::payload`]: what the path
-    /// is known to take. Says how many it will be.
+    /// Sets the largest number of frame bytes per fragment, for the following frames. Use the packet size that the path
+    /// is known to carry. Returns the number applied, which is at most the initial [`SenderConfig::payload`].
     pub fn set_payload(&mut self, bytes: usize) -> usize {
         self.config.payload = bytes.clamp(1, self.most_payload);
         self.config.payload
     }
 
-    /// Drops what waits for the pacer, as when the path has carried nothing for so long that other pictures matter by
-    /// now, and says how many frames that were. Each counts as lost, one of which some fragments have left already too,
-    /// and so do those coded from it: the next source is a state that the receiver is known to hold. Nothing is dropped
-    /// where losses are repaired by sending again, since there the frames to come need those that wait.
+    /// Drops the frames that wait for the pacer, for example after an outage that has made them stale. Returns their
+    /// number.
+    ///
+    /// Each dropped frame counts as lost, even if some of its fragments have left. The frames that depend on it count
+    /// as lost as well. The next source is then a state that the receiver holds. With [`Recovery::Retransmit`] nothing
+    /// is dropped, since later frames depend on the waiting ones.
     pub fn drop_waiting(&mut self) -> usize {
         if self.config.recovery == Recovery::Retransmit || self.queue.is_empty() {
             return 0;
@@ -201,12 +203,11 @@ impl<P: Payload> Sender<P> {
             self.states.give_up(waiting.frame.number);
         }
         self.states.settle();
-        self.tell();
+        self.emit_events();
         dropped
     }
 
-    /// Whether nothing waits to leave but what waits for a later moment, whatever the pace: [`Self::poll_transmit`] has
-    /// nothing then.
+    /// Whether nothing waits to leave at `now`, regardless of the pace; [`Self::poll_transmit`] then returns `None`.
     #[inline]
     #[must_use]
     pub fn is_quiet(&self, now: Timestamp) -> bool {
@@ -214,10 +215,10 @@ impl<P: Payload> Sender<P> {
         !greets && self.queued_fragments() == 0 && !self.sound.is_due(now)
     }
 
-    /// The next datagram to send to the receiver at `now`.
+    /// Returns the next datagram to transmit at `now`.
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
-        // Of a frame that is paced, asked after each of its fragments.
+        // The fast path for a paced frame: this is called after each of its fragments.
         let paced = self.pacer.next() > now && self.hello.next().is_none_or(|at| at > now);
         if paced && !self.sound.is_due(now) { None } else { self.transmit(now) }
     }
@@ -288,15 +289,15 @@ impl<P: Payload> Sender<P> {
         Some(Transmit { datagram, size, fragment: Some(TransmittedFragment { payload: own, retransmitted }) })
     }
 
-    /// What leaves at `now` could have left at `free_at`: the gap before was chosen if there was nothing to send or the
-    /// pacer held it; a late host's is not.
+    /// Adds the gap before a transmission at `now` that could have left at `free_at` to the idle time. Only a gap that
+    /// the sender chose counts: no data, or the pacer. A late host does not count.
     fn note_idle(&mut self, now: Timestamp, free_at: Timestamp) {
         if let Some(last) = self.transmitted_at.filter(|&last| free_at > last) {
             self.idle += now.saturating_since(last);
         }
     }
 
-    /// The fragment of a new frame that leaves next.
+    /// The next fragment of a new frame.
     fn next_fragment(&mut self) -> Option<Repetition<ProtectedFrame<P>>> {
         let queued = self.queue.front_mut()?;
         let fragment = queued.next;
@@ -308,9 +309,9 @@ impl<P: Payload> Sender<P> {
         Some(Repetition { frame, fragment, since })
     }
 
-    /// Takes a datagram that arrived at `now`, or what was wrong with the bytes that came instead of one (see
-    /// [`Datagram::decode`]). Whatever it holds, nothing but a counter changes unless it is a proper datagram of this
-    /// connection; says whether it was one.
+    /// Handles a datagram that arrived at `now`, or the error of [`Datagram::decode`].
+    ///
+    /// Returns whether it is a valid datagram of this connection. If not, only a counter changes.
     pub fn handle_datagram(&mut self, now: Timestamp, datagram: Result<Datagram<P>, WireError>) -> bool {
         self.statistics.datagrams += 1;
         let taken = match datagram {
@@ -344,8 +345,8 @@ impl<P: Payload> Sender<P> {
                         self.states.limit(usize::from(reply.retained_states));
                     }
                     self.events.push_back(SenderEvent::Connected);
-                    self.tell();
-                } else if std::mem::take(&mut self.greets_again) {
+                    self.emit_events();
+                } else if std::mem::take(&mut self.is_greeting) {
                     self.events.push_back(SenderEvent::Answered);
                 }
             }
@@ -354,10 +355,10 @@ impl<P: Payload> Sender<P> {
         Ok(())
     }
 
-    /// The highest sequence number, the count of arrivals and the acknowledgement's own number, if everything in it can
-    /// be true; `open` is then the listed fragments of which nothing was known, by their places in the list, with their
-    /// sequence numbers.
-    fn believe(
+    /// Validates an acknowledgement. Returns its highest sequence number, its number of arrivals and its own number, or
+    /// `None` if a field is impossible. Writes the fragments that were not acknowledged before to `open`: position in
+    /// the list and sequence number.
+    fn validate(
         &self,
         now: Timestamp,
         acknowledgement: &Acknowledgement,
@@ -367,7 +368,7 @@ impl<P: Payload> Sender<P> {
         let highest = expand(acknowledgement.highest, transmitted);
         let received = expand(acknowledgement.received, transmitted);
         let number = expand(acknowledgement.sequence, self.newest_acknowledgement.unwrap_or(0));
-        // A receiver acknowledges arrivals and verdicts, of which there are no more than arrivals.
+        // A receiver acknowledges arrivals and verdicts; there are at least as many arrivals as verdicts.
         let possible = highest < transmitted && received <= transmitted && number <= 2 * transmitted;
         let echoed = self.loss.get(highest).is_none_or(|s| s.sent_at.as_micros() == acknowledgement.echo.as_micros());
         let in_time = acknowledgement.echo + acknowledgement.hold <= now;
@@ -382,14 +383,14 @@ impl<P: Payload> Sender<P> {
 
     fn handle_acknowledgement(&mut self, now: Timestamp, acknowledgement: &Acknowledgement) -> Result<(), Refusal> {
         let mut open = std::mem::take(&mut self.open);
-        let believed = self.believe(now, acknowledgement, &mut open);
-        let result = believed.ok_or(Refusal::Absurd).map(|numbers| self.learn(now, acknowledgement, numbers, &open));
+        let validated = self.validate(now, acknowledgement, &mut open);
+        let result = validated.ok_or(Refusal::Absurd).map(|numbers| self.apply(now, acknowledgement, numbers, &open));
         self.open = open;
         result
     }
 
-    /// Takes over what an acknowledgement that is believed says; the arguments are as [`Self::believe`] gave them.
-    fn learn(
+    /// Applies an acknowledgement; the arguments are results of [`Self::validate`].
+    fn apply(
         &mut self,
         now: Timestamp,
         acknowledgement: &Acknowledgement,
@@ -402,7 +403,7 @@ impl<P: Payload> Sender<P> {
         let mut sample = None;
         for &(place, sequence) in open {
             let Some(listed) = acknowledgement.fragments.get(place) else { continue };
-            // One that is listed twice is open only once.
+            // A fragment that is listed twice is only open once.
             let Some((sent, spurious)) = self.loss.acknowledge(now, sequence) else { continue };
             self.statistics.fragments_acknowledged += 1;
             self.found(&sent, spurious);
@@ -428,7 +429,7 @@ impl<P: Payload> Sender<P> {
             self.estimate = acknowledgement.estimate;
             if matches!(self.config.feedback, FeedbackInterval::Aggregated(_)) {
                 self.reverse_path.on_acknowledgement(now, acknowledgement.sent_at);
-                let doublings = self.reverse_path.most_obeyed(now);
+                let doublings = self.reverse_path.most_applied(now);
                 self.loss.set_longest_hold(self.config.feedback.doubled(doublings).longest_hold());
             }
             for &frame in &acknowledgement.catalogue {
@@ -474,7 +475,7 @@ impl<P: Payload> Sender<P> {
     fn detect(&mut self, now: Timestamp) {
         let lost = self.loss.detect(now);
         if !lost.is_empty() || self.config.recovery == Recovery::Retransmit {
-            // A loss of sound is nobody's business but the controller's.
+            // Only the controller needs to know of lost sound.
             let of_frames: Vec<Loss> = lost.iter().copied().filter(|loss| !loss.sent.is_sound()).collect();
             match self.config.recovery {
                 Recovery::FromHeldState => of_frames.iter().for_each(|loss| self.states.fragment_lost(loss.sent.frame)),
@@ -491,23 +492,23 @@ impl<P: Payload> Sender<P> {
             let changed = self.states.take_settled();
             self.retransmission.forget(changed, |frame| self.states.may_arrive(frame));
         }
-        self.tell();
+        self.emit_events();
     }
 
-    /// Sends again what is lost, and gives up the frames for which that is too late.
+    /// Queues lost fragments for retransmission, and gives up frames that are too old.
     fn repair(&mut self, now: Timestamp, lost: &[Loss]) {
         let round_trip = self
             .loss
             .round_trip_time()
             .map_or(self.config.tuning.loss_detection.first_round_trip, |time| time.smoothed);
-        let patience = patience(round_trip);
-        let mut hopeless = self.retransmission.lost(now, lost, patience);
-        hopeless.extend(self.retransmission.resolve(now, |sequence| self.loss.is_overtaken(sequence), patience));
+        let repair_time = repair_time(round_trip);
+        let mut hopeless = self.retransmission.lost(now, lost, repair_time);
+        hopeless.extend(self.retransmission.resolve(now, |sequence| self.loss.is_overtaken(sequence), repair_time));
         hopeless.into_iter().for_each(|frame| self.states.give_up(frame));
     }
 
-    /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before. A moment
-    /// that has passed means now.
+    /// Time at which to call [`Self::handle_timeout`] and [`Self::poll_transmit`] if nothing happens before. A time in
+    /// the past means now.
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
@@ -524,43 +525,43 @@ impl<P: Payload> Sender<P> {
         (next < Timestamp::MAX).then_some(next)
     }
 
-    /// Tells the time: fragments of which nothing was heard may be lost now.
+    /// Detects losses at `now`.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         self.detect(now);
     }
 
-    /// What was transmitted and is neither acknowledged nor lost.
+    /// Fragments that are neither acknowledged nor lost.
     #[must_use]
     pub fn in_flight(&self) -> FragmentsInFlight {
         let (fragments, bytes) = self.loss.in_flight();
         FragmentsInFlight { fragments, bytes }
     }
 
-    /// How many fragments wait for the pacer, those to be sent again included.
+    /// Number of fragments that wait for the pacer, retransmissions included.
     #[must_use]
     pub fn queued_fragments(&self) -> usize {
         self.queued + self.retransmission.waiting()
     }
 
-    /// The round-trip time, once measured.
+    /// Round-trip time; `None` before the first measurement.
     #[must_use]
     pub fn round_trip_time(&self) -> Option<RoundTripTime> {
         self.loss.round_trip_time()
     }
 
-    /// The receiver's newest estimate.
+    /// Newest estimate of the receiver.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         self.estimate
     }
 
-    /// How many frames' states are kept.
+    /// Number of frames whose states are kept.
     #[must_use]
     pub fn held_states(&self) -> usize {
         self.states.retained()
     }
 
-    /// The counters.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> SenderStatistics {
         SenderStatistics { evicted_states: self.states.evicted(), ..self.statistics }

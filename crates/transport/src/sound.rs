@@ -1,4 +1,6 @@
-//! Sound beside the video: packets that leave before any fragment, are acknowledged like one, and are never sent again.
+//! Sound packets: queue of the sender, record of transmissions, and detection of duplicates.
+//!
+//! A sound packet leaves before any fragment, is acknowledged like one, and is never sent again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,61 +10,61 @@ use lockstep_units::Timestamp;
 use crate::payload::Payload;
 use crate::wire::MAX_PAYLOAD;
 
-/// In a list of fragments, the place of what is no fragment of a frame but a packet of sound; the frame's number beside it
-/// is that of the 20 ms of sound. No fragment has this place: a frame has at most 65,535 of them, counted from 0.
+/// Fragment index of a sound packet in lists of fragments; the frame is then a sound frame. No fragment has this index,
+/// since a frame has at most 65,535 fragments, counted from 0.
 pub const SOUND: u16 = u16::MAX;
 
-/// How long a frame of sound lasts.
+/// Duration of a sound frame.
 pub const SOUND_FRAME: Duration = Duration::from_millis(20);
-/// Frames that one datagram carries at most: 120 ms, as long as the longest packet of Opus (RFC 6716, section 3.2).
+/// Largest number of sound frames in a datagram: 120 ms, the longest Opus packet (RFC 6716, section 3.2).
 pub const MOST_BUNDLED: usize = 6;
-/// Bytes that a further frame in a datagram takes beside its own.
+/// Bytes before each further frame in a datagram.
 pub(crate) const FURTHER_HEADER: usize = 2;
-/// Those that wait for others to leave with them wait no longer than the others' frames last, and so much for the host's
-/// timers.
+/// Slack for the host's timers. A frame waits no longer than the others of its bundle last, plus this.
 const BUNDLE_SLACK: Duration = Duration::from_millis(10);
-/// Frames of a bundle were captured each so long after the one before; more or less by this is told as if it were so.
+/// Largest deviation of a capture time within a bundle. Bundled frames lose it: the receiver assumes exactly
+/// [`SOUND_FRAME`] between them.
 const CAPTURE_TOLERANCE: Duration = Duration::from_millis(10);
 
-/// Packets that wait to leave at most: one second of them. Older ones would be heard too late.
+/// Largest number of waiting packets: one second of sound. Older sound would be played too late.
 const MOST_WAITING: usize = 50;
-/// So many transmitted packets are remembered, to recognise acknowledgements: 20 seconds of them.
+/// Number of transmitted packets that are remembered to recognise their acknowledgements: 20 seconds.
 const REMEMBERED: usize = 1_024;
-/// Over so many frames of sound, packets may arrive in any order.
+/// Number of sound frames within which packets may arrive in any order.
 const WINDOW: u32 = 1_024;
 
 lockstep_units::config! {
-    /// Sound that waits to leave.
+    /// Sound that waits for transmission.
     pub struct WaitingSoundConfig = "waiting_sound" {
-        /// A packet that is held back longer than this is dropped: late words delay those after them.
+        /// A held packet that waits longer than this is dropped, since late sound delays all later sound.
         longest_held: Duration = 0.4, "s", 0.02..=10.0, "2026-11-control-ablation";
     }
 }
 
-/// A packet of sound that is made of `P`.
+/// A sound packet, whose content is a `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SoundPacket<P = Vec<u8>> {
-    /// Its frame: how many frames of 20 ms its sender captured before, those that were not sent included.
+    /// Number of the sound frame: how many frames of 20 ms were captured before, unsent ones included.
     pub frame: u32,
-    /// When its first sample was captured, sender's clock.
+    /// Capture time of the first sample, sender's clock.
     pub captured: Timestamp,
-    /// The coded sound, at most [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD) bytes; empty where silence begins or goes on.
+    /// Coded sound, at most [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD) bytes; empty during silence.
     pub payload: P,
 }
 
-/// Packets that wait to leave.
+/// Queue of packets that wait for transmission.
 #[derive(Debug)]
 pub(crate) struct WaitingSound<P> {
     packets: VecDeque<(Timestamp, SoundPacket<P>)>,
     newest: Option<u32>,
-    /// How many leave together, if they come one after another.
+    /// Number of consecutive frames that leave together.
     bundle: usize,
-    /// Whether nothing leaves for now.
+    /// Whether packets are held back.
     held: bool,
     config: WaitingSoundConfig,
 }
 
-/// Packets that leave in one datagram, the first and those of the frames after it, and since when the first waited.
+/// Packets that leave in one datagram: the first, the contents of the frames after it, and since when the first waited.
 pub(crate) struct Bundle<P> {
     pub(crate) since: Timestamp,
     pub(crate) packet: SoundPacket<P>,
@@ -74,27 +76,27 @@ impl<P: Payload> WaitingSound<P> {
         Self { packets: VecDeque::new(), newest: None, bundle: 1, held: false, config }
     }
 
-    /// So many leave together from now on.
+    /// Sets the number of consecutive frames that leave together.
     pub(crate) fn set_bundle(&mut self, frames: usize) {
         self.bundle = frames.clamp(1, MOST_BUNDLED);
     }
 
-    /// Whether nothing leaves from now on, until the opposite is said; then those that wait for long make room.
+    /// Sets whether packets are held back, and drops those that wait for too long.
     pub(crate) fn set_held(&mut self, now: Timestamp, held: bool) {
         self.held = held;
         if held {
-            self.leave_out(now);
+            self.drop_old(now);
         }
     }
 
-    fn leave_out(&mut self, now: Timestamp) {
+    fn drop_old(&mut self, now: Timestamp) {
         let longest = self.config.longest_held;
         while self.packets.front().is_some_and(|&(since, _)| now.is_later_by(longest, since)) {
             self.packets.pop_front();
         }
     }
 
-    /// When what waits leaves; none if nothing does.
+    /// Time at which the next packet leaves; `None` if none does.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         if self.held {
             return None;
@@ -103,18 +105,18 @@ impl<P: Payload> WaitingSound<P> {
         if self.bundle == 1 {
             return Some(Timestamp::ZERO);
         }
-        // Nothing comes after silence has begun.
+        // No packet follows the beginning of silence.
         let ends = self.packets.back().is_some_and(|(_, packet)| packet.payload.length() == 0);
         let now = ends || self.packets.len() >= self.bundle;
         Some(if now { Timestamp::ZERO } else { *since + SOUND_FRAME * (self.bundle - 1) as u32 + BUNDLE_SLACK })
     }
 
-    /// Whether something leaves at `now`.
+    /// Whether a packet leaves at `now`.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.due().is_some_and(|due| due <= now)
     }
 
-    /// A packet more, since `now`; says whether it is newer than all before, as it must be.
+    /// Queues a packet at `now`. Returns `false` if it is not newer than all before; it is then not queued.
     pub(crate) fn push(&mut self, now: Timestamp, packet: SoundPacket<P>) -> bool {
         if self.newest.is_some_and(|newest| packet.frame <= newest) {
             return false;
@@ -127,7 +129,7 @@ impl<P: Payload> WaitingSound<P> {
         true
     }
 
-    /// The oldest, with those that follow it and leave with it.
+    /// Removes the oldest packet, and those that leave with it.
     pub(crate) fn pop(&mut self) -> Option<Bundle<P>> {
         let (since, packet) = self.packets.pop_front()?;
         let mut further = Vec::new();
@@ -149,7 +151,7 @@ impl<P: Payload> WaitingSound<P> {
     }
 }
 
-/// The sequence numbers of the packets that were transmitted last, by their frames.
+/// Sequence numbers of the last transmitted packets, by frame.
 #[derive(Debug, Default)]
 pub(crate) struct TransmittedSound {
     packets: VecDeque<(u32, u64)>,
@@ -157,7 +159,7 @@ pub(crate) struct TransmittedSound {
 }
 
 impl TransmittedSound {
-    /// A packet newer than all before left as datagram `sequence`.
+    /// Records that a packet, newer than all before, left with this sequence number.
     pub(crate) fn push(&mut self, frame: u32, sequence: u64) {
         if self.packets.len() == REMEMBERED {
             self.packets.pop_front();
@@ -166,7 +168,7 @@ impl TransmittedSound {
         self.packets.push_back((frame, sequence));
     }
 
-    /// The sequence number of a frame's packet. If there is none, the error says whether that may be forgotten.
+    /// Sequence number of a frame's packet. The error is whether the packet may have been forgotten.
     pub(crate) fn find(&self, frame: u32) -> Result<u64, bool> {
         let place = self.packets.binary_search_by_key(&frame, |&(frame, _)| frame);
         let before_all = || self.packets.front().is_none_or(|&(oldest, _)| frame < oldest);
@@ -174,17 +176,17 @@ impl TransmittedSound {
     }
 }
 
-/// Which packets came already.
+/// Detects duplicate packets.
 #[derive(Debug)]
-pub(crate) struct HeardSound {
+pub(crate) struct ReceivedSound {
     newest: Option<u32>,
-    /// Of the last [`WINDOW`] frames, by their numbers modulo that.
-    heard: [u64; WINDOW as usize / 64],
+    /// Bits of the last [`WINDOW`] frames, by number modulo [`WINDOW`].
+    arrived: [u64; WINDOW as usize / 64],
 }
 
-impl HeardSound {
+impl ReceivedSound {
     pub(crate) fn new() -> Self {
-        Self { newest: None, heard: [0; WINDOW as usize / 64] }
+        Self { newest: None, arrived: [0; WINDOW as usize / 64] }
     }
 
     fn bit(frame: u32) -> (usize, u64) {
@@ -192,7 +194,7 @@ impl HeardSound {
         ((place / 64) as usize, 1 << (place % 64))
     }
 
-    /// A packet of frame `frame` came; says whether it is the first, and not too old to tell.
+    /// Records the packet of a frame. Returns whether it is the first, and within the window.
     pub(crate) fn insert(&mut self, frame: u32) -> bool {
         match self.newest {
             Some(newest) if frame <= newest => {
@@ -204,14 +206,14 @@ impl HeardSound {
                 let first = newest.map_or(frame, |newest| newest.saturating_add(1));
                 for passed in first.max(frame.saturating_sub(WINDOW - 1))..=frame {
                     let (word, bit) = Self::bit(passed);
-                    self.heard[word] &= !bit;
+                    self.arrived[word] &= !bit;
                 }
                 self.newest = Some(frame);
             }
         }
         let (word, bit) = Self::bit(frame);
-        let is_first = self.heard[word] & bit == 0;
-        self.heard[word] |= bit;
+        let is_first = self.arrived[word] & bit == 0;
+        self.arrived[word] |= bit;
         is_first
     }
 }
@@ -225,7 +227,7 @@ mod tests {
     use super::*;
     use crate::payload::Length;
 
-    /// Frames that wait since their ends, of so many bytes each.
+    /// Waiting frames of a number and a size each, queued at the end of their capture.
     fn waiting(frames: &[(u32, u32)], bundle: usize) -> WaitingSound<Length> {
         let mut waiting = WaitingSound::new(WaitingSoundConfig::default());
         waiting.set_bundle(bundle);
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_follow_each_other_leave_together_and_no_others() {
+    fn consecutive_frames_leave_together() {
         let mut bundled = waiting(&[(0, 20), (1, 30), (2, 25), (4, 20), (5, 1_390), (6, 0)], 3);
         let taken = std::iter::from_fn(|| bundled.pop());
         let lengths: Vec<_> = taken.map(|bundle| (bundle.packet.frame, bundle.further)).collect();
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_waits_for_those_it_leaves_with_and_no_longer_than_they_take() {
+    fn frame_waits_no_longer_than_its_bundle_lasts() {
         let at = Timestamp::from_millis;
         assert_eq!(waiting(&[(0, 20)], 1).due(), Some(at(0)));
         assert_eq!(waiting(&[(0, 20), (1, 20)], 3).due(), Some(at(20 + 40 + 10)));
@@ -257,21 +259,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_packet_is_heard_once_and_none_that_is_far_behind(
+        fn duplicates_and_packets_behind_the_window_are_refused(
             steps in prop::collection::vec((0..3_000u32, any::<bool>()), 1..300),
         ) {
-            let (mut heard, mut seen, mut newest) = (HeardSound::new(), BTreeSet::new(), 0u32);
+            let (mut received, mut seen, mut newest) = (ReceivedSound::new(), BTreeSet::new(), 0u32);
             for (step, ahead) in steps {
                 let frame = if ahead { newest.saturating_add(step) } else { newest.saturating_sub(step) };
                 let expected = (seen.is_empty() || frame > newest || newest - frame < WINDOW) && seen.insert(frame);
-                prop_assert_eq!(heard.insert(frame), expected, "frame {} after {}", frame, newest);
+                prop_assert_eq!(received.insert(frame), expected, "frame {} after {}", frame, newest);
                 newest = newest.max(frame);
             }
         }
     }
 
     #[test]
-    fn what_waits_for_too_long_makes_room() {
+    fn full_queue_drops_the_oldest_packet() {
         let mut waiting = WaitingSound::new(WaitingSoundConfig::default());
         for frame in 0..60 {
             let packet = SoundPacket { frame, captured: Timestamp::ZERO, payload: Length(1) };
@@ -283,19 +285,19 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_held_back_the_newest_is_kept_and_leaves_when_the_path_is_free_again() {
+    fn held_sound_older_than_the_limit_is_dropped() {
         let mut held = waiting(&(0..40).map(|frame| (frame, 20)).collect::<Vec<_>>(), 1);
         let now = Timestamp::from_millis(40 * 20);
         held.set_held(now, true);
         assert_eq!(held.due(), None);
         held.set_held(now, false);
         assert_eq!(held.due(), Some(Timestamp::ZERO));
-        // It waits since its end, 400 ms ago.
+        // The packet has waited since the end of its capture, for 400 ms.
         assert_eq!(held.pop().map(|bundle| bundle.packet.frame), Some(19));
     }
 
     #[test]
-    fn a_packet_is_found_forgotten_or_was_never_sent() {
+    fn transmitted_packet_is_found_until_forgotten() {
         let mut transmitted = TransmittedSound::default();
         assert_eq!(transmitted.find(0), Err(false));
         for at in 0..1_100 {

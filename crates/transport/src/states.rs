@@ -1,102 +1,104 @@
-//! The states that the sender knows: which ones the receiver holds, which one the next frame is encoded from, which
-//! ones nobody will need again.
+//! States that the sender knows: which ones the receiver holds, and which one is the next source.
 //!
-//! A frame's state may become a source as long as the frame is not older than [`SentStates::keep_from`], which never
-//! goes back, and never passes the newest state that the receiver holds nor the source of a frame on whose decoding
-//! anything may still depend. Only states that the receiver keeps by that rule are ever chosen, so an acknowledgement
-//! that comes late cannot make the sender choose one that the receiver has been allowed to forget.
+//! [`SentStates::sent`] records frames, [`SentStates::catalogue`] what the receiver holds, and [`SentStates::settle`]
+//! updates the verdicts. [`SentStates::source`] is the state for the next frame.
 //!
-//! The encoder has room for few states, and more frames than that may be under way: they wait for the pacer, or in a
-//! queue of seconds. So what is known of a frame, which is little, and its state are two things. States go for want of
-//! room, and then no further frame is encoded from them; what is known of the frame stays until it is older than
-//! [`SentStates::keep_from`], or else a loss of it would break the frames after it unnoticed, and the receiver would be
-//! told to let go the state that it waits to be decoded from.
+//! A state may become a source only if its frame is not older than [`SentStates::keep_from`]. That limit never
+//! decreases. It never exceeds the newest frame whose state the receiver holds. It never exceeds the source of a frame
+//! that may still be needed. The receiver keeps states by the same limit. So even with a late acknowledgement, the
+//! sender never chooses a state that the receiver may have released.
+//!
+//! More frames may be in flight than the encoder has room for states. They wait for the pacer, or in a queue of
+//! seconds. So the record of a frame and its state have separate lifetimes. States are evicted for lack of room and are
+//! then no longer sources. The record of a frame stays until the frame is older than [`SentStates::keep_from`]. Without
+//! it, a loss would break later frames unnoticed. The sender would also let the receiver release a state that a waiting
+//! frame needs.
 
 use std::collections::VecDeque;
 
 use crate::StateId;
 
-/// So many frames are known at most where their states are fewer: twice as many as a receiver's window spans.
+/// Largest number of known frames, unless more states are retained: twice the window of a receiver.
 const MOST_KNOWN: usize = 512;
 
 #[derive(Debug)]
 struct SentFrame {
     number: u32,
     source: StateId,
-    /// The frame that yielded the source, if it was known: the only one where no two yielded the same state.
+    /// Frame that yielded the source state, if it was known. Unique unless two frames yielded the same state.
     source_frame: Option<u32>,
     target: StateId,
-    /// The encoder has its state.
+    /// Whether the encoder retains the target state.
     retained: bool,
-    /// How many of its fragments count as lost, and how many may be: its parity restores them.
+    /// Number of fragments that count as lost, and number that parity can restore.
     lost_fragments: u32,
     spare_fragments: u32,
-    /// The receiver said that it cannot decode it.
+    /// Whether the receiver reported that it cannot decode the frame.
     refused: bool,
-    /// Its source will never be held.
+    /// Whether the receiver will never hold the source state.
     orphaned: bool,
-    /// The newest catalogue names it.
+    /// Whether the newest catalogue lists the frame.
     held: bool,
-    /// Some catalogue named it.
+    /// Whether any catalogue listed the frame.
     was_held: bool,
-    /// Its loss was told.
-    told: bool,
-    /// The catalogue that is being read names it.
+    /// Whether the loss of the frame was reported.
+    reported: bool,
+    /// Whether the catalogue that is being read lists the frame.
     named: bool,
 }
 
 impl SentFrame {
-    /// Too many of its fragments are lost.
+    /// Whether more fragments are lost than parity can restore.
     fn has_lost(&self) -> bool {
         self.lost_fragments > self.spare_fragments
     }
 
-    /// The receiver will not have its state, by what is known.
+    /// Whether the receiver will not hold the target state, as far as is known.
     fn broken(&self) -> bool {
         !self.held && (self.was_held || self.has_lost() || self.refused || self.orphaned)
     }
 
-    /// What became of it, since the receiver does not hold it and will not.
+    /// Verdict on a frame that the receiver will not hold.
     fn missing(&self) -> Verdict {
         if self.refused && !self.has_lost() { Verdict::Refused(self.number) } else { Verdict::Lost(self.number) }
     }
 }
 
-/// What became of a frame.
+/// Verdict on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The receiver holds its state.
+    /// The receiver holds the state of the frame.
     Held(u32, StateId),
-    /// It was lost, or is too old to wait for.
+    /// The frame was lost, or is too old.
     Lost(u32),
-    /// It came, and the receiver did not decode it.
+    /// The frame arrived, but the receiver did not decode it.
     Refused(u32),
 }
 
 #[derive(Debug)]
 pub(crate) struct SentStates {
-    /// By number, the oldest first.
+    /// Known frames, oldest first.
     frames: VecDeque<SentFrame>,
-    /// How many of them have their states.
+    /// Number of frames whose states are retained.
     retained: usize,
-    /// How many may.
+    /// Largest number of retained states.
     bound: usize,
-    /// The newest frame that the receiver holds.
+    /// Newest frame whose state the receiver holds.
     base: Option<u32>,
-    /// The frame whose state the owner may be encoding from.
+    /// Frame whose state the owner may be encoding from.
     reserved: Option<u32>,
     keep_from: u32,
-    /// What the receiver said last that it holds.
+    /// Last catalogue of the receiver.
     catalogue: Vec<u32>,
-    /// What it said may mean something else by now.
+    /// Whether the catalogue must be read again even if it is unchanged.
     reread: bool,
-    /// The newest frame whose state an older known one had yielded too.
+    /// Newest frame whose state an older known frame also yielded.
     twin: Option<u32>,
-    /// Something changed from which [`Self::settle`] has drawn no conclusions.
+    /// Whether there are changes that [`Self::settle`] has not processed.
     unsettled: bool,
-    /// Among it, that a frame is broken, mended, lost or forgotten.
+    /// Whether a frame became broken or intact, was lost, or was forgotten.
     doubts: bool,
-    /// Conclusions were drawn since [`Self::take_settled`] was asked.
+    /// Whether [`Self::settle`] processed a change since the last [`Self::take_settled`].
     settled: bool,
     verdicts: Vec<Verdict>,
     released: Vec<StateId>,
@@ -104,7 +106,7 @@ pub(crate) struct SentStates {
 }
 
 impl SentStates {
-    /// Room for `bound` states, at least five: newest sent, newest held, reserved and two to work with.
+    /// Room for `bound` states, at least five: newest sent, newest held, reserved, and two to work with.
     pub(crate) fn new(bound: usize) -> Self {
         Self {
             frames: VecDeque::new(),
@@ -125,14 +127,14 @@ impl SentStates {
         }
     }
 
-    /// The receiver has less room than was thought.
+    /// Reduces the number of retained states to the receiver's bound.
     pub(crate) fn limit(&mut self, bound: usize) {
         self.bound = self.bound.min(bound).max(5);
         self.unsettled = true;
         self.settle();
     }
 
-    /// How many frames' states the encoder has.
+    /// Number of frames whose states the encoder retains.
     pub(crate) fn retained(&self) -> usize {
         self.retained
     }
@@ -141,45 +143,45 @@ impl SentStates {
         self.evicted
     }
 
-    /// Older frames' states may be forgotten by both sides.
+    /// Both ends may release states of frames older than this one.
     pub(crate) fn keep_from(&self) -> u32 {
         self.keep_from
     }
 
-    /// The frame whose state the receiver must not evict.
+    /// Frame whose state the receiver must not evict.
     pub(crate) fn anchor(&self) -> u32 {
         self.base.unwrap_or(0).max(self.keep_from)
     }
 
-    /// Whether there is anything for [`Self::take_verdicts`] or [`Self::take_released`] to give.
+    /// Whether [`Self::take_verdicts`] or [`Self::take_released`] has anything to return.
     pub(crate) fn has_news(&self) -> bool {
         !(self.verdicts.is_empty() && self.released.is_empty())
     }
 
-    /// What became of frames since the last call.
+    /// Takes the verdicts since the last call.
     pub(crate) fn take_verdicts(&mut self) -> impl Iterator<Item = Verdict> {
         self.verdicts.drain(..)
     }
 
-    /// The states to forget since the last call, in their names' order, each once.
+    /// Takes the released states since the last call, sorted, each once.
     pub(crate) fn take_released(&mut self) -> impl Iterator<Item = StateId> {
         self.released.sort_unstable();
         self.released.dedup();
         self.released.drain(..)
     }
 
-    /// Whether [`Self::settle`] had anything to do since the last call: only then [`Self::may_arrive`] says anything
-    /// new.
+    /// Returns whether [`Self::settle`] processed a change since the last call. Otherwise the results of
+    /// [`Self::may_arrive`] are unchanged.
     pub(crate) fn take_settled(&mut self) -> bool {
         std::mem::take(&mut self.settled)
     }
 
-    /// Whether the encoder has the state.
+    /// Whether the encoder retains the state.
     pub(crate) fn retains(&self, state: StateId) -> bool {
         state == StateId::EMPTY || self.frames.iter().rev().any(|frame| frame.target == state && frame.retained)
     }
 
-    /// Whether the encoder has the state, and so has the receiver.
+    /// Whether the encoder retains the state and the receiver holds it.
     pub(crate) fn is_held(&self, state: StateId) -> bool {
         let is_held = |frame: &SentFrame| frame.held && frame.retained && frame.target == state;
         state == StateId::EMPTY || self.frames.iter().any(is_held)
@@ -189,11 +191,11 @@ impl SentStates {
         self.get(frame).map(|sent| sent.target)
     }
 
-    /// Where the frame is.
+    /// Position of the frame.
     fn place(&self, frame: u32) -> Result<usize, usize> {
         let first = self.frames.front().map_or(0, |first| first.number);
         let Some(distance) = frame.checked_sub(first) else { return Err(0) };
-        // None is missing between them but after a shortage of room.
+        // The numbers are consecutive, unless frames were evicted.
         if self.frames.get(distance as usize).is_some_and(|sent| sent.number == frame) {
             return Ok(distance as usize);
         }
@@ -214,12 +216,12 @@ impl SentStates {
         self.frames.get_mut(place)
     }
 
-    /// Whether two frames may have yielded the same state.
+    /// Whether two known frames may have yielded the same state.
     fn has_twins(&self) -> bool {
         self.twin.is_some_and(|twin| self.frames.front().is_some_and(|oldest| oldest.number < twin))
     }
 
-    /// The newest frame, before the one at `end`, whose state this is; one whose state is held before one whose is not.
+    /// Newest frame before position `end` that yields the state. A frame whose state is held takes precedence.
     fn frame_of(&self, state: StateId, end: usize) -> Option<&SentFrame> {
         let mut best: Option<&SentFrame> = None;
         let twins = self.has_twins();
@@ -234,17 +236,17 @@ impl SentStates {
         best
     }
 
-    /// As [`Self::frame_of`], of the source of the frame at `place`.
+    /// Frame that yields the source state of the frame at `place`, as [`Self::frame_of`].
     fn source_of(&self, place: usize) -> Option<&SentFrame> {
         let sent = &self.frames[place];
-        // Asked of every frame whenever one is lost, and most of them may be coded from one that is long ago.
+        // The fast path: each loss queries every frame, and the source of a frame may be far back.
         if self.twin.is_none() {
             return sent.source_frame.and_then(|from| self.get(from));
         }
         self.frame_of(sent.source, place)
     }
 
-    /// The state that the next frame is to be encoded from.
+    /// Source state of the next frame.
     pub(crate) fn source(&self) -> StateId {
         self.source_frame().and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
     }
@@ -258,25 +260,25 @@ impl SentStates {
         self.reserved = frame;
     }
 
-    /// As [`Self::source`]; the state is kept until the next frame is sent or this is asked again.
+    /// As [`Self::source`]; the state is kept until the next frame is sent or this is called again.
     pub(crate) fn reserve(&mut self) -> StateId {
         self.set_reserved(self.source_frame());
         self.source()
     }
 
-    /// The newest state that the receiver holds, or as [`Self::reserve`] if it is not known to hold any.
+    /// Newest state that the receiver holds. As [`Self::reserve`] if it holds none.
     pub(crate) fn reserve_held(&mut self) -> StateId {
         self.set_reserved(self.base.or_else(|| self.source_frame()));
         self.reserved.and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
     }
 
-    /// A frame, newer than all others, was sent, of which so many fragments may be lost.
+    /// Records a sent frame, newer than all others. Parity can restore `spare_fragments` lost fragments.
     pub(crate) fn sent(&mut self, frame: u32, source: StateId, target: StateId, spare_fragments: u16) {
         if self.frames.iter().rev().any(|known| known.target == target) {
             self.twin = Some(frame);
         }
         self.reread |= self.catalogue.iter().any(|&named| named >= frame);
-        let (refused, orphaned, held, was_held, told, named) = (false, false, false, false, false, false);
+        let (refused, orphaned, held, was_held, reported, named) = (false, false, false, false, false, false);
         let number = frame;
         self.frames.push_back(SentFrame {
             number,
@@ -290,7 +292,7 @@ impl SentStates {
             orphaned,
             held,
             was_held,
-            told,
+            reported,
             named,
         });
         self.retained += 1;
@@ -305,7 +307,7 @@ impl SentStates {
         self.unsettled = true;
     }
 
-    /// A fragment of the frame counts as lost.
+    /// Records that a fragment of the frame counts as lost.
     pub(crate) fn fragment_lost(&mut self, frame: u32) {
         if let Some(sent) = self.get_mut(frame) {
             sent.lost_fragments += 1;
@@ -313,7 +315,7 @@ impl SentStates {
         }
     }
 
-    /// A fragment that counted as lost arrived after all.
+    /// Records that a fragment that counted as lost arrived.
     pub(crate) fn fragment_found(&mut self, frame: u32) {
         if let Some(sent) = self.get_mut(frame) {
             sent.lost_fragments = sent.lost_fragments.saturating_sub(1);
@@ -321,9 +323,9 @@ impl SentStates {
         }
     }
 
-    /// A frame will not be sent again though fragments of it are lost.
+    /// Records that the lost fragments of a frame will not be sent again.
     pub(crate) fn give_up(&mut self, frame: u32) {
-        // Where the frame itself is known no longer, the oldest known one cannot be decoded either.
+        // If the frame itself is no longer known, the oldest known frame cannot be decoded either.
         let broken = if self.get(frame).is_some() { Some(frame) } else { self.frames.front().map(|sent| sent.number) };
         if let Some(sent) = broken.filter(|&known| known >= frame).and_then(|broken| self.get_mut(broken)) {
             sent.lost_fragments += 1 + sent.spare_fragments;
@@ -331,7 +333,7 @@ impl SentStates {
         }
     }
 
-    /// Whether the receiver may still have the frame's state, and does not yet, by what is known.
+    /// Whether the receiver does not hold the frame's state yet but still may, as far as is known.
     pub(crate) fn may_arrive(&self, frame: u32) -> bool {
         if frame < self.anchor() || self.base == Some(frame) {
             return false;
@@ -346,7 +348,7 @@ impl SentStates {
         }
     }
 
-    /// The receiver holds these frames' states and no others.
+    /// Sets the frames whose states the receiver holds.
     pub(crate) fn catalogue(&mut self, catalogue: &[u32]) {
         if self.catalogue == catalogue && !std::mem::take(&mut self.reread) {
             return;
@@ -368,13 +370,13 @@ impl SentStates {
         for sent in &mut self.frames {
             let named = std::mem::take(&mut sent.named);
             if std::mem::replace(&mut sent.held, named) != named {
-                // One that was on its way and is held now surprises nobody.
+                // A frame in flight that is now held changes no verdict.
                 self.doubts |= !named || sent.lost_fragments > 0 || sent.refused || sent.orphaned;
             }
         }
     }
 
-    /// Draws the conclusions from what changed.
+    /// Processes the changes since the last call.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if std::mem::take(&mut self.unsettled) {
@@ -395,21 +397,21 @@ impl SentStates {
     fn find_lost(&mut self) {
         (0..self.frames.len()).for_each(|place| self.find_orphan(place));
         for sent in &mut self.frames {
-            if !sent.was_held && !sent.told && (sent.has_lost() || sent.refused) {
-                sent.told = true;
+            if !sent.was_held && !sent.reported && (sent.has_lost() || sent.refused) {
+                sent.reported = true;
                 self.verdicts.push(sent.missing());
             }
         }
     }
 
-    /// Whether the source of the frame at `place` will ever be held, by what is known of the frames before it.
+    /// Updates whether the source of the frame at `place` will never be held, by the frames before it.
     fn find_orphan(&mut self, place: usize) {
         if self.frames[place].source == StateId::EMPTY {
             return;
         }
-        // Where several frames yielded it, the one that is found is broken only if all are. A source that is no longer
-        // known has been let go: of a frame that was taken for lost then, though it is not, nobody knows whether it came
-        // before that, until the receiver holds what it led to.
+        // If several frames yielded the source, `source_of` finds a broken one only if all are broken. A source that is
+        // no longer known was released. After a spurious loss, nobody knows whether the frame arrived before that
+        // release. The next catalogue that lists one of its successors decides.
         self.frames[place].orphaned = self.source_of(place).is_none_or(SentFrame::broken);
     }
 
@@ -417,7 +419,7 @@ impl SentStates {
         let Some(base) = self.base else { return };
         let mut least = self.reserved.map_or(base, |reserved| reserved.min(base));
         for (place, sent) in self.frames.iter().enumerate() {
-            // Neither its source nor itself is older.
+            // Neither the frame nor its source is older than `least`.
             if self.twin.is_none() && sent.source_frame.is_some_and(|from| from >= least) {
                 continue;
             }
@@ -429,7 +431,7 @@ impl SentStates {
     }
 
     fn forget(&mut self) {
-        // The newest stays.
+        // The newest frame stays known.
         let old =
             self.frames.partition_point(|sent| sent.number < self.keep_from).min(self.frames.len().saturating_sub(1));
         (0..old).for_each(|_| self.remove(0));
@@ -442,14 +444,14 @@ impl SentStates {
             let in_use = [self.base, self.reserved];
             let oldest = self.frames.iter().position(|sent| !in_use.contains(&Some(sent.number)));
             self.remove(oldest.unwrap_or(0));
-            // What waited for it waits no longer.
+            // Frames that depend on the removed one are now broken.
             self.doubt();
         }
     }
 
-    /// The place of the frame whose state can be missed most, where there are too many: the oldest of which nothing is
-    /// to be had, because the receiver will not hold it or holds a newer one; otherwise such that those that are left
-    /// are spread evenly over what is under way, so that some of them are always among the few that the receiver holds.
+    /// Position of the frame whose state is evicted if there are too many. First choice: the oldest state that is
+    /// useless, since the receiver will not hold it or holds a newer one. Otherwise, the remaining states must be
+    /// spread evenly over the frames in flight. Then the few states that the receiver holds include some of them.
     fn spare_state(&self) -> Option<usize> {
         let newest = self.frames.back()?.number;
         let in_use = [Some(newest), self.base, self.reserved];
@@ -459,7 +461,7 @@ impl SentStates {
         let useless = self.frames.iter().position(|sent| spare(sent) && is_useless(sent));
         useless.or_else(|| {
             let numbers = || self.frames.iter().filter(|sent| sent.retained).map(|sent| sent.number);
-            // Each with the distance between the retained frames before and after it.
+            // For each retained frame, the distance between the retained frames before and after it.
             let before = std::iter::once(0).chain(numbers());
             let after = numbers().skip(1).chain(std::iter::once(newest));
             let gaps = before.zip(after).map(|(before, after)| after - before);
@@ -469,7 +471,7 @@ impl SentStates {
         })
     }
 
-    /// The encoder forgets the state of the frame at `place`, unless another frame yielded it, too.
+    /// The encoder releases the state of the frame at `place`, unless another frame yielded it as well.
     fn let_go(&mut self, place: usize) {
         let Some(sent) = self.frames.get_mut(place).filter(|sent| sent.retained) else { return };
         sent.retained = false;
@@ -484,7 +486,7 @@ impl SentStates {
         let twins = self.has_twins();
         self.let_go(place);
         let Some(sent) = self.frames.remove(place) else { return };
-        if !sent.was_held && !sent.told {
+        if !sent.was_held && !sent.reported {
             self.verdicts.push(sent.missing());
         }
         if twins || self.base == Some(sent.number) || !sent.was_held && !sent.broken() {

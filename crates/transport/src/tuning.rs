@@ -5,13 +5,13 @@ use crate::reverse_path::ReversePathConfig;
 use crate::sound::WaitingSoundConfig;
 
 lockstep_units::tuning! {
-    /// The tuned constants of a [`Sender`](crate::Sender), one configuration an algorithm. A receiver has none.
+    /// Tuned constants of a [`Sender`](crate::Sender), one configuration per algorithm. A receiver has none.
     pub struct Tuning {
         /// Loss detection.
         loss_detection: LossDetectionConfig,
-        /// Acknowledgements that queue on their way back.
+        /// Acknowledgements that queue on the reverse path.
         reverse_path: ReversePathConfig,
-        /// Sound that waits to leave.
+        /// Sound that waits for transmission.
         waiting_sound: WaitingSoundConfig,
     }
 }
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn declared_constants_have_ranges_and_meanings() {
+    fn constants_are_well_declared() {
         lockstep_units::tuning::assert_well_declared(&Tuning::default());
     }
 }

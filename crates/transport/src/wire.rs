@@ -1,79 +1,93 @@
-//! The datagrams. Every number is in network byte order; every time is in microseconds. A datagram has exactly the
-//! length that its fields say.
+//! Wire format of all datagrams.
+//!
+//! [`Datagram::encode`] writes a datagram and [`Datagram::decode`] reads one. Numbers are in network byte order, times
+//! in microseconds. A datagram has exactly the length that its fields define.
 //!
 //! | bytes | all datagrams |
 //! |---|---|
 //! | 0 | version (upper four bits, 4) and kind (lower four bits) |
-//! | 1 | flags; those that a kind does not name are zero |
+//! | 1 | flags; undefined flags are zero |
 //! | 2..6 | connection |
 //!
-//! | bytes | data, kind 1; flags: 1 key frame, 14 (three bits) doublings of the interval of acknowledgements, 16 parity |
+//! | bytes | data, kind 1; flags: 1 key frame, 14 (three bits) doublings of the acknowledgement interval, 16 parity |
 //! |---|---|
-//! | 6..10 | sequence: the lower 32 bits of the count of data datagrams transmitted before |
+//! | 6..10 | sequence number: the lower 32 bits of the number of datagrams of data and sound transmitted before |
 //! | 10..14 | frame |
-//! | 14..16 | fragment, from 0; of parity, from the number of fragments |
-//! | 16..18 | number of fragments of the frame, at least 1, parity not counted |
+//! | 14..16 | index of the fragment, from 0; parity has the indices from the number of fragments on |
+//! | 16..18 | number of fragments of the frame, at least 1, without parity |
 //! | 18..26 | source state |
 //! | 26..34 | target state |
 //! | 34..42 | time of transmission, sender's clock |
 //! | 42..50 | time of capture, sender's clock |
-//! | 50..54 | idle: the lower 32 bits of all grace periods so far, this fragment's included |
-//! | 54..58 | keep from: states of older frames may be let go; that of this one stays even if the receiver runs out of room |
-//! | 58..62 | anchor: another frame whose state must stay even then |
+//! | 50..54 | idle: the lower 32 bits of the sum of all grace periods so far, including that of this fragment |
+//! | 54..58 | keep from: states of older frames may be released; the state of this frame must not be evicted |
+//! | 58..62 | anchor: another frame whose state must not be evicted |
 //! | 62..64 | length of the payload |
 //! | 64..66, with flag 16 | number of parity fragments of the frame |
-//! | 66..68, with flag 16 | bytes of the last of its other fragments |
+//! | 66..68, with flag 16 | length of the last fragment that is not parity |
 //! | then | payload |
 //!
-//! | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known; each field a [number](number) that is as long as it is large |
+//! | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known; each field is a [variable-length number](number) |
 //! |---|
-//! | sequence of the acknowledgement |
+//! | number of the acknowledgement |
 //! | time of transmission, receiver's clock |
-//! | the highest data sequence that arrived |
-//! | that datagram's time of transmission, sender's clock |
-//! | hold: from that datagram's arrival to this transmission |
-//! | step (below) to the number after the highest from how many distinct data datagrams arrived so far (lower 32 bits) |
-//! | with flag 1, smoothed inter-arrival time |
-//! | with flag 2, estimated capacity, bit/s |
-//! | number of fragments listed, at most 255, then runs until there are so many |
-//! | number of states listed, at most 255: what the decoder holds, newest first; then runs until there are so many |
-//! | number of frames refused, at most 255: complete, but not decodable, newest first; then runs until there are so many |
+//! | highest sequence number that arrived |
+//! | time of transmission of that datagram, sender's clock |
+//! | hold: from the arrival of that datagram to this transmission |
+//! | step (below) from the number of distinct datagrams that arrived (lower 32 bits) to the highest sequence number plus one |
+//! | with flag 1: smoothed inter-arrival time |
+//! | with flag 2: estimated capacity, bit/s |
+//! | number of listed fragments, at most 255; then runs with that number of fragments |
+//! | number of states that the decoder holds, at most 255; then runs with that number of frames, newest first |
+//! | number of refused frames (complete, but not decoded), at most 255; then runs with that number of frames, newest first |
 //!
-//! A run of fragments, in the order of their arrival: its length less one, times four, with 2 added if they came marked
-//! (congestion experienced) and 1 if they are packets of sound; step to its frame from the last one listed of this kind, or
-//! from 0; but of sound, its first fragment; for each the time since the arrival of the one listed before, of the first of all
-//! the time from its arrival to the acknowledgement's transmission. Fragments of a run belong to one frame and follow each
-//! other; packets of sound have frames that do. A run of frames: step to its newest from the last one listed, or from 0; its
-//! length less one. Each frame is older by one than the one before it. Runs are as long as they can be.
+//! A run of fragments, in the order of their arrival:
 //!
-//! A step is a difference that wraps at 2^32, times two, or if it is negative, times minus two less one.
+//! 1. Four times its length minus one. Plus 2 if the fragments were marked (congestion experienced). Plus 1 if they are
+//!    sound packets.
+//! 2. Step to its first frame from the last listed frame of the same kind (video or sound), or from 0.
+//! 3. For video: the index of its first fragment.
+//! 4. For each fragment: the time since the arrival of the fragment listed before. For the first fragment of all: the
+//!    time from its arrival to the transmission of the acknowledgement.
+//!
+//! Fragments of a run belong to one frame and have consecutive indices. Sound packets of a run have consecutive frames.
+//!
+//! A run of frames:
+//!
+//! 1. Step to its newest frame from the last listed one, or from 0.
+//! 2. Its length minus one. Each frame is older by one than the one before.
+//!
+//! Runs have maximal length.
+//!
+//! A step is a difference modulo 2^32 with sign. It is encoded as twice the difference, or as minus twice the
+//! difference minus one if that is negative.
 //!
 //! | bytes | hello, kind 3; flags: the [codec](CodecId) of the pictures |
 //! |---|---|
 //! | 6..8, 8..10 | width and height in pixels |
 //! | 10..14, 14..18 | frame rate: numerator and denominator |
-//! | 18..20 | the estimator that the sender's controller needs, by a number of the application's; 0 for any |
+//! | 18..20 | estimator that the sender's controller needs, an application-defined number; 0 for any |
 //!
 //! | bytes | reply to hello, kind 4 |
 //! |---|---|
-//! | 6..8 | how many states the receiver can hold |
+//! | 6..8 | number of states that the receiver can hold |
 //!
 //! | bytes | sound, kind 6 |
 //! |---|---|
-//! | 6..10 | sequence, as that of data and counted with them |
-//! | 10..14 | frame of sound: 20 ms |
+//! | 6..10 | sequence number; data and sound share one series |
+//! | 10..14 | sound frame: 20 ms |
 //! | 14..22 | time of transmission, sender's clock |
-//! | 22..26 | age: from the capture of its first sample to this transmission |
+//! | 22..26 | age: from the capture of the first sample to this transmission |
 //! | 26..30 | idle, as in data |
-//! | 30..32 | upper three bits: k, how many frames follow, 0 to 5; others: length of the payload |
-//! | 32.. | payload; none in silence |
-//! | k times | length (2) and payload of the frame that follows, captured 20 ms after the one before |
+//! | 30..32 | upper three bits: k, the number of further frames, 0 to 5; other bits: length of the payload |
+//! | 32.. | payload; empty in silence |
+//! | k times | length (2) and payload of the next frame, captured 20 ms after the one before |
 //!
-//! In an acknowledgement a packet of sound is listed by its (first) frame; to programs it is the fragment 65535
-//! ([`SOUND`](crate::SOUND)) of it.
+//! An acknowledgement lists a sound packet by its (first) frame. In the interface, that is fragment 65535
+//! ([`SOUND`](crate::SOUND)) of the frame.
 //!
-//! Live calls go over QUIC, which encrypts and authenticates: data and acknowledgements each in a datagram of its own
-//! ([`SEALING`]), hellos and their answers in a stream, where they need not be repeated. The driver's own message ends a
+//! Live calls use QUIC, which encrypts and authenticates. Each datagram of data, sound or acknowledgement is one QUIC
+//! datagram ([`SEALING`]). Hellos and replies use a stream and need no repetition. The driver's own message ends a
 //! connection. Kind 5 was a close and is not reused.
 
 mod acknowledgement;
@@ -88,37 +102,46 @@ use lockstep_units::{ByteCount, MAXIMUM_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
 use crate::payload::Payload;
+use crate::sound::MOST_BUNDLED;
 
 pub(crate) use acknowledgement::LONGEST_ESTIMATE;
 pub use acknowledgement::{Acknowledgement, ReceivedFragment};
 pub use data::Data;
 pub use sound::{SOUND_HEADER, Sound};
 
-/// The version of the wire format that this crate speaks.
+/// Version of the wire format.
 pub const VERSION: u8 = 4;
-/// Bytes that all datagrams begin with.
+/// Length of the header of all datagrams, bytes.
 const COMMON_HEADER: usize = 6;
-/// Bytes of a data datagram before its payload.
+/// Length of the header of a data datagram, bytes.
 pub const DATA_HEADER: usize = 64;
-/// Bytes that a parity fragment has before its payload beside these.
+/// Length of the additional header fields of a parity fragment, bytes.
 pub const PARITY_FIELDS: usize = 4;
-/// Bytes of the headers of IPv4 and UDP (RFC 791, RFC 768).
+/// Length of the headers of IPv4 and UDP (RFC 791, RFC 768), bytes.
 pub const NETWORK_HEADERS: u64 = 28;
-/// Bytes that QUIC adds to a datagram in which it carries one of these (RFC 9000, RFC 9221): a byte of flags, a connection
-/// identifier of 4, a packet number of 1 or 2, a frame type, a length of 2, an authentication tag of 16, and on the mean 2 or
-/// 3 of acknowledgements that ride along, as `lockstep call --trace constant:1mbps` counted them.
+/// Overhead of QUIC for a datagram (RFC 9000, RFC 9221), bytes:
+///
+/// - 1: flags
+/// - 4: connection id
+/// - 1 or 2: packet number
+/// - 1: frame type
+/// - 2: length
+/// - 16: authentication tag
+/// - 2 or 3: QUIC's own acknowledgements, the mean of `lockstep call --trace constant:1mbps`
 pub const SEALING: u64 = 28;
-/// Bytes that a link carries with each datagram: simulated calls are charged with them, and live ones have them.
+/// Bytes that a link carries in addition to each datagram, in simulated and live calls.
 pub const CARRIAGE: u64 = NETWORK_HEADERS + SEALING;
-/// The longest payload that a fragment may carry: with header, UDP and IPv4 or IPv6 it fits 1,500 and 1,516 bytes.
+/// Largest payload of a fragment, bytes. With its header, UDP and IP it fits 1,500 bytes (IPv4) or 1,516 bytes (IPv6).
 pub const MAX_PAYLOAD: usize = 1400;
 
-/// Bytes of a frame in one datagram of a call: with the data header (64), what QUIC adds (28, and what is left for
-/// acknowledgements), and the headers of UDP (8) and IPv6 (40) what Ethernet carries (1500). The fewer fragments a frame has,
-/// the likelier it arrives whole. Live ends begin with less, until they know that the path takes as much.
+/// Default payload of a fragment in a call, bytes.
+///
+/// Ethernet carries 1,500 bytes. The sum leaves room for QUIC's acknowledgements: data header (64), QUIC (28), UDP (8),
+/// IPv6 (40) and payload. A frame of fewer fragments is more likely to arrive whole. Live ends start with a smaller
+/// payload, until they know that the path carries this one.
 pub const FRAGMENT_PAYLOAD: usize = 1340;
 
-/// Bytes of a hello, and of a reply to one.
+/// Lengths of a hello and of its reply, bytes.
 const HELLO_LENGTH: usize = 20;
 const HELLO_REPLY_LENGTH: usize = 8;
 
@@ -128,67 +151,67 @@ const HELLO: u8 = 3;
 const HELLO_REPLY: u8 = 4;
 const SOUND_KIND: u8 = 6;
 
-/// Why bytes are not a datagram.
+/// Why bytes do not decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WireError {
     /// The bytes end before the field at `offset` does.
-    #[error("datagram ends inside the {needed} bytes at offset {offset}")]
+    #[error("cannot decode datagram: it ends inside the field of {needed} bytes at offset {offset}")]
     Truncated {
-        /// Where the field begins.
+        /// Offset of the field.
         offset: usize,
-        /// How many bytes the field has.
+        /// Length of the field, bytes.
         needed: usize,
     },
     /// Bytes follow the last field.
-    #[error("{0} bytes after the end of the datagram")]
+    #[error("cannot decode datagram: {0} extra bytes after its end")]
     Trailing(usize),
-    /// Another version of the format.
-    #[error("datagram of unknown version {0}")]
+    /// The version is not [`VERSION`].
+    #[error("cannot decode datagram: unknown version {0}")]
     Version(u8),
-    /// No kind of datagram has this number.
-    #[error("datagram of unknown kind {0}")]
+    /// The kind is undefined.
+    #[error("cannot decode datagram: unknown kind {0}")]
     Kind(u8),
-    /// A flag that has no meaning is set.
-    #[error("flags {0:#04x} have no meaning")]
+    /// An undefined flag is set.
+    #[error("cannot decode datagram: undefined flags {0:#04x}")]
     Flags(u8),
-    /// A frame has no fragments or this is not one of them, nor of its parity.
-    #[error("fragment {fragment} of a frame of {fragments}")]
+    /// The frame has no fragments, or the index is not one of its fragments or parity fragments.
+    #[error("cannot decode datagram: fragment {fragment} of a frame of {fragments} fragments")]
     Fragment {
-        /// The fragment's place.
+        /// Index of the fragment.
         fragment: u16,
-        /// The number of fragments.
+        /// Number of fragments of the frame.
         fragments: u16,
     },
     /// A payload is longer than [`MAX_PAYLOAD`].
-    #[error("payload of {0} bytes is too long")]
+    #[error("cannot decode datagram: payload of {0} bytes is longer than {MAX_PAYLOAD}")]
     Payload(usize),
-    /// A packet of sound of more than 120 ms.
-    #[error("packet of sound of {0} frames is too long")]
+    /// A sound packet is longer than 120 ms.
+    #[error("cannot decode datagram: sound packet of {0} frames is longer than {MOST_BUNDLED}")]
     Frames(usize),
-    /// A number that is larger than its field can be, or longer than it need be.
-    #[error("number at offset {0} is too large, or longer than it need be")]
+    /// A number is larger than its field, or has a longer encoding than necessary.
+    #[error("cannot decode datagram: number at offset {0} is too large, or its encoding is too long")]
     Number(usize),
-    /// A list whose run is longer than the list, or could be one with the run before it.
-    #[error("run at offset {0} does not belong into its list")]
+    /// A run is longer than its list, or could be part of the run before.
+    #[error("cannot decode datagram: run at offset {0} does not fit its list")]
     List(usize),
-    /// A time before the clock's origin or after its end.
-    #[error("time at offset {0} is outside the clock's range")]
+    /// A time is outside the range of [`Timestamp`].
+    #[error("cannot decode datagram: time at offset {0} is out of range")]
     Time(usize),
-    /// A width, height or frame rate of zero, or a frame rate above [`MAXIMUM_FRAME_RATE`].
-    #[error("video format without width or height, or a frame rate that is not between 0 and {MAXIMUM_FRAME_RATE}")]
+    /// The width, height or frame rate is zero, or the frame rate exceeds [`MAXIMUM_FRAME_RATE`].
+    #[error("cannot decode datagram: zero width or height, or frame rate not in (0, {MAXIMUM_FRAME_RATE}]")]
     Format,
 }
 
-/// The video's format.
+/// Format of the video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VideoFormat {
-    /// Pixels in a row, not zero.
+    /// Width in pixels, not zero.
     pub width: u16,
-    /// Rows, not zero.
+    /// Height in pixels, not zero.
     pub height: u16,
-    /// Frames, at most [`MAXIMUM_FRAME_RATE`] a second, ...
+    /// Numerator of the frame rate, not zero. The frame rate is at most [`MAXIMUM_FRAME_RATE`] frames per second.
     pub frame_rate_numerator: u32,
-    /// ... in so many seconds; neither is zero.
+    /// Denominator of the frame rate, not zero.
     pub frame_rate_denominator: u32,
 }
 
@@ -200,12 +223,12 @@ impl VideoFormat {
     }
 }
 
-/// The codec of a call's pictures. A receiver refuses a call whose codec it cannot decode.
+/// Codec of the pictures of a call. A receiver refuses a call whose codec it cannot decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
 pub struct CodecId(pub u8);
 
 impl CodecId {
-    /// The functional VP8 of this project, and the default. The other numbers, 1 to 255, belong to the application.
+    /// Functional VP8 of this project, the default. The other numbers, 1 to 255, are application-defined.
     pub const VP8: Self = Self(0);
 }
 
@@ -215,54 +238,53 @@ impl fmt::Display for CodecId {
     }
 }
 
-/// The sender names the connection, the video's format and what it needs of the receiver.
+/// First datagram of a sender: connection, video format, estimator and codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The connection.
+    /// Number of the connection.
     pub connection: u32,
-    /// What will be sent.
+    /// Format of the video.
     pub format: VideoFormat,
-    /// The estimator that the sender's controller needs at the receiver. The numbers are the application's (those of
-    /// `lockstep-control` are in its `EstimatorKind`); 0 means that any will do. Any number is a proper hello: the
-    /// application refuses those that it does not know.
+    /// Estimator that the sender's controller needs, as an application-defined number; 0 for any. `EstimatorKind` of
+    /// `lockstep-control` defines its numbers. Any number is valid here; the application refuses unknown ones.
     pub estimator: u16,
-    /// The codec of the pictures. Any number is a proper hello: the application refuses a codec that it cannot decode.
+    /// Codec of the pictures. Any number is valid here; the application refuses a codec that it cannot decode.
     pub codec: CodecId,
 }
 
-/// The receiver has seen the [`Hello`].
+/// Reply of the receiver to a [`Hello`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HelloReply {
-    /// The connection.
+    /// Number of the connection.
     pub connection: u32,
-    /// How many states the receiver can hold.
+    /// Number of states that the receiver can hold.
     pub retained_states: u16,
 }
 
-/// Any datagram. With a `P` other than bytes it cannot be written, but goes from one end to the other as it is.
+/// Any datagram. With a `P` other than bytes it cannot be encoded; simulated links carry it as a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Datagram<P = Vec<u8>> {
     /// A fragment of a frame.
     Data(Data<P>),
-    /// A packet of sound.
+    /// A sound packet.
     Sound(Sound<P>),
-    /// What arrived, what is held, what is estimated. Apart, so that a datagram is no larger than one of data: in
-    /// virtual time datagrams are moved from queue to queue as they are.
+    /// Arrivals, states held and estimate. Boxed, so that a datagram is no larger than one of data: the simulator moves
+    /// datagrams by value.
     Acknowledgement(Box<Acknowledgement>),
-    /// The connection begins.
+    /// Beginning of a connection, or a later test of the path.
     Hello(Hello),
-    /// The receiver agrees.
+    /// Reply to a hello.
     HelloReply(HelloReply),
 }
 
-/// The full number whose lower 32 bits are `low` and that lies nearest to `near`.
+/// The number whose lower 32 bits are `low` and that is nearest to `near`.
 pub(crate) fn expand(low: u32, near: u64) -> u64 {
     let step = i64::from(low.wrapping_sub(near as u32) as i32);
     near.checked_add_signed(step).unwrap_or(u64::from(low))
 }
 
 impl<P: Payload> Datagram<P> {
-    /// Bytes that it takes on the wire, which is how many [`Datagram::encode`] writes.
+    /// Length of the encoded datagram, which is what [`Datagram::encode`] writes.
     #[must_use]
     pub fn size(&self) -> ByteCount {
         let fields = match self {
@@ -275,7 +297,7 @@ impl<P: Payload> Datagram<P> {
         ByteCount::new(fields as u64)
     }
 
-    /// The connection that it names.
+    /// Number of the connection.
     #[must_use]
     pub fn connection(&self) -> u32 {
         match self {
@@ -289,7 +311,7 @@ impl<P: Payload> Datagram<P> {
 }
 
 impl Datagram {
-    /// The datagram's bytes; see [`Datagram::encode`].
+    /// Encodes the datagram; see [`Datagram::encode`].
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(usize::try_from(self.size().get()).unwrap_or(0));
@@ -297,8 +319,8 @@ impl Datagram {
         out
     }
 
-    /// Appends the datagram to `out`. Times lose what is below a microsecond; of lists only the first 255 entries, and
-    /// of a payload only the first [`MAX_PAYLOAD`] bytes, are written.
+    /// Appends the encoded datagram to `out`. Times are truncated to microseconds, lists to 255 entries, and payloads
+    /// to [`MAX_PAYLOAD`] bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, flags) = match self {
             Self::Data(data) => (DATA, data.flags()),
@@ -324,10 +346,10 @@ impl Datagram {
         }
     }
 
-    /// The datagram that `bytes` are, if they are one; allocates no more than a small multiple of `bytes`.
+    /// Decodes a datagram. Allocates at most a small multiple of the length of `bytes`.
     ///
     /// # Errors
-    /// [`WireError`] names what is wrong with the bytes.
+    /// [`WireError`] if the bytes are not exactly one datagram.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader { bytes, offset: 0 };
         let first = reader.u8()?;
@@ -412,7 +434,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// A moment in microseconds that the clock, which counts nanoseconds, can tell.
+    /// Reads a time in microseconds within the range of [`Timestamp`].
     fn time(&mut self) -> Result<Timestamp, WireError> {
         let at = self.offset;
         let micros = self.u64()?;
@@ -425,7 +447,7 @@ mod tests {
     use super::expand;
 
     #[test]
-    fn a_sequence_number_is_extended_towards_the_nearest() {
+    fn sequence_number_expands_to_the_nearest() {
         assert_eq!(expand(5, 0), 5);
         assert_eq!(expand(5, 0xffff_fff0), 0x1_0000_0005);
         assert_eq!(expand(0xffff_fff0, 0x1_0000_0005), 0xffff_fff0);

@@ -1,4 +1,4 @@
-//! Each end alone, against datagrams made by hand.
+//! Tests of one end against hand-made datagrams.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn encoded(datagram: Datagram) -> Vec<u8> {
     bytes
 }
 
-/// A frame of one fragment, the sequence number being the frame's.
+/// A frame of one fragment; the frame number is also the sequence number.
 fn frame(number: u32, source: StateId) -> Data {
     Data {
         connection: 1,
@@ -56,22 +56,22 @@ fn receiver() -> Receiver {
 }
 
 #[test]
-fn what_is_missing_and_how_evenly_the_rest_comes_is_known() {
+fn receiver_measures_missing_datagrams_and_jitter() {
     let mut receiver = receiver();
     assert_eq!((receiver.missing(), receiver.jitter()), (0, Duration::ZERO));
-    // Each takes 50 ms; frames 3 and 7 never come.
+    // The one-way delay is 50 ms; frames 3 and 7 are lost.
     for number in (0..40).filter(|number| ![3, 7].contains(number)) {
         let bytes = encoded(Datagram::Data(frame(number, StateId::EMPTY)));
         receiver.handle_datagram(at(u64::from(number) + 50), Datagram::decode(&bytes), false);
     }
     assert_eq!((receiver.missing(), receiver.jitter()), (2, Duration::ZERO));
-    // One comes 16 ms later than the others: a sixteenth of that.
+    // A delay that is 16 ms longer adds a sixteenth of 16 ms to the jitter.
     let bytes = encoded(Datagram::Data(frame(40, StateId::EMPTY)));
     receiver.handle_datagram(at(40 + 66), Datagram::decode(&bytes), false);
     assert_eq!(receiver.jitter(), Duration::from_millis(1));
 }
 
-/// Gives a fragment to the receiver and decodes what it hands out, except `bad`; returns the frames handed out.
+/// Passes a fragment to the receiver and decodes the frames that it hands out, except `bad`. Returns these frames.
 fn give(receiver: &mut Receiver, data: Data, bad: Option<u32>) -> Vec<u32> {
     receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(data))), false);
     let mut frames = Vec::new();
@@ -93,11 +93,11 @@ fn acknowledgement(receiver: &mut Receiver, now: Timestamp) -> Acknowledgement {
 }
 
 #[test]
-fn an_acknowledgement_in_used_memory_says_the_same() {
+fn reused_acknowledgement_equals_a_new_one() {
     let (mut new, mut reusing) = (receiver(), receiver());
     for number in 0..40 {
         let source = if number % 10 == 0 { StateId::EMPTY } else { state(number - 1) };
-        // Frames 15 to 20 cannot be decoded, or wait for one that cannot: the lists grow and shrink.
+        // Frames 15 to 20 fail to decode, or depend on one that fails. So the lists grow and shrink.
         let [expected, made] = [&mut new, &mut reusing].map(|receiver| {
             give(receiver, frame(number, source), Some(15));
             acknowledgement(receiver, at(100))
@@ -109,7 +109,7 @@ fn an_acknowledgement_in_used_memory_says_the_same() {
 }
 
 #[test]
-fn frames_that_arrive_backwards_are_handed_out_forwards() {
+fn frames_in_reverse_order_are_handed_out_in_order() {
     let mut receiver = receiver();
     for number in (1..10).rev() {
         assert_eq!(give(&mut receiver, frame(number, state(number - 1)), None), [] as [u32; 0]);
@@ -118,7 +118,7 @@ fn frames_that_arrive_backwards_are_handed_out_forwards() {
 }
 
 #[test]
-fn an_older_frame_is_decoded_after_a_newer_one_only_if_a_waiting_one_needs_it() {
+fn late_frame_is_decoded_only_if_a_waiting_frame_needs_it() {
     for needed in [true, false] {
         let mut receiver = receiver();
         assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [0]);
@@ -133,7 +133,7 @@ fn an_older_frame_is_decoded_after_a_newer_one_only_if_a_waiting_one_needs_it() 
 }
 
 #[test]
-fn a_state_that_a_waiting_frame_needs_outlives_the_senders_leave() {
+fn state_needed_by_a_waiting_frame_is_not_released() {
     let mut receiver = receiver();
     give(&mut receiver, frame(0, StateId::EMPTY), None);
     let fragments = |fragment, sequence| Data { fragment, fragments: 2, sequence, ..frame(2, state(0)) };
@@ -147,7 +147,7 @@ fn a_state_that_a_waiting_frame_needs_outlives_the_senders_leave() {
 }
 
 #[test]
-fn a_frame_that_fails_or_yields_another_state_is_refused_and_not_held() {
+fn frame_that_fails_or_yields_another_state_is_refused() {
     let mut receiver = receiver();
     assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), Some(0)), [0]);
     receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(frame(1, StateId::EMPTY)))), false);
@@ -161,7 +161,7 @@ fn a_frame_that_fails_or_yields_another_state_is_refused_and_not_held() {
 }
 
 #[test]
-fn a_verdict_is_acknowledged_like_an_arrival() {
+fn verdict_is_acknowledged() {
     let mut receiver = receiver();
     receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(frame(0, StateId::EMPTY)))), false);
     let first = acknowledgement(&mut receiver, at(100));
@@ -173,7 +173,7 @@ fn a_verdict_is_acknowledged_like_an_arrival() {
 }
 
 #[test]
-fn many_arrivals_between_two_polls_are_all_acknowledged() {
+fn all_arrivals_between_two_polls_are_acknowledged() {
     let mut receiver = receiver();
     for number in 0..40 {
         receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(frame(number, state(90))))), false);
@@ -190,9 +190,10 @@ fn many_arrivals_between_two_polls_are_all_acknowledged() {
     assert_eq!(receiver.statistics().acknowledgements, 4);
 }
 
-/// Says when a receiver acknowledges that is asked every millisecond, and how many fragments each acknowledgement lists
-/// that the one before did not. Fragments of a frame that is not complete arrive every 4 ms, from 100 ms on; at 130 ms a
-/// frame of one fragment, which is decoded at 133 ms.
+/// When a receiver that is polled every millisecond acknowledges, and the number of newly listed fragments.
+///
+/// Fragments of an incomplete frame arrive every 4 ms, from 100 ms on. A frame of one fragment arrives at 130 ms and is
+/// decoded at 133 ms.
 fn acknowledged_at(feedback: FeedbackInterval) -> Vec<(u64, usize)> {
     let mut receiver = acknowledging(feedback);
     let (mut known, mut acknowledged) = (0, Vec::new());
@@ -227,7 +228,7 @@ fn acknowledged_at(feedback: FeedbackInterval) -> Vec<(u64, usize)> {
 }
 
 #[test]
-fn feedback_is_aggregated_but_for_the_first_of_a_pause_and_verdicts() {
+fn first_arrival_and_verdicts_are_acknowledged_at_once() {
     let aggregated = acknowledged_at(FeedbackInterval::Aggregated(Duration::from_millis(20)));
     assert_eq!(aggregated, [(100, 1), (120, 5), (133, 4), (153, 5), (173, 5)]);
     let strict = acknowledged_at(FeedbackInterval::Every(Duration::from_millis(20)));
@@ -236,12 +237,12 @@ fn feedback_is_aggregated_but_for_the_first_of_a_pause_and_verdicts() {
 }
 
 #[test]
-fn the_sender_can_have_acknowledgements_further_apart_verdicts_included() {
+fn requested_doublings_delay_acknowledgements_and_verdicts() {
     for (doublings, expected) in [(0, vec![100, 112, 132, 152]), (2, vec![100, 180])] {
         let mut receiver = acknowledging(FeedbackInterval::Aggregated(Duration::from_millis(20)));
         let mut acknowledged = Vec::new();
         for now in 100..190 {
-            // A frame every 8 ms up to 148, the second of which is judged at 112.
+            // A frame arrives every 8 ms up to 148; the second is decoded at 112.
             if now <= 148 && (now - 100) % 8 == 0 {
                 let number = (now as u32 - 100) / 8;
                 let data = Data { feedback_doublings: doublings, ..frame(number, StateId::EMPTY) };
@@ -259,7 +260,7 @@ fn the_sender_can_have_acknowledgements_further_apart_verdicts_included() {
 }
 
 #[test]
-fn a_sender_whose_acknowledgements_queue_asks_for_fewer() {
+fn sender_requests_doublings_if_acknowledgements_queue() {
     let feedback = FeedbackInterval::Aggregated(Duration::from_millis(20));
     for (slower, asks) in [(0, false), (15, true)] {
         let mut sender = Sender::new(SenderConfig { feedback, ..SenderConfig::new(1, FORMAT) });
@@ -278,17 +279,17 @@ fn a_sender_whose_acknowledgements_queue_asks_for_fewer() {
             assert_eq!(sender.send_frame(at(now), frame), Ok(number));
             let data = next_data(&mut sender, now).expect("a frame was sent");
             asked = asked.max(data.feedback_doublings);
-            // Each is under way for so much longer than the one before.
+            // The delay of each acknowledgement is longer by this step.
             let sent_at = at(now + 30 - slower * u64::from(number).min(20));
             let news = Acknowledgement { sent_at, echo: data.sent_at, ..acknowledge(number, &[number], &[number]) };
-            hear(&mut sender, now + 30, news);
+            deliver(&mut sender, now + 30, news);
         }
         assert_eq!(asked > 0, asks, "{slower} ms");
     }
 }
 
 #[test]
-fn a_fragment_is_not_lost_before_it_may_have_been_told_of() {
+fn tail_timer_waits_for_the_feedback_interval() {
     let lost_at = |feedback| {
         let mut sender = Sender::new(SenderConfig { feedback, ..SenderConfig::new(1, FORMAT) });
         assert!(sender.poll_transmit(at(0)).is_some(), "the hello");
@@ -304,12 +305,11 @@ fn a_fragment_is_not_lost_before_it_may_have_been_told_of() {
 }
 
 #[test]
-fn what_is_sent_again_though_it_was_only_late_is_no_loss() {
+fn retransmission_of_a_late_fragment_counts_as_received() {
     let mut receiver = receiver();
     let two = |fragment, sequence| Data { fragment, fragments: 2, sequence, ..frame(0, StateId::EMPTY) };
     let mut arrived = Vec::new();
-    // Of the second fragment there is a copy that the sender made (2), one that the network made of that, and one that
-    // it made of the first (1).
+    // Sequence number 2 is a retransmission of the second fragment. The network duplicates 2 and 1.
     for sequence in [0, 1, 2, 2, 1, 3] {
         let data = if sequence == 3 { frame(3, state(0)) } else { two(sequence.min(1) as u16, sequence) };
         receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(data))), false);
@@ -327,7 +327,7 @@ fn what_is_sent_again_though_it_was_only_late_is_no_loss() {
 }
 
 #[test]
-fn the_window_forgets_old_frames_and_its_bytes_are_bounded() {
+fn window_drops_old_frames_and_bounds_its_bytes() {
     let mut receiver = Receiver::new(ReceiverConfig {
         connection: Some(1),
         window_bytes: 10_000,
@@ -364,7 +364,7 @@ fn the_window_forgets_old_frames_and_its_bytes_are_bounded() {
 }
 
 #[test]
-fn data_cannot_choose_the_connection_and_the_first_hello_does() {
+fn first_hello_chooses_the_connection_and_data_does_not() {
     let mut receiver = Receiver::new(ReceiverConfig::default());
     assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [] as [u32; 0]);
     assert_eq!(receiver.statistics().before_hello, 1);
@@ -384,7 +384,7 @@ fn data_cannot_choose_the_connection_and_the_first_hello_does() {
     assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [0]);
 }
 
-/// A sender after its hello, and frames of one fragment, each from `next_source`, sent a millisecond apart.
+/// A sender after its hello and `frames` frames of one fragment, sent one per millisecond.
 fn sender(frames: u32) -> Sender {
     let mut sender = Sender::new(SenderConfig::new(1, FORMAT));
     assert!(sender.poll_transmit(at(0)).is_some(), "the hello");
@@ -401,7 +401,7 @@ fn send(sender: &mut Sender, number: u32) {
     assert!(sender.poll_transmit(now).is_some());
 }
 
-/// An acknowledgement of the fragments of `frames`, the newest last, that says that `held` are held.
+/// An acknowledgement of the fragments of `frames`, newest last, with `held` as catalogue.
 fn acknowledge(sequence: u32, frames: &[u32], held: &[u32]) -> Acknowledgement {
     let newest = frames.last().copied().unwrap_or(0);
     let received =
@@ -422,63 +422,63 @@ fn acknowledge(sequence: u32, frames: &[u32], held: &[u32]) -> Acknowledgement {
     }
 }
 
-fn hear(sender: &mut Sender, now: u64, acknowledgement: Acknowledgement) {
+fn deliver(sender: &mut Sender, now: u64, acknowledgement: Acknowledgement) {
     sender.handle_datagram(at(now), Datagram::decode(&encoded(Datagram::Acknowledgement(Box::new(acknowledgement)))));
     assert_eq!(sender.statistics().absurd, 0);
 }
 
 #[test]
-fn a_frame_that_the_receiver_refuses_is_no_source() {
+fn refused_frame_is_not_a_source() {
     let mut sender = sender(3);
-    hear(&mut sender, 100, acknowledge(0, &[0, 1], &[0]));
+    deliver(&mut sender, 100, acknowledge(0, &[0, 1], &[0]));
     assert_eq!(sender.next_source(), state(2));
-    hear(&mut sender, 101, Acknowledgement { refused: vec![1], ..acknowledge(1, &[0, 1], &[0]) });
+    deliver(&mut sender, 101, Acknowledgement { refused: vec![1], ..acknowledge(1, &[0, 1], &[0]) });
     assert_eq!(sender.next_source(), state(0));
     let events: Vec<_> = std::iter::from_fn(|| sender.poll_event()).collect();
-    assert!(events.contains(&SenderEvent::FrameRefused(1)), "it was not lost");
+    assert!(events.contains(&SenderEvent::FrameRefused(1)), "the frame is refused, not lost");
     assert_eq!((sender.statistics().frames_refused, sender.statistics().frames_lost), (1, 0));
 }
 
 #[test]
-fn a_loss_that_was_none_is_taken_back() {
+fn spurious_loss_is_taken_back() {
     let mut sender = sender(6);
-    hear(&mut sender, 100, acknowledge(0, &[0, 2, 3, 4, 5], &[0]));
+    deliver(&mut sender, 100, acknowledge(0, &[0, 2, 3, 4, 5], &[0]));
     assert_eq!((sender.next_source(), sender.in_flight().fragments), (state(0), 0));
-    hear(&mut sender, 101, Acknowledgement { received: 6, highest: 5, echo: at(5), ..acknowledge(1, &[1], &[0]) });
-    assert_eq!(sender.next_source(), state(5), "the chain is whole");
+    deliver(&mut sender, 101, Acknowledgement { received: 6, highest: 5, echo: at(5), ..acknowledge(1, &[1], &[0]) });
+    assert_eq!(sender.next_source(), state(5), "frames 1 to 5 may all arrive");
     assert_eq!((sender.statistics().fragments_lost, sender.statistics().spurious), (1, 1));
 }
 
 #[test]
-fn what_the_receiver_held_back_is_not_the_paths_time() {
+fn round_trip_time_excludes_the_hold_of_the_receiver() {
     let mut sender = sender(1);
-    hear(&mut sender, 100, Acknowledgement { hold: Duration::from_millis(30), ..acknowledge(0, &[0], &[]) });
+    deliver(&mut sender, 100, Acknowledgement { hold: Duration::from_millis(30), ..acknowledge(0, &[0], &[]) });
     assert_eq!(sender.round_trip_time().expect("measured").latest, Duration::from_millis(70));
 }
 
 #[test]
-fn a_state_that_the_receiver_lost_is_no_source() {
+fn state_that_the_receiver_lost_is_not_a_source() {
     let mut sender = sender(2);
-    hear(&mut sender, 100, acknowledge(0, &[0, 1], &[1, 0]));
+    deliver(&mut sender, 100, acknowledge(0, &[0, 1], &[1, 0]));
     assert_eq!(sender.next_source(), state(1));
-    hear(&mut sender, 101, acknowledge(1, &[0, 1], &[]));
+    deliver(&mut sender, 101, acknowledge(1, &[0, 1], &[]));
     assert_eq!(sender.next_source(), StateId::EMPTY);
 }
 
 #[test]
-fn as_long_as_news_comes_a_growing_queue_is_no_loss() {
+fn growing_queue_with_acknowledgements_is_not_a_loss() {
     let mut sender = sender(40);
-    // The queue grows by 8 ms a frame, the smoothed round-trip time lags behind.
+    // The queue grows by 8 ms per frame; the smoothed round-trip time lags behind.
     for number in 0..40u32 {
         let frames: Vec<u32> = (number.saturating_sub(5)..=number).collect();
         let now = 50 + 9 * u64::from(number);
         sender.handle_timeout(at(now));
-        hear(&mut sender, now, Acknowledgement { received: number + 1, ..acknowledge(number, &frames, &[]) });
+        deliver(&mut sender, now, Acknowledgement { received: number + 1, ..acknowledge(number, &frames, &[]) });
     }
     assert_eq!((sender.statistics().fragments_lost, sender.in_flight().fragments), (0, 0));
 }
 
-/// The next fragment; the hello is repeated before it where it is due.
+/// The next data datagram; skips a repeated hello.
 fn next_data(sender: &mut Sender, now: u64) -> Option<Data> {
     std::iter::from_fn(|| sender.poll_transmit(at(now))).find_map(|transmit| match transmit.datagram {
         Datagram::Data(data) => Some(data),
@@ -487,9 +487,9 @@ fn next_data(sender: &mut Sender, now: u64) -> Option<Data> {
 }
 
 #[test]
-fn what_waits_can_be_dropped_and_nothing_of_it_leaves() {
+fn dropped_frames_do_not_leave_and_count_as_lost() {
     let mut sender = sender(2);
-    hear(&mut sender, 100, acknowledge(0, &[0], &[0]));
+    deliver(&mut sender, 100, acknowledge(0, &[0], &[0]));
     while sender.poll_event().is_some() {}
     sender.set_pace(Duration::from_millis(10), 1);
     for number in 2..5 {
@@ -514,7 +514,7 @@ fn what_waits_can_be_dropped_and_nothing_of_it_leaves() {
     assert_eq!(lost, [2, 3, 4].map(SenderEvent::FrameLost));
     assert_eq!((sender.statistics().frames_lost, sender.statistics().fragments_lost), (3, 0));
 
-    assert_eq!(sender.next_source(), state(0), "which the receiver holds");
+    assert_eq!(sender.next_source(), state(0), "the receiver holds it");
     let frame = OutgoingFrame {
         source: state(0),
         target: state(5),
@@ -524,11 +524,11 @@ fn what_waits_can_be_dropped_and_nothing_of_it_leaves() {
         payload: vec![5],
     };
     assert_eq!(sender.send_frame(at(1_000), frame), Ok(5));
-    let data = next_data(&mut sender, 1_000).expect("it is small and nothing is before it");
-    assert_eq!((data.frame, data.sequence), (5, 3), "no sequence number was used up");
+    let data = next_data(&mut sender, 1_000).expect("the queue is empty");
+    assert_eq!((data.frame, data.sequence), (5, 3), "dropped fragments use no sequence number");
     let fragments =
         vec![ReceivedFragment { frame: 5, fragment: 0, arrived_at: at(5_000), congestion_experienced: false }];
     let news = Acknowledgement { highest: 3, echo: at(1_000), fragments, ..acknowledge(1, &[0], &[5, 0]) };
-    hear(&mut sender, 1_100, news);
+    deliver(&mut sender, 1_100, news);
     assert_eq!((sender.next_source(), sender.held_states()), (state(5), 1), "no state of a dropped frame is kept");
 }

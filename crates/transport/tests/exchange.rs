@@ -1,4 +1,4 @@
-//! A sender and a receiver over pipes with a plan: tests that own the clock.
+//! Tests of a sender and a receiver over simulated pipes, in virtual time.
 
 mod world;
 
@@ -15,7 +15,7 @@ fn losses(world: &World) -> usize {
 }
 
 #[test]
-fn without_loss_every_frame_is_decoded_once_in_order_from_the_one_before() {
+fn lossless_path_delivers_every_frame_in_order() {
     let mut world = World::new(1);
     world.run(at(3_000));
     world.capture_at = Timestamp::MAX;
@@ -28,11 +28,11 @@ fn without_loss_every_frame_is_decoded_once_in_order_from_the_one_before() {
     assert_eq!(statistics.frames_acknowledged, statistics.frames);
     let round_trip = world.sender.round_trip_time().expect("acknowledgements came");
     assert_eq!((round_trip.minimum, round_trip.smoothed), (ms(100), ms(100)));
-    assert!(world.sender.held_states() <= 6, "a round trip's frames and no more, {}", world.sender.held_states());
+    assert!(world.sender.held_states() <= 6, "at most the frames of a round trip, {}", world.sender.held_states());
 }
 
 #[test]
-fn one_lost_fragment_costs_about_a_round_trip() {
+fn lost_fragment_is_repaired_within_a_round_trip() {
     let mut world = World::new(2);
     world.forward.lose = |frame, fragment| (frame, fragment) == (20, 2);
     world.run(at(3_000));
@@ -40,14 +40,18 @@ fn one_lost_fragment_costs_about_a_round_trip() {
     let (next, decoded) = world.next_decoded(19);
     assert!(world.recovered.contains(&next) && next <= 25, "frame {next}");
     assert_eq!(world.lost_frames(), [20]);
-    assert_eq!(world.refused_frames(), (21..next).collect::<Vec<_>>(), "those that depended on it, which came");
-    // Its acknowledgement, the wait for the next capture, and the way of the frame that repairs it.
+    assert_eq!(
+        world.refused_frames(),
+        (21..next).collect::<Vec<_>>(),
+        "frames that arrived but depended on the lost one"
+    );
+    // The delay is the acknowledgement, the wait for the next capture, and the path of the recovery frame.
     assert!(decoded.saturating_since(sent) <= ms(100 + 33 * 2 + 50), "{:?}", decoded.saturating_since(sent));
     assert_eq!(world.recovered.len(), 1, "one frame repairs it");
 }
 
 #[test]
-fn a_frame_lost_whole_and_a_burst_are_repaired_as_quickly() {
+fn lost_frame_and_lost_burst_are_repaired_as_fast() {
     for (last, plan) in [(20, (|frame, _| frame == 20) as fn(u32, u16) -> bool), (22, |f, _| (20..=22).contains(&f))] {
         let mut world = World::new(3);
         world.forward.lose = plan;
@@ -62,7 +66,7 @@ fn a_frame_lost_whole_and_a_burst_are_repaired_as_quickly() {
 }
 
 #[test]
-fn a_lost_tail_is_noticed_without_another_frame() {
+fn loss_of_the_last_fragment_is_detected() {
     let mut world = World::new(4);
     world.forward.lose = |frame, fragment| frame == 30 && fragment == 4;
     world.run(at(10 + 33 * 30));
@@ -70,15 +74,15 @@ fn a_lost_tail_is_noticed_without_another_frame() {
     let sent = world.now;
     world.run(at(3_000));
     assert_eq!((world.lost_frames(), world.refused_frames()), (vec![30], vec![]));
-    let noticed = world.sender_events.iter().find(|(_, event)| *event == SenderEvent::FrameLost(30));
-    let after = noticed.expect("it was noticed").0.saturating_since(sent);
+    let detected = world.sender_events.iter().find(|(_, event)| *event == SenderEvent::FrameLost(30));
+    let after = detected.expect("the loss is detected").0.saturating_since(sent);
     assert!(after <= ms(150), "{after:?}");
     assert!(world.idle());
     assert_eq!(world.sender.next_source(), StateId(30 << 20 | 1), "the state of frame 29");
 }
 
 #[test]
-fn half_of_the_acknowledgements_lost_do_no_harm() {
+fn loss_of_half_the_acknowledgements_loses_no_frame() {
     let mut world = World::new(5);
     world.backward.loss = 0.5;
     world.run(at(10_000));
@@ -87,7 +91,7 @@ fn half_of_the_acknowledgements_lost_do_no_harm() {
     assert_eq!(world.decoded.len(), world.sources.len());
     let statistics = world.sender.statistics();
     assert_eq!(statistics.fragments_lost, statistics.spurious);
-    assert!(world.recovered.len() * 33 < world.sources.len(), "{} needless recoveries", world.recovered.len());
+    assert!(world.recovered.len() * 33 < world.sources.len(), "{} spurious recoveries", world.recovered.len());
     assert_eq!(statistics.frames_acknowledged, world.sources.len() as u64);
     assert!(world.idle());
 }
@@ -109,7 +113,7 @@ fn reordering_loses_no_frame() {
 }
 
 #[test]
-fn slight_reordering_is_no_loss() {
+fn slight_reordering_is_not_a_loss() {
     let mut world = World::new(7);
     world.forward.jitter = ms(3);
     world.sender.set_pace(ms(2), 1);
@@ -118,13 +122,13 @@ fn slight_reordering_is_no_loss() {
 }
 
 #[test]
-fn after_an_outage_the_call_goes_on_from_a_held_state() {
+fn call_resumes_from_a_held_state_after_an_outage() {
     for both in [false, true] {
         let mut world = World::new(8);
         world.forward.outage = Some((at(2_000), at(3_000)));
         world.backward.outage = both.then_some((at(2_000), at(3_000)));
         world.run(at(5_000));
-        let resumed = *world.decoded.values().find(|&&moment| moment > at(3_000)).expect("the call goes on");
+        let resumed = *world.decoded.values().find(|&&moment| moment > at(3_000)).expect("the call resumes");
         assert!(resumed <= at(3_000 + 33 + 100 + 33 + 50), "{resumed}");
         let late = world.decoded.values().filter(|&&moment| moment > at(3_300)).count();
         assert!(late >= 1_700 / 33 - 1, "{late} frames in the last 1.7 s");
@@ -134,7 +138,7 @@ fn after_an_outage_the_call_goes_on_from_a_held_state() {
 }
 
 #[test]
-fn silence_after_an_outage_wakes_nobody_for_ever() {
+fn timers_end_in_an_endless_outage() {
     let mut world = World::new(9);
     world.forward.outage = Some((at(1_000), Timestamp::MAX));
     world.backward.outage = Some((at(1_000), Timestamp::MAX));
@@ -145,7 +149,7 @@ fn silence_after_an_outage_wakes_nobody_for_ever() {
 }
 
 #[test]
-fn garbage_copies_and_parts_change_only_counters() {
+fn invalid_and_duplicate_datagrams_change_only_counters() {
     let mut plain = World::new(10);
     let mut dirty = World::new(10);
     for step in 1..60u64 {
@@ -162,7 +166,7 @@ fn garbage_copies_and_parts_change_only_counters() {
         }
         for pipe in [&dirty.forward, &dirty.backward] {
             for bytes in pipe.seen() {
-                // Copies of what came and parts of it, at both ends.
+                // Truncated copies of earlier datagrams, at both ends.
                 dirty.receiver.handle_datagram(dirty.now, Datagram::decode(&bytes[..bytes.len() / 2]), false);
                 dirty.sender.handle_datagram(dirty.now, Datagram::decode(&bytes[..bytes.len() - 1]));
             }
@@ -189,7 +193,7 @@ fn garbage_copies_and_parts_change_only_counters() {
 }
 
 #[test]
-fn claims_that_cannot_be_true_change_only_a_counter() {
+fn impossible_fields_change_only_a_counter() {
     let mut plain = World::new(17);
     let mut dirty = World::new(17);
     plain.run(at(500));
@@ -199,40 +203,39 @@ fn claims_that_cannot_be_true_change_only_a_counter() {
         let mut decoded = all.filter_map(|bytes| Datagram::decode(bytes).ok());
         decoded.find(|datagram| matches!(datagram, Datagram::Data(_)) == data).expect("both kinds passed")
     };
-    let (Datagram::Acknowledgement(true_one), Datagram::Data(fragment)) = (find(&dirty, false), find(&dirty, true))
-    else {
+    let (Datagram::Acknowledgement(valid), Datagram::Data(fragment)) = (find(&dirty, false), find(&dirty, true)) else {
         panic!("both kinds passed")
     };
-    let lies: [fn(&mut Acknowledgement); 8] = [
-        |lie| lie.fragments[0].frame += 1_000,
-        |lie| lie.fragments[0].fragment += 1_000,
-        |lie| lie.highest += 1_000,
-        |lie| lie.received += 1_000,
-        |lie| lie.sequence += 1_000,
-        |lie| lie.catalogue[0] += 1_000,
-        |lie| lie.refused.push(1_000),
-        |lie| lie.hold = Duration::from_secs(1_000),
+    let changes: [fn(&mut Acknowledgement); 8] = [
+        |it| it.fragments[0].frame += 1_000,
+        |it| it.fragments[0].fragment += 1_000,
+        |it| it.highest += 1_000,
+        |it| it.received += 1_000,
+        |it| it.sequence += 1_000,
+        |it| it.catalogue[0] += 1_000,
+        |it| it.refused.push(1_000),
+        |it| it.hold = Duration::from_secs(1_000),
     ];
-    for lie in lies {
-        let mut acknowledgement = true_one.clone();
-        lie(&mut acknowledgement);
+    for change in changes {
+        let mut acknowledgement = valid.clone();
+        change(&mut acknowledgement);
         let mut bytes = Vec::new();
         Datagram::Acknowledgement(acknowledgement).encode(&mut bytes);
         dirty.sender.handle_datagram(dirty.now, Datagram::decode(&bytes));
     }
-    let lies: [fn(&mut Data); 8] = [
-        |lie| lie.frame += 1_000_000,
-        |lie| lie.sequence += 1 << 30,
-        |lie| lie.captured = lie.sent_at + ms(1),
-        |lie| lie.anchor = lie.frame + 1,
-        |lie| lie.keep_from = lie.anchor + 1,
-        |lie| lie.fragments = u16::MAX,
-        |lie| lie.target = StateId::EMPTY,
-        |lie| lie.source = StateId(5),
+    let changes: [fn(&mut Data); 8] = [
+        |it| it.frame += 1_000_000,
+        |it| it.sequence += 1 << 30,
+        |it| it.captured = it.sent_at + ms(1),
+        |it| it.anchor = it.frame + 1,
+        |it| it.keep_from = it.anchor + 1,
+        |it| it.fragments = u16::MAX,
+        |it| it.target = StateId::EMPTY,
+        |it| it.source = StateId(5),
     ];
-    for lie in lies {
+    for change in changes {
         let mut data = fragment.clone();
-        lie(&mut data);
+        change(&mut data);
         let mut bytes = Vec::new();
         Datagram::Data(data).encode(&mut bytes);
         dirty.receiver.handle_datagram(dirty.now, Datagram::decode(&bytes), false);
@@ -246,7 +249,7 @@ fn claims_that_cannot_be_true_change_only_a_counter() {
 }
 
 #[test]
-fn fragments_leave_at_the_pace_and_every_one_tells_the_grace() {
+fn fragments_are_paced_and_carry_the_grace_period() {
     let mut world = World::new(11);
     world.sender.set_pace(ms(2), 1);
     world.forward.lose = |frame, fragment| frame == 10 && fragment == 0;
@@ -262,8 +265,8 @@ fn fragments_leave_at_the_pace_and_every_one_tells_the_grace() {
             _ => None,
         })
         .collect();
-    // Here every gap is the sender's choice, so what arrives less its grace arrives without a gap, even where the
-    // fragment that began a frame was lost.
+    // Every gap is chosen by the sender here. So arrivals minus grace have no gaps, even after the loss of a frame's
+    // first fragment.
     for pair in arrivals.windows(2) {
         assert_eq!(pair[1].arrived_at.saturating_since(pair[0].arrived_at), pair[1].grace);
     }
@@ -272,7 +275,7 @@ fn fragments_leave_at_the_pace_and_every_one_tells_the_grace() {
 }
 
 #[test]
-fn a_host_that_wakes_late_does_not_count_as_grace() {
+fn late_wakeup_of_the_host_is_no_grace_period() {
     let mut world = World::new(12);
     world.capture_at = Timestamp::MAX;
     world.run(at(100));
@@ -287,7 +290,7 @@ fn a_host_that_wakes_late_does_not_count_as_grace() {
     };
     world.sender.send_frame(at(100), frame).expect("the connection is open");
     let first = world.sender.poll_transmit(at(100)).expect("a fragment");
-    let second = world.sender.poll_transmit(at(105)).expect("another, 5 ms after it might have left");
+    let second = world.sender.poll_transmit(at(105)).expect("a fragment that is 5 ms late");
     for transmit in [first, second] {
         world.receiver.handle_datagram(at(200), Ok(transmit.datagram), false);
     }
@@ -301,7 +304,7 @@ fn a_host_that_wakes_late_does_not_count_as_grace() {
 }
 
 #[test]
-fn the_estimate_and_the_arrivals_reach_the_sender() {
+fn estimate_and_arrivals_reach_the_sender() {
     let mut world = World::new(13);
     world.receiver.set_estimate(lockstep_transport::Estimate {
         inter_arrival: Some(Duration::from_micros(1_234)),
@@ -324,7 +327,7 @@ fn the_estimate_and_the_arrivals_reach_the_sender() {
 }
 
 #[test]
-fn the_hello_is_repeated_until_it_is_answered() {
+fn hello_is_repeated_until_answered() {
     let mut world = World::new(14);
     world.capture_at = Timestamp::MAX;
     world.forward.outage = Some((at(0), at(150)));
@@ -334,8 +337,8 @@ fn the_hello_is_repeated_until_it_is_answered() {
     assert!(world.sender_events.iter().any(|(_, event)| *event == SenderEvent::Connected));
     let hellos = world.receiver_events.iter().filter(|(_, event)| matches!(event, ReceiverEvent::Hello(_)));
     assert_eq!(hellos.count(), 1);
-    assert_eq!(world.sender.poll_timeout(), None, "nothing is left to say");
-    // Later hellos are answered each, and the receiver's owner hears nothing of them.
+    assert_eq!(world.sender.poll_timeout(), None, "no timer runs");
+    // The receiver answers each later hello but emits no event for it.
     let answers =
         |world: &World| world.sender_events.iter().filter(|(_, event)| *event == SenderEvent::Answered).count();
     for (greeted_at, answered) in [(1_000, 1), (1_200, 2)] {
@@ -346,7 +349,7 @@ fn the_hello_is_repeated_until_it_is_answered() {
     world.forward.outage = Some((at(1_400), at(1_450)));
     world.sender.greet(at(1_400));
     world.run(at(1_600));
-    assert_eq!((answers(&world), world.sender.poll_timeout()), (2, None), "one that is lost is not repeated");
+    assert_eq!((answers(&world), world.sender.poll_timeout()), (2, None), "a lost later hello is not repeated");
     let hellos = world.receiver_events.iter().filter(|(_, event)| matches!(event, ReceiverEvent::Hello(_)));
     assert_eq!(hellos.count(), 1);
 }
@@ -354,11 +357,10 @@ fn the_hello_is_repeated_until_it_is_answered() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// The world itself checks at each step that frames are handed out only with their source held, that a source
-    /// other than the last frame's target is held by the receiver at that moment, and that both sides' states are
-    /// bounded.
+    /// The world checks three properties at each step. A frame is handed out only if its source is held. The receiver
+    /// holds a source that is not the last target. The number of states is bounded at both ends.
     #[test]
-    fn whatever_the_pipes_do_only_held_states_are_used(
+    fn sources_are_held_states_under_any_impairment(
         seed in any::<u64>(),
         loss in 0.0..0.3f64,
         back in 0.0..0.3f64,
@@ -373,7 +375,7 @@ proptest! {
         (world.forward.jitter, world.backward.jitter) = (ms(jitter), ms(jitter / 2));
         world.forward.duplication = duplication;
         world.backward.duplication = duplication;
-        // The pacer must keep up with the frames, or its queue grows without end.
+        // The pacer must keep up with the frames, or its queue grows without bound.
         world.sender.set_pace(ms(pace.min(24 / bytes.div_ceil(1_200) as u64)), 1);
         world.run(at(10_000));
         world.forward.loss = 0.0;
@@ -391,12 +393,12 @@ proptest! {
     }
 
     #[test]
-    fn a_third_lost_leaves_a_call(seed in any::<u64>()) {
+    fn call_survives_loss_of_30_percent(seed in any::<u64>()) {
         let mut world = World::new(seed);
         world.frame_bytes = 1_000;
         (world.forward.loss, world.backward.loss) = (0.3, 0.3);
         world.run(at(20_000));
-        // One frame in three breaks the chain for about a round trip, four frames.
+        // A loss in one of three frames interrupts decoding for about a round trip, four frames.
         let share = world.decoded.len() as f64 / world.sources.len() as f64;
         prop_assert!(share > 0.15, "{} of the frames decoded", share);
         let acknowledged = |event: &SenderEvent| matches!(event, SenderEvent::FrameAcknowledged { .. });
@@ -407,7 +409,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_call(seed in any::<u64>()) {
+    fn same_seed_gives_the_same_call(seed in any::<u64>()) {
         let run = || {
             let mut world = World::new(seed);
             (world.forward.loss, world.forward.jitter, world.backward.loss) = (0.1, ms(20), 0.1);
@@ -419,7 +421,7 @@ proptest! {
 }
 
 #[test]
-fn frames_that_wait_are_dropped_once_a_newer_one_is_decoded() {
+fn waiting_frames_are_dropped_once_a_newer_is_decoded() {
     let mut world = World::new(16);
     world.forward.lose = |frame, fragment| (frame, fragment) == (20, 0);
     world.run(at(2_000));

@@ -1,4 +1,4 @@
-//! More frames under way than either end has room for states.
+//! Tests with more frames in flight than either end has room for states.
 
 mod world;
 
@@ -8,7 +8,7 @@ use lockstep_transport::{SenderEvent, StateId};
 use lockstep_units::Timestamp;
 use world::{World, at, ms};
 
-/// A hundred small frames a second over a path that takes 20 ms each way.
+/// A hundred small frames per second over a path with a one-way delay of 20 ms.
 fn small_frames(seed: u64) -> World {
     let mut world = World::new(seed);
     (world.forward.delay, world.backward.delay) = (ms(20), ms(20));
@@ -16,7 +16,7 @@ fn small_frames(seed: u64) -> World {
     world
 }
 
-/// The longest time without a frame decoded.
+/// The longest time without a decoded frame.
 fn longest_freeze(world: &World) -> Duration {
     let ends = world.decoded.values().chain([&world.now]);
     let freezes = ends.scan(Timestamp::ZERO, |last, &moment| {
@@ -27,11 +27,11 @@ fn longest_freeze(world: &World) -> Duration {
     freezes.max().unwrap_or_default()
 }
 
-/// Frames wait for the pacer and for a path that pauses, some of them coded from states that are known to be held, as in
-/// a silence. What has to be kept for them must be, though the encoder has no room for as many states, or the call
-/// stands still: everything arrives, and nothing can be decoded.
+/// Frames wait for the pacer and for a path that pauses. Some are encoded from held states, as during silence. The
+/// encoder has no room for all their states, but the needed ones must stay. Otherwise everything arrives and nothing
+/// can be decoded.
 #[test]
-fn after_a_queue_of_more_frames_than_there_is_room_for_states_calls_go_on() {
+fn call_resumes_after_a_queue_longer_than_the_states() {
     for case in 0..120 {
         let mut world = small_frames(case);
         let (from, pause) = (1_000 + case % 7, 100 + 40 * (case % 20));
@@ -44,29 +44,29 @@ fn after_a_queue_of_more_frames_than_there_is_room_for_states_calls_go_on() {
         world.sender.set_pace(ms(4 + case % 5), 1);
         world.run(at(5_000));
         let freeze = longest_freeze(&world);
-        assert!(freeze < ms(pause + 300), "case {case}: {freeze:?} without a picture after a pause of {pause} ms");
+        assert!(freeze < ms(pause + 300), "case {case}: {freeze:?} without a frame after a pause of {pause} ms");
     }
 }
 
-/// Of a round trip that takes 62 frames the receiver holds 32 states, and the encoder 32 others.
+/// A round trip spans 62 frames. The receiver holds 32 states and the encoder 32 others.
 #[test]
-fn over_a_long_path_a_loss_is_repaired_from_a_state_that_both_ends_hold() {
+fn loss_on_a_long_path_is_repaired_from_a_common_state() {
     let mut world = small_frames(1);
     world.forward.delay = ms(600);
     world.forward.lose = |frame, _| frame == 500;
     world.run(at(10_000));
     assert!(world.sender.statistics().evicted_states > 0);
     assert_eq!(world.recovered.len(), 1);
-    let repair = world.recovered.first().copied().expect("there is one");
+    let repair = world.recovered.first().copied().expect("a recovery frame was sent");
     assert_ne!(world.sources[&repair], StateId::EMPTY, "no key frame");
     assert_eq!(world.next_decoded(499).0, repair);
     let acknowledged = |event: &SenderEvent| matches!(event, SenderEvent::FrameAcknowledged { .. });
     assert!(world.sender_events.iter().filter(|(_, event)| acknowledged(event)).count() > 700);
 }
 
-/// The losses are of frames whose states the encoder has had to forget by the time that they are noticed.
+/// The encoder has evicted the states of the lost frames before their loss is detected.
 #[test]
-fn a_loss_that_is_noticed_after_the_frames_state_has_gone_still_breaks_the_chain() {
+fn loss_of_a_frame_with_evicted_state_is_repaired() {
     let lost: [fn(u32, u16) -> bool; 4] =
         [|frame, _| frame == 500, |frame, _| frame == 501, |frame, _| frame == 502, |frame, _| frame == 503];
     for (place, lose) in lost.into_iter().enumerate() {
@@ -74,8 +74,8 @@ fn a_loss_that_is_noticed_after_the_frames_state_has_gone_still_breaks_the_chain
         world.forward.delay = ms(900);
         world.forward.lose = lose;
         world.run(at(9_000));
-        // A round trip, and what it takes to notice.
+        // A round trip, and the time to detect the loss.
         let freeze = longest_freeze(&world);
-        assert!(freeze < ms(1_300), "{freeze:?} without a picture after the loss of frame {}", 500 + place);
+        assert!(freeze < ms(1_300), "{freeze:?} without a frame after the loss of frame {}", 500 + place);
     }
 }

@@ -1,4 +1,4 @@
-//! Frames with parity: what is lost of them, what is restored, and what the sender makes of it.
+//! Tests of frames with parity: loss, restoration, and what the sender infers.
 
 mod world;
 
@@ -16,7 +16,7 @@ fn lost_fragments(world: &World) -> usize {
     lost.sum()
 }
 
-/// Frames of five fragments, the last one short, and two of parity.
+/// Frames of five fragments, the last one short, and two parity fragments.
 fn protected(seed: u64) -> World {
     let mut world = World::new(seed);
     world.parity = 2;
@@ -24,7 +24,7 @@ fn protected(seed: u64) -> World {
 }
 
 #[test]
-fn a_frame_arrives_though_as_many_fragments_are_lost_as_it_has_parity() {
+fn frame_survives_loss_of_its_number_of_parity_fragments() {
     for plan in [
         (|frame, fragment| frame == 20 && fragment < 2) as fn(u32, u16) -> bool,
         |frame, fragment| frame == 20 && [3, 4].contains(&fragment),
@@ -38,24 +38,28 @@ fn a_frame_arrives_though_as_many_fragments_are_lost_as_it_has_parity() {
         world.run(at(4_000));
         assert_eq!(world.order, (0..world.sources.len() as u32).collect::<Vec<_>>());
         assert_eq!((world.recovered.len(), world.lost_frames(), world.refused_frames()), (0, vec![], vec![]));
-        assert_eq!(lost_fragments(&world), 2, "controllers hear of what the path loses");
+        assert_eq!(lost_fragments(&world), 2, "controllers see the losses of the path");
         assert!(world.idle());
     }
 }
 
 #[test]
-fn a_frame_that_lost_one_more_is_lost_and_the_next_comes_from_a_held_state() {
+fn one_more_loss_than_parity_loses_the_frame() {
     let mut world = protected(2);
     world.forward.lose = |frame, fragment| frame == 20 && [0, 2, 5].contains(&fragment);
     world.run(at(3_000));
     let (next, _) = world.next_decoded(19);
     assert!(world.recovered.contains(&next), "frame {next}");
     assert_eq!(world.lost_frames(), [20]);
-    assert_eq!(world.refused_frames(), (21..next).collect::<Vec<_>>(), "those that depended on it, which came");
+    assert_eq!(
+        world.refused_frames(),
+        (21..next).collect::<Vec<_>>(),
+        "frames that arrived but depended on the lost one"
+    );
 }
 
 #[test]
-fn parity_is_counted_apart() {
+fn parity_has_a_separate_counter() {
     let mut world = protected(3);
     world.forward.lose = |frame, fragment| frame == 10 && fragment == 1;
     world.run(at(1_000));
@@ -65,14 +69,14 @@ fn parity_is_counted_apart() {
     assert_eq!((sender.fragments, sender.parity), (sender.frames * 7, sender.frames * 2));
     assert_eq!(sender.payload_bytes, sender.frames * 5_000);
     assert_eq!((receiver.frames, receiver.restored), (sender.frames, 1));
-    assert_eq!(receiver.duplicates, 0, "what comes after a frame is whole is new all the same");
+    assert_eq!(receiver.duplicates, 0, "a fragment after completion of its frame is not a duplicate");
 }
 
 #[test]
-fn a_decoded_frame_tells_how_many_fragments_came_and_no_more() {
+fn decoded_frame_implies_only_the_number_of_arrivals() {
     let mut world = protected(4);
     world.forward.lose = |frame, fragment| frame == 10 && fragment == 1;
-    // Of the acknowledgements a good part is lost.
+    // A large part of the acknowledgements is lost.
     world.backward.loss = 0.6;
     world.run(at(3_000));
     world.capture_at = Timestamp::MAX;
@@ -98,7 +102,7 @@ fn frames_of_any_length_are_protected() {
 }
 
 #[test]
-fn parity_that_contradicts_what_came_restores_nothing_and_the_sender_hears_of_it() {
+fn contradictory_parity_drops_the_frame() {
     let mut world = protected(6);
     world.run(at(100));
     world.capture_at = Timestamp::MAX;
@@ -137,9 +141,9 @@ fn parity_that_contradicts_what_came_restores_nothing_and_the_sender_hears_of_it
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Whatever is lost, held up, doubled and overtaken: what is handed out is what was sent.
+    /// Every frame that is handed out equals the one sent, under loss, delay, duplication and reordering.
     #[test]
-    fn whatever_happens_on_the_way_frames_are_what_was_sent(
+    fn frames_equal_the_sent_ones_under_any_impairment(
         seed in any::<u64>(),
         loss in 0.0..0.5f64,
         back in 0.0..0.5f64,

@@ -1,4 +1,4 @@
-//! Repair by retransmission, for codecs that can go on from their last frame only: a world with a plan.
+//! Tests of retransmission, for codecs that can only continue from their last frame.
 
 mod world;
 
@@ -11,7 +11,7 @@ fn world(seed: u64) -> World {
     World::with(seed, Recovery::Retransmit)
 }
 
-/// Lets what is under way arrive.
+/// Stops the capture and lets all datagrams in flight arrive.
 fn finish(world: &mut World) {
     world.capture_at = Timestamp::MAX;
     world.run(world.now + ms(5_000));
@@ -23,7 +23,7 @@ fn transmissions(world: &World, frame: u32, fragment: u16) -> Vec<Timestamp> {
 }
 
 #[test]
-fn a_lost_fragment_is_sent_again_and_all_frames_are_decoded_in_order() {
+fn lost_fragment_is_sent_again_and_frames_stay_in_order() {
     let mut world = world(1);
     world.forward.lose = |frame, fragment| (frame, fragment) == (20, 2);
     world.forward.lose_copies = 1;
@@ -32,7 +32,7 @@ fn a_lost_fragment_is_sent_again_and_all_frames_are_decoded_in_order() {
     assert_eq!(world.order, (0..world.sources.len() as u32).collect::<Vec<_>>());
     let copies = transmissions(&world, 20, 2);
     assert_eq!(copies.len(), 2);
-    // The next frame's acknowledgements come a round trip after it, and it comes a frame interval later.
+    // The loss is detected by the acknowledgements of the next frame, which leaves a frame interval later.
     let wait = copies[1].saturating_since(copies[0]);
     assert!(wait <= ms(100 + 33 + 5), "{wait:?}");
     assert_eq!(world.decoded[&20].saturating_since(copies[1]), ms(50));
@@ -44,7 +44,7 @@ fn a_lost_fragment_is_sent_again_and_all_frames_are_decoded_in_order() {
 }
 
 #[test]
-fn the_last_fragment_of_all_is_sent_again_without_a_later_one() {
+fn last_fragment_of_a_call_is_sent_again() {
     let mut world = world(2);
     world.forward.lose = |frame, fragment| frame == 30 && fragment >= 3;
     world.forward.lose_copies = 1;
@@ -55,7 +55,7 @@ fn the_last_fragment_of_all_is_sent_again_without_a_later_one() {
 }
 
 #[test]
-fn a_fragment_that_never_arrives_is_given_up_and_a_key_frame_follows() {
+fn unrepairable_frame_is_followed_by_a_key_frame() {
     let mut world = world(3);
     world.forward.lose = |frame, fragment| (frame, fragment) == (20, 2);
     world.run(at(4_000));
@@ -63,8 +63,12 @@ fn a_fragment_that_never_arrives_is_given_up_and_a_key_frame_follows() {
     let copies = transmissions(&world, 20, 2);
     assert!((3..=11).contains(&copies.len()), "{copies:?}");
     assert!(copies.windows(2).all(|pair| pair[1].saturating_since(pair[0]) >= ms(100)), "a round trip apart");
-    let lost =
-        world.sender_events.iter().find(|(_, event)| *event == SenderEvent::FrameLost(20)).expect("it is told").0;
+    let lost = world
+        .sender_events
+        .iter()
+        .find(|(_, event)| *event == SenderEvent::FrameLost(20))
+        .expect("the loss is reported")
+        .0;
     let age = lost.saturating_since(copies[0]);
     assert!((ms(1_000)..=ms(1_200)).contains(&age), "{age:?}");
     let keys: Vec<u32> =
@@ -72,12 +76,12 @@ fn a_fragment_that_never_arrives_is_given_up_and_a_key_frame_follows() {
     assert_eq!(keys.len(), 2, "the first frame and one more: {keys:?}");
     let wait = world.decoded[&keys[1]].saturating_since(lost);
     assert!(wait <= ms(33 + 50), "{wait:?}");
-    assert_eq!(world.decoded.keys().next_back(), world.sources.keys().next_back(), "the call goes on");
+    assert_eq!(world.decoded.keys().next_back(), world.sources.keys().next_back(), "the call resumes");
     assert!((21..keys[1]).all(|frame| !world.decoded.contains_key(&frame)));
 }
 
 #[test]
-fn what_is_sent_again_is_paced_and_goes_first() {
+fn retransmissions_are_paced_and_leave_first() {
     let mut world = world(4);
     world.sender.set_pace(ms(4), 1);
     world.forward.lose = |frame, _| frame == 20;
@@ -90,31 +94,31 @@ fn what_is_sent_again_is_paced_and_goes_first() {
     let repeated: Vec<usize> =
         (0..world.transmitted.len()).filter(|&index| world.transmitted[index].1 == 20).skip(5).collect();
     assert_eq!(repeated.len(), 5);
-    // The first is noticed alone, by the third fragment after it; the others wait for each other and for nothing else.
+    // The first fragment is detected alone, by the third fragment after it. The others are sent without interruption.
     assert!(repeated[1..].windows(2).all(|pair| pair[1] == pair[0] + 1), "{repeated:?}");
 }
 
 #[test]
-fn a_link_that_pauses_is_no_loss() {
+fn pause_of_the_link_is_not_a_loss() {
     let mut world = world(5);
     world.forward.pause = Some((at(2_000), at(2_900)));
     world.run(at(5_000));
     finish(&mut world);
     assert_eq!(world.decoded.len(), world.sources.len());
     let statistics = world.sender.statistics();
-    assert!(statistics.retransmitted <= 5, "{} needless copies", statistics.retransmitted);
+    assert!(statistics.retransmitted <= 5, "{} redundant copies", statistics.retransmitted);
     assert_eq!((statistics.frames_lost, statistics.frames_refused), (0, 0));
-    assert!(statistics.retransmitted > 0, "there is no needless copy that could be taken for a loss");
-    let told = world.sender_events.iter().rev().find_map(|(_, event)| match event {
+    assert!(statistics.retransmitted > 0, "the test needs a redundant copy");
+    let counts = world.sender_events.iter().rev().find_map(|(_, event)| match event {
         SenderEvent::Feedback(feedback) => Some((feedback.highest_sequence + 1, feedback.received)),
         _ => None,
     });
-    assert_eq!(told, Some((statistics.fragments, statistics.fragments)), "sent and received");
+    assert_eq!(counts, Some((statistics.fragments, statistics.fragments)), "sent and received");
     assert!(world.idle());
 }
 
 #[test]
-fn after_an_outage_the_call_goes_on_with_a_key_frame_at_most() {
+fn call_resumes_after_an_outage_with_one_key_frame() {
     for (length, most) in [(500, 0), (2_000, 1)] {
         let mut world = world(6);
         world.forward.outage = Some((at(2_000), at(2_000 + length)));
@@ -123,14 +127,14 @@ fn after_an_outage_the_call_goes_on_with_a_key_frame_at_most() {
         let keys = world.sources.range(1..).filter(|(_, source)| **source == StateId::EMPTY).count();
         assert!(keys <= most, "{keys} key frames after {length} ms");
         assert_eq!(world.decoded.keys().next_back(), world.sources.keys().next_back());
-        let resumed = *world.decoded.values().find(|&&moment| moment > at(2_000 + length)).expect("the call goes on");
+        let resumed = *world.decoded.values().find(|&&moment| moment > at(2_000 + length)).expect("the call resumes");
         assert!(resumed <= at(2_000 + length + 700), "{resumed}");
         assert!(world.idle());
     }
 }
 
 #[test]
-fn silence_for_ever_wakes_nobody_for_ever() {
+fn timers_end_in_an_endless_outage() {
     let mut world = world(7);
     world.forward.outage = Some((at(1_000), Timestamp::MAX));
     world.run(at(3_000));
@@ -143,7 +147,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn whatever_the_link_loses_and_reorders_the_call_goes_on(
+    fn call_resumes_after_any_loss_and_reordering(
         seed: u64,
         loss in 0.0f64..0.3,
         backward_loss in 0.0f64..0.5,

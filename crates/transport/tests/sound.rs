@@ -1,4 +1,4 @@
-//! Sound beside the video: tests that own the clock.
+//! Tests of sound with video, in virtual time.
 
 mod world;
 
@@ -13,7 +13,7 @@ fn packet(frame: u32, captured: Timestamp) -> SoundPacket {
     SoundPacket { frame, captured, payload: vec![frame as u8; 80] }
 }
 
-/// Video and a packet of sound each 20 ms, for so many of them.
+/// Runs video, and sends `packets` sound packets, one every 20 ms.
 fn talk(world: &mut World, packets: u32) {
     for frame in 0..packets {
         let now = at(u64::from(frame) * 20 + 20);
@@ -24,8 +24,8 @@ fn talk(world: &mut World, packets: u32) {
     world.run(world.now + ms(5_000));
 }
 
-/// When each packet of sound came.
-fn heard(world: &World) -> Vec<(u32, Timestamp)> {
+/// Arrival time of each sound packet.
+fn received_sound(world: &World) -> Vec<(u32, Timestamp)> {
     let sounds = world.receiver_events.iter().filter_map(|(at, event)| match event {
         ReceiverEvent::Sound(packet) => Some((packet.frame, *at)),
         _ => None,
@@ -34,14 +34,14 @@ fn heard(world: &World) -> Vec<(u32, Timestamp)> {
 }
 
 #[test]
-fn sound_leaves_at_once_whatever_waits_for_the_pacer() {
+fn sound_does_not_wait_for_the_pacer() {
     let mut world = World::new(1);
-    // A frame takes longer to leave than frames take to come: the pacer is never free.
+    // The pacing interval is longer than a frame interval allows, so the pacer is never idle.
     world.sender.set_pace(ms(10), 1);
     talk(&mut world, 100);
-    let heard = heard(&world);
-    assert_eq!(heard.len(), 100);
-    for (frame, at) in heard {
+    let received = received_sound(&world);
+    assert_eq!(received.len(), 100);
+    for (frame, at) in received {
         assert_eq!(at, world::at(u64::from(frame) * 20 + 20 + 50), "packet {frame}");
     }
     let statistics = world.sender.statistics();
@@ -51,12 +51,12 @@ fn sound_leaves_at_once_whatever_waits_for_the_pacer() {
 }
 
 #[test]
-fn lost_sound_is_told_of_never_sent_again_and_costs_no_frame() {
+fn lost_sound_is_reported_and_not_sent_again() {
     for recovery in [Recovery::FromHeldState, Recovery::Retransmit] {
         let mut world = World::with(2, recovery);
         world.forward.lose_sound = |frame| frame % 5 == 3;
         talk(&mut world, 100);
-        assert_eq!(heard(&world).len(), 80);
+        assert_eq!(received_sound(&world).len(), 80);
         let lost = world.sender_events.iter().filter_map(|(_, event)| match event {
             SenderEvent::FragmentsLost(fragments) => Some(fragments),
             _ => None,
@@ -70,7 +70,7 @@ fn lost_sound_is_told_of_never_sent_again_and_costs_no_frame() {
 }
 
 #[test]
-fn what_is_too_long_or_old_is_refused_and_changes_nothing() {
+fn sound_packet_too_long_or_too_old_is_refused() {
     let mut world = World::new(3);
     world.sender.send_sound(at(0), packet(7, at(0))).unwrap();
     for (frame, length) in [(7, 1), (3, 1), (8, 1_401)] {
@@ -79,12 +79,12 @@ fn what_is_too_long_or_old_is_refused_and_changes_nothing() {
     }
     world.sender.send_sound(at(0), packet(8, at(0))).unwrap();
     world.run(at(200));
-    assert_eq!(heard(&world).iter().map(|&(frame, _)| frame).collect::<Vec<_>>(), [7, 8]);
+    assert_eq!(received_sound(&world).iter().map(|&(frame, _)| frame).collect::<Vec<_>>(), [7, 8]);
 }
 
 proptest! {
     #[test]
-    fn over_any_path_each_packet_is_heard_at_most_once_and_everything_is_decided(
+    fn sound_arrives_at_most_once_under_any_impairment(
         seed in any::<u64>(),
         (loss, duplication, jitter) in (0.0..0.4, 0.0..0.3, 0..80u64),
         retransmits in any::<bool>(),
@@ -94,7 +94,7 @@ proptest! {
         (world.forward.loss, world.forward.duplication, world.forward.jitter) = (loss, duplication, ms(jitter));
         (world.backward.loss, world.backward.jitter) = (loss, ms(jitter));
         talk(&mut world, 150);
-        let mut frames: Vec<u32> = heard(&world).iter().map(|&(frame, _)| frame).collect();
+        let mut frames: Vec<u32> = received_sound(&world).iter().map(|&(frame, _)| frame).collect();
         let count = frames.len();
         frames.sort_unstable();
         frames.dedup();
@@ -106,7 +106,7 @@ proptest! {
 }
 
 #[test]
-fn bundled_sound_comes_whole_in_a_third_of_the_datagrams_with_the_times_of_its_capture() {
+fn bundles_of_three_keep_contents_and_capture_times() {
     let mut world = World::new(3);
     world.sender.set_sound_bundle(3);
     talk(&mut world, 100);
@@ -116,9 +116,9 @@ fn bundled_sound_comes_whole_in_a_third_of_the_datagrams_with_the_times_of_its_c
     });
     let packets: Vec<SoundPacket> = packets.collect();
     assert_eq!(packets.len(), 100);
-    for (frame, heard) in (0..).zip(&packets) {
-        assert_eq!(heard, &packet(frame, at(u64::from(frame) * 20)));
+    for (frame, received) in (0..).zip(&packets) {
+        assert_eq!(received, &packet(frame, at(u64::from(frame) * 20)));
     }
-    assert_eq!(world.sender.statistics().sounds, 34, "the last one waits for nobody in vain");
+    assert_eq!(world.sender.statistics().sounds, 34, "the last bundle is incomplete");
     assert!(world.idle());
 }

@@ -1,4 +1,4 @@
-//! What is encoded is decoded again, and nothing else is.
+//! Tests of the wire format: decoding inverts encoding, and all other bytes are refused.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ prop_compose! {
     }
 }
 
-/// Mostly one after the other, the newest first.
+/// Frames that are mostly consecutive, newest first.
 fn frames() -> impl Strategy<Value = Vec<u32>> {
     let steps = vec(prop_oneof![8 => Just(u32::MAX), 1 => any::<u32>(), 1 => 0..300u32], 0..=255);
     (any::<u32>(), steps).prop_map(|(newest, steps)| {
@@ -79,7 +79,7 @@ prop_compose! {
         catalogue in frames(),
         refused in frames(),
     ) -> Datagram {
-        // In the order of their arrival: mostly one after the other, some somewhere, and some of sound.
+        // In the order of arrival: mostly consecutive, some at random, some of sound.
         ages.sort_unstable_by(|a, b| b.cmp(a));
         let arrived_at = |age: u32| Timestamp::from_micros(sent_at.as_micros().saturating_sub(u64::from(age)));
         let (mut frame, mut fragment) = (connection, 0u16);
@@ -124,18 +124,18 @@ fn encoded(datagram: &Datagram) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(datagram in datagram()) {
+    fn decoding_inverts_encoding(datagram in datagram()) {
         prop_assert_eq!(Datagram::decode(&encoded(&datagram)), Ok(datagram));
     }
 
     #[test]
-    fn the_size_is_told_without_writing(datagram in datagram()) {
+    fn size_equals_the_encoded_length(datagram in datagram()) {
         prop_assert_eq!(datagram.size().get(), encoded(&datagram).len() as u64);
         prop_assert_eq!(datagram.to_bytes(), encoded(&datagram));
     }
 
     #[test]
-    fn no_part_of_a_datagram_is_a_datagram(datagram in datagram()) {
+    fn truncated_datagram_is_refused(datagram in datagram()) {
         let bytes = encoded(&datagram);
         for length in 0..bytes.len() {
             let refused = matches!(Datagram::decode(&bytes[..length]), Err(WireError::Truncated { .. }));
@@ -144,14 +144,14 @@ proptest! {
     }
 
     #[test]
-    fn nothing_may_follow(datagram in datagram(), extra in vec(any::<u8>(), 1..50)) {
+    fn trailing_bytes_are_refused(datagram in datagram(), extra in vec(any::<u8>(), 1..50)) {
         let mut bytes = encoded(&datagram);
         bytes.extend(&extra);
         prop_assert_eq!(Datagram::decode(&bytes), Err(WireError::Trailing(extra.len())));
     }
 
     #[test]
-    fn bytes_that_are_decoded_are_what_would_be_encoded(
+    fn encoding_inverts_decoding(
         mut bytes in vec(any::<u8>(), 0..1500), kind in 0u8..16, flags in 0u8..32,
     ) {
         let _ = Datagram::decode(&bytes);
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_refused_or_means_something_else(
+    fn changed_byte_changes_the_datagram_or_is_refused(
         datagram in datagram(), at in any::<prop::sample::Index>(), change in 1u8..,
     ) {
         let mut bytes = encoded(&datagram);
@@ -176,7 +176,7 @@ proptest! {
 }
 
 #[test]
-fn the_layout_is_the_documented_one() {
+fn layout_of_data_is_as_documented() {
     let data = Datagram::Data(Data {
         connection: 0x0102_0304,
         sequence: 5,
@@ -205,7 +205,7 @@ fn the_layout_is_the_documented_one() {
 }
 
 #[test]
-fn an_acknowledgement_takes_few_bytes_for_what_follows_each_other() {
+fn consecutive_fragments_take_few_bytes() {
     let at = |micros: u64| Timestamp::from_micros(micros);
     let arrival = |frame: u32, fragment: u16, micros: u64, congestion_experienced: bool| ReceivedFragment {
         frame,
@@ -235,36 +235,41 @@ fn an_acknowledgement_takes_few_bytes_for_what_follows_each_other() {
     };
     let bytes = encoded(&Datagram::Acknowledgement(Box::new(acknowledgement)));
     assert_eq!(bytes[..6], [0x42, 1, 1, 2, 3, 4]);
-    // Sequence, times, highest; 9 arrived of 10, so 2 is the step from 8 to 10; inter-arrival time.
+    // Number, times and highest sequence number. Then 2, the step from 8 to 10, since 9 of 10 arrived up to the
+    // highest. Then the inter-arrival time.
     assert_eq!(bytes[6..18], [0xac, 2, 0x90, 0x4e, 9, 100, 0xc8, 1, 4, 50, 6, 4]);
-    // Two of frame 70, its third marked, sound of frame 40, one of the picture before, sound again.
+    // Two fragments of frame 70, its third one marked, sound frame 40, a fragment of the frame before, sound again.
     assert_eq!(bytes[18..27], [0x8c, 1, 0, 0xe8, 7, 0xac, 2, 2, 0]);
     assert_eq!(bytes[27..29], [2, 100]);
     assert_eq!(bytes[29..32], [1, 80, 100]);
     assert_eq!(bytes[32..37], [0, 1, 5, 0xc8, 1]);
     assert_eq!(bytes[37..40], [1, 2, 100]);
-    // Three states in a row and one that is eight older than the last of them; one refused.
+    // Three consecutive states, and one that is eight older than the last of them. One refused frame.
     assert_eq!(bytes[40..], [4, 0x8c, 1, 2, 15, 0, 1, 0x80, 1, 0]);
 }
 
 #[test]
-fn runs_that_are_longer_than_their_list_or_shorter_than_they_could_be_are_refused() {
+fn runs_longer_than_their_list_or_divisible_are_refused() {
     let begin = [0x42, 0, 0, 0, 0, 1, 0, 100, 0, 0, 0, 2];
     let decode = |rest: &[u8]| Datagram::decode(&[&begin[..], rest].concat());
     assert!(decode(&[2, 4, 0, 0, 9, 9, 0, 0]).is_ok());
-    assert_eq!(decode(&[2, 8, 0, 0, 9, 9, 9, 0, 0]), Err(WireError::List(13)), "three of two");
-    assert_eq!(decode(&[2, 0, 0, 0, 9, 0, 0, 1, 9, 0, 0]), Err(WireError::List(17)), "one run as two");
-    assert_eq!(decode(&[2, 4, 0, 0, 9, 19, 0, 0]), Err(WireError::Time(17)), "after the acknowledgement");
-    assert_eq!(decode(&[1, 0, 0, 0xff, 0xff, 3, 9, 0, 0]), Err(WireError::List(13)), "sound as a fragment");
-    assert_eq!(decode(&[0, 2, 4, 2, 0]), Err(WireError::List(14)), "three states of two");
-    assert_eq!(decode(&[0, 2, 4, 0, 1, 0, 0]), Err(WireError::List(16)), "two runs of states that are one");
-    assert_eq!(decode(&[0x80, 2]), Err(WireError::Number(12)), "256 of at most 255");
+    assert_eq!(decode(&[2, 8, 0, 0, 9, 9, 9, 0, 0]), Err(WireError::List(13)), "a run of three in a list of two");
+    assert_eq!(decode(&[2, 0, 0, 0, 9, 0, 0, 1, 9, 0, 0]), Err(WireError::List(17)), "two runs that could be one");
+    assert_eq!(decode(&[2, 4, 0, 0, 9, 19, 0, 0]), Err(WireError::Time(17)), "an arrival after the acknowledgement");
+    assert_eq!(
+        decode(&[1, 0, 0, 0xff, 0xff, 3, 9, 0, 0]),
+        Err(WireError::List(13)),
+        "the index of sound in a run of video"
+    );
+    assert_eq!(decode(&[0, 2, 4, 2, 0]), Err(WireError::List(14)), "a run of three states in a list of two");
+    assert_eq!(decode(&[0, 2, 4, 0, 1, 0, 0]), Err(WireError::List(16)), "two runs of states that could be one");
+    assert_eq!(decode(&[0x80, 2]), Err(WireError::Number(12)), "a list of 256");
 }
 
 #[test]
-fn other_versions_unknown_kinds_and_impossible_fields_are_refused() {
+fn unknown_versions_kinds_flags_and_formats_are_refused() {
     assert_eq!(Datagram::decode(&[0x11, 0]), Err(WireError::Version(1)));
-    assert_eq!(Datagram::decode(&[0x45, 0]), Err(WireError::Kind(5)), "a close of earlier versions");
+    assert_eq!(Datagram::decode(&[0x45, 0]), Err(WireError::Kind(5)), "the close of earlier versions");
     assert_eq!(Datagram::decode(&[0x4e, 0]), Err(WireError::Kind(14)));
     assert_eq!(Datagram::decode(&[0x44, 1]), Err(WireError::Flags(1)));
     assert_eq!(Datagram::decode(&[]), Err(WireError::Truncated { offset: 0, needed: 1 }));

@@ -1,57 +1,57 @@
-//! Rates, times and shares as people write them.
+//! Parses rates, times and fractions as people write them.
 
 use std::time::Duration;
 
 use crate::{Bitrate, excerpt};
 
-/// The longest time that is read, and the longest trace before it repeats: 49 days, what 32 bits of milliseconds hold.
+/// Longest time that is parsed, and longest period of a trace: 49 days, the range of 32 bits of milliseconds.
 pub const MAXIMUM_PERIOD: Duration = Duration::from_secs(49 * 86_400);
 
-/// The highest rate that is read, of a segment, and of the delivery opportunities of one millisecond: 1000 Gb/s.
+/// Largest rate that is parsed, of a segment, and of the delivery opportunities in one millisecond: 1000 Gb/s.
 pub const MAXIMUM_RATE: Bitrate = Bitrate::from_bps(1_000_000_000_000);
 
-/// Why a text is no quantity.
+/// Why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuantityError {
-    /// Text where a number belongs.
+    /// The text is not a number.
     #[error("{field} \"{text}\" is not a number")]
     Number {
-        /// What the number would have been.
+        /// Kind of the quantity.
         field: &'static str,
-        /// What stands there.
+        /// The text, shortened.
         text: String,
     },
-    /// A negative, infinite or too large number.
+    /// The number is negative, infinite or too large.
     #[error("{field} {text} is out of range, which is {range}")]
     Range {
-        /// What the number is.
+        /// Kind of the quantity.
         field: &'static str,
-        /// What stands there.
+        /// The text, shortened.
         text: String,
-        /// What may stand there.
+        /// Range of valid values.
         range: &'static str,
     },
-    /// A quantity with an unknown unit or none.
+    /// The unit is unknown or missing.
     #[error("{field} \"{text}\" needs a number and a unit such as {example}")]
     Unit {
-        /// What the quantity is.
+        /// Kind of the quantity.
         field: &'static str,
-        /// What stands there.
+        /// The text, shortened.
         text: String,
-        /// A good one.
+        /// A valid example.
         example: &'static str,
     },
 }
 
-/// `value` times `scale` as the nearest whole number from 0 to `limit`, or none. Correctly rounded everywhere.
+/// `value * scale`, rounded to an integer from 0 to `limit`; `None` outside this range. The rounding is exact.
 fn scaled(value: f64, scale: f64, limit: u64) -> Option<u64> {
     let whole = (value * scale).round();
-    // -0.0 passes, a NaN does not.
+    // -0.0 passes, NaN does not.
     (whole >= 0.0 && whole <= limit as f64).then_some(whole as u64)
 }
 
-/// Splits `5.5kbit` into its number, which may be below zero, and its unit in lower case.
+/// Splits a text such as `5.5kbit` into its number, which may be negative, and its unit in lower case.
 fn number_and_unit(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
     let unsigned = text.strip_prefix('-').unwrap_or(text);
@@ -60,11 +60,13 @@ fn number_and_unit(text: &str) -> Option<(f64, String)> {
     Some((number, unit.trim().to_ascii_lowercase()))
 }
 
-/// A rate such as `500kbps`, `1.5 Mbit/s` or `800kbit`: a plain decimal and one of bps, kbps, Mbps, Gbps (also written
-/// bit, b/s or bit/s). Thousands are decimal, and all of these are bits: not bytes, as `kbps` is to Linux's `tc`.
+/// Parses a rate such as `500kbps`, `1.5 Mbit/s` or `800kbit`.
+///
+/// The number is a plain decimal. The unit is bps, kbps, Mbps or Gbps, also written bit, b/s or bit/s. Prefixes are
+/// decimal. All units are bits; in Linux's `tc`, `kbps` means bytes.
 ///
 /// # Errors
-/// [`QuantityError::Unit`] if it cannot be read so, [`QuantityError::Range`] above [`MAXIMUM_RATE`].
+/// [`QuantityError::Unit`] if the text cannot be parsed, [`QuantityError::Range`] above [`MAXIMUM_RATE`].
 pub fn parse_rate(text: &str) -> Result<Bitrate, QuantityError> {
     let unit = || QuantityError::Unit { field: "rate", text: excerpt(text), example: "500kbps" };
     let (number, name) = number_and_unit(text).ok_or_else(unit)?;
@@ -79,7 +81,7 @@ pub fn parse_rate(text: &str) -> Result<Bitrate, QuantityError> {
     rate(number, scale, text)
 }
 
-/// `number` times `scale` bit/s; `text` is how it was written.
+/// A rate of `number * scale` bit/s, written as `text`.
 ///
 /// # Errors
 /// [`QuantityError::Range`] above [`MAXIMUM_RATE`].
@@ -91,10 +93,10 @@ pub fn rate(number: f64, scale: f64, text: &str) -> Result<Bitrate, QuantityErro
     })
 }
 
-/// A time such as `10s`, `2.5ms`, `100us`, `2min`.
+/// Parses a time such as `10s`, `2.5ms`, `100us` or `2min`.
 ///
 /// # Errors
-/// [`QuantityError::Unit`] if it cannot be read so, [`QuantityError::Range`] above [`MAXIMUM_PERIOD`].
+/// [`QuantityError::Unit`] if the text cannot be parsed, [`QuantityError::Range`] above [`MAXIMUM_PERIOD`].
 pub fn parse_time(text: &str) -> Result<Duration, QuantityError> {
     let unit = || QuantityError::Unit { field: "time", text: excerpt(text), example: "10s" };
     let (number, name) = number_and_unit(text).ok_or_else(unit)?;
@@ -109,7 +111,7 @@ pub fn parse_time(text: &str) -> Result<Duration, QuantityError> {
     time("time", number, scale, text)
 }
 
-/// `number` times `scale` nanoseconds; `text` is how it was written.
+/// A time of `number * scale` nanoseconds, written as `text`.
 ///
 /// # Errors
 /// [`QuantityError::Range`] above [`MAXIMUM_PERIOD`].
@@ -119,10 +121,10 @@ pub fn time(field: &'static str, number: f64, scale: f64, text: &str) -> Result<
         .ok_or_else(|| QuantityError::Range { field, text: excerpt(text), range: "0 to 49 days" })
 }
 
-/// A share such as `0.08%` or `0.0008`.
+/// Parses a fraction such as `0.08%` or `0.0008`.
 ///
 /// # Errors
-/// [`QuantityError::Number`] if it cannot be read so, [`QuantityError::Range`] outside 0 to 1.
+/// [`QuantityError::Number`] if the text cannot be parsed, [`QuantityError::Range`] outside 0 to 1.
 pub fn parse_share(text: &str) -> Result<f64, QuantityError> {
     let trimmed = text.trim();
     let (number, scale) = match trimmed.strip_suffix('%') {
@@ -133,7 +135,7 @@ pub fn parse_share(text: &str) -> Result<f64, QuantityError> {
     share(number / scale, text)
 }
 
-/// `number` if it is a share; `text` is how it was written.
+/// Checks that `number`, written as `text`, is a fraction.
 ///
 /// # Errors
 /// [`QuantityError::Range`] outside 0 to 1.
@@ -145,7 +147,7 @@ pub fn share(number: f64, text: &str) -> Result<f64, QuantityError> {
     }
 }
 
-/// Durations as milliseconds in configuration files, exact to the nanosecond.
+/// Serializes durations as milliseconds in configuration files, exact to the nanosecond.
 pub mod milliseconds {
     use std::time::Duration;
 
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_people_write_them() {
+    fn common_notations_are_parsed() {
         for text in ["500kbps", "500 kbit/s", "0.5Mbps", "500kbit", "500000bps", "0.5 Mb/s", "500000 bit"] {
             assert_eq!(parse_rate(text), Ok(Bitrate::from_kbps(500)), "{text}");
         }
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_zero_is_told_the_range() {
+    fn negative_quantities_have_an_error_with_the_range() {
         for problem in [parse_time("-1s").map(drop), parse_rate("-5kbps").map(drop), parse_share("-1%").map(drop)] {
             assert!(matches!(problem, Err(QuantityError::Range { .. })), "{problem:?}");
         }
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_without_sense_are_refused() {
+    fn invalid_quantities_are_refused() {
         for text in ["", "500", "kbps", "-5kbps", "5kBps!", "1e9kbps", "NaNkbps", "1001Gbps", "5\u{e9}"] {
             assert!(parse_rate(text).is_err(), "{text}");
         }
@@ -207,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_a_quantity_panic(text in "\\PC{0,20}") {
+        fn arbitrary_text_never_panics(text in "\\PC{0,20}") {
             let _ = (parse_rate(&text), parse_time(&text), parse_share(&text));
         }
     }

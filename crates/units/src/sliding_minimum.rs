@@ -7,13 +7,13 @@ use crate::Timestamp;
 /// Sliding-window minimum in amortised constant time. With [`Reverse`](std::cmp::Reverse)d values it is the maximum.
 #[derive(Debug)]
 pub struct SlidingMinimum<V> {
-    /// Candidates, oldest first, values rising: each is less than all later ones. A list with a read position, because a ring
-    /// is slower for one insertion and one removal per packet.
+    /// Candidates, oldest first, in ascending order: each is less than all later ones. A vector with a read position is
+    /// faster than a ring for one insertion and one removal per packet.
     candidates: Vec<(Timestamp, V)>,
     gone: usize,
 }
 
-/// Expired candidates that are kept before the list is compacted.
+/// Largest number of expired candidates before the list is compacted.
 const MOST_GONE: usize = 16;
 
 impl<V: PartialOrd + Copy> Default for SlidingMinimum<V> {
@@ -47,7 +47,7 @@ impl<V: PartialOrd + Copy> SlidingMinimum<V> {
         self.get().unwrap_or(value)
     }
 
-    /// The minimum as of the last [`Self::put`]; none in an empty window.
+    /// The minimum as of the last [`Self::put`]; `None` in an empty window.
     #[must_use]
     pub fn get(&self) -> Option<V> {
         self.candidates.get(self.gone).map(|&(_, value)| value)

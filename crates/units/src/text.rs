@@ -1,6 +1,6 @@
-//! Texts from outside in messages.
+//! External text in messages.
 
-/// `text`, shortened to what an error message can show.
+/// `text`, shortened for an error message.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     const SHOWN: usize = 40;

@@ -1,7 +1,8 @@
 //! Tuned constants: fields of configuration structs that describe themselves.
 //!
-//! A tuned constant is a number that an experiment or a judgement chose and that changes what is sent, when, or how a frame
-//! is coded. [`config!`](crate::config) declares the constants of one algorithm; [`tuning!`](crate::tuning) composes them.
+//! A tuned constant is a number that an experiment or a judgement chose. It changes which packets are sent, when, or how
+//! a frame is coded. [`config!`](crate::config) declares the constants of one algorithm, and [`tuning!`](crate::tuning)
+//! composes them.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,54 +27,54 @@
 //! # Ok::<(), lockstep_units::tuning::TuningError>(())
 //! ```
 //!
-//! Not tuned, and so no field: a wire format, a bound on memory, a numerical guard, a published standard's definition, a
-//! physical limit, and the shape of a model.
+//! These numbers are not tuned constants: wire formats, bounds on memory, numerical guards, definitions of published
+//! standards, physical limits, and shapes of models.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Bitrate, ByteCount};
 
-/// What is known of a tuned constant.
+/// Description of a tuned constant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Constant {
-    /// Its name inside its group.
+    /// Name inside its group.
     pub name: &'static str,
-    /// Its meaning, in one or more sentences.
+    /// Meaning, in one or more sentences.
     pub about: &'static str,
-    /// Its unit; empty for a plain number.
+    /// Unit; empty for a plain number.
     pub unit: &'static str,
-    /// Its default.
+    /// Default value.
     pub default: f64,
-    /// The least value that it may have.
+    /// Smallest valid value.
     pub least: f64,
-    /// The greatest value that it may have.
+    /// Largest valid value.
     pub most: f64,
-    /// Whether it is a whole number.
+    /// Whether the value is an integer.
     pub is_whole: bool,
-    /// The experiment that chose it: a page of `docs/lab`.
+    /// Experiment that chose the constant: a page of `docs/lab`.
     pub lab: &'static str,
 }
 
-/// A tuned constant with its group and its present value.
+/// A tuned constant with its group and its current value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tuned {
-    /// The group: one configuration struct.
+    /// Group: one configuration struct.
     pub group: &'static str,
-    /// The constant.
+    /// Description of the constant.
     pub constant: Constant,
-    /// Its present value.
+    /// Current value.
     pub value: f64,
 }
 
 impl Tuned {
-    /// Its full name, such as `silence.margin`.
+    /// Full name, such as `silence.margin`.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}.{}", self.group, self.constant.name)
     }
 
-    /// Whether `value` is in its range, and whole if it has to be.
+    /// Checks that `value` is in the range, and an integer if required.
     ///
     /// # Errors
     /// [`TuningError::Range`] if it is not.
@@ -92,27 +93,27 @@ impl fmt::Display for Tuned {
     }
 }
 
-/// Why a constant is not set.
+/// Why a constant cannot be set.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TuningError {
     /// No constant has this name.
     Unknown {
-        /// The name.
+        /// Full name as given.
         name: String,
-        /// Names that resemble it.
+        /// Similar names.
         near: Vec<String>,
     },
-    /// The value is out of range, or NaN, or not whole.
+    /// The value is out of range, NaN, or not an integer.
     Range {
-        /// The constant.
+        /// Full name of the constant.
         name: String,
-        /// The value.
+        /// Given value.
         value: f64,
-        /// The least value that it may have.
+        /// Smallest valid value.
         least: f64,
-        /// The greatest.
+        /// Largest valid value.
         most: f64,
-        /// Whether it has to be a whole number.
+        /// Whether the value must be an integer.
         is_whole: bool,
     },
 }
@@ -138,13 +139,13 @@ impl std::error::Error for TuningError {}
 
 /// Tuned constants that can be listed and set by name.
 pub trait Tunable {
-    /// Passes every constant with its present value to `report`, in order.
+    /// Passes each constant with its current value to `report`, in order.
     fn each(&self, report: &mut dyn FnMut(Tuned));
-    /// Sets the constant `name` of `group` to a value that is in its range. False if there is none.
+    /// Sets the constant `name` of `group` to a value in its range. Returns `false` if there is no such constant.
     fn put(&mut self, group: &str, name: &str, value: f64) -> bool;
 }
 
-/// Every constant of `tuning` with its present value.
+/// All constants of `tuning` with their current values.
 pub fn constants(tuning: &impl Tunable) -> Vec<Tuned> {
     let mut found = Vec::new();
     tuning.each(&mut |tuned| found.push(tuned));
@@ -164,9 +165,9 @@ pub fn set(tuning: &mut impl Tunable, name: &str, value: f64) -> Result<(), Tuni
     if tuning.put(group, field, value) { Ok(()) } else { Err(unknown()) }
 }
 
-/// Characters of an unknown name in an error.
+/// Longest part of an unknown name that an error shows, characters.
 const LONGEST_NAME: usize = 60;
-/// Similar names in an error.
+/// Largest number of similar names in an error.
 const MOST_NEAR: usize = 4;
 
 fn shortened(name: &str) -> String {
@@ -177,7 +178,7 @@ fn shortened(name: &str) -> String {
     text
 }
 
-/// The names that resemble `name` most, at most [`MOST_NEAR`] of them.
+/// The most similar names to `name`, at most [`MOST_NEAR`].
 fn near(name: &str, known: &[Tuned]) -> Vec<String> {
     let name = shortened(name);
     let (group, field) = name.split_once('.').unwrap_or(("", &name));
@@ -192,7 +193,7 @@ fn near(name: &str, known: &[Tuned]) -> Vec<String> {
     found.into_iter().take(MOST_NEAR).map(|(_, name)| name).collect()
 }
 
-/// Least number of insertions, deletions and replacements between two words (Levenshtein).
+/// Edit distance of two words: insertions, deletions and replacements (Levenshtein).
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (line, letter) in one.chars().enumerate() {
@@ -206,13 +207,13 @@ fn distance(one: &str, other: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// A type of tuned constants: a number with a unit.
+/// Type of a tuned constant: a number with a unit.
 pub trait Quantity: Copy {
-    /// Whether only whole numbers are values.
+    /// Whether all values are integers.
     const IS_WHOLE: bool;
     /// The value as a number of its unit.
     fn number(self) -> f64;
-    /// The value that is `number`, which is finite and not negative.
+    /// The value of `number`, which is finite and not negative.
     fn of(number: f64) -> Self;
 }
 
@@ -265,7 +266,7 @@ macro_rules! config {
         }
 
         impl $config {
-            /// What is known of each constant, in the order of the fields.
+            /// Descriptions of the constants, in the order of the fields.
             pub const CONSTANTS: &'static [$crate::tuning::Constant] = &[$($crate::tuning::Constant {
                 name: stringify!($name),
                 about: concat!($($help),+).trim_ascii(),
@@ -306,7 +307,7 @@ macro_rules! config {
     };
 }
 
-/// Composes configurations: a struct of them that implements [`Tunable`](crate::tuning::Tunable).
+/// Composes configurations into a struct that implements [`Tunable`](crate::tuning::Tunable).
 #[macro_export]
 macro_rules! tuning {
     (
@@ -331,11 +332,11 @@ macro_rules! tuning {
     };
 }
 
-/// Asserts what holds of every tuned constant: its default is in its range, and its meaning, its experiment and its name
-/// are there and unique. For the tests of crates that declare constants.
+/// Asserts that all tuned constants are well declared: the default is in the range, and meaning and experiment are
+/// given. Names must be unique. For tests of crates that declare constants.
 ///
 /// # Panics
-/// If it does not hold.
+/// If a constant is not well declared.
 pub fn assert_well_declared(tuning: &impl Tunable) {
     let all = constants(tuning);
     let mut names: Vec<String> = all.iter().map(Tuned::name).collect();
@@ -345,7 +346,7 @@ pub fn assert_well_declared(tuning: &impl Tunable) {
     assert_eq!(names.len(), count, "two constants share a name");
     for tuned in all {
         let (name, Constant { about, default, lab, .. }) = (tuned.name(), tuned.constant);
-        assert!(about.len() > 10 && about.ends_with('.'), "{name}: its meaning is no sentence: {about:?}");
+        assert!(about.len() > 10 && about.ends_with('.'), "{name}: its meaning is not a sentence: {about:?}");
         assert!(!lab.is_empty(), "{name} names no experiment");
         assert_eq!(tuned.check(default), Ok(()));
         assert_eq!(tuned.value, default, "{name}: its value is not its default");
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_is_set_by_name_and_listed_with_its_value() {
+    fn constant_is_set_by_name_and_listed_with_its_value() {
         let mut tuning = Tuning::default();
         assert_eq!(tuning.path.memory, Duration::from_millis(150));
         for (name, value) in
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_out_of_range_is_refused_with_name_and_range() {
+    fn value_out_of_range_is_refused_with_name_and_range() {
         let mut tuning = Tuning::default();
         for (name, value, text) in [
             ("path.memory", 3.0, "path.memory = 3: expected a number from 0 to 2"),
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_with_similar_ones() {
+    fn unknown_name_is_refused_with_similar_names() {
         let refusal = |name: &str| set(&mut Tuning::default(), name, 1.0).unwrap_err().to_string();
         assert!(refusal("path.memry").starts_with("no constant is called path.memry; similar names: path.memory"));
         assert!(refusal("weight").contains("loss.weight"), "{}", refusal("weight"));
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn declared_constants_have_ranges_and_meanings() {
+    fn constants_are_well_declared() {
         assert_well_declared(&Tuning::default());
     }
 }

@@ -1,9 +1,9 @@
-//! Crates and files lie in layers. A crate depends only on crates before it in [`CRATES`]; no file imports another that
-//! imports it back, however long the way.
+//! Tests of the layers of crates and files. A crate depends only on crates before it in [`CRATES`]. Files of a crate do
+//! not import each other in a circle.
 //!
-//! Every file below a `src` is parsed. An import counts for the file that defines the name, whichever modules hand the name
-//! on; so does a path in the code itself (`crate::tables::ZIGZAG`), and so does handing a name on. What is compiled for
-//! tests only does not count; what is compiled for one kind of processor does.
+//! The tests parse every file below a `src`. An import counts for the file that defines the name, even through
+//! re-exports. Paths in the code, such as `crate::tables::ZIGZAG`, and re-exports count as imports. Code for tests only
+//! does not count; code for one kind of processor does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,30 +12,31 @@ use std::path::{Path, PathBuf};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 
-/// Which files each file imports.
+/// Imported files of each file.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// A module: a file, or a part of one.
+/// A module: a file or a part of one.
 #[derive(Default)]
 struct Module {
     file: String,
     children: BTreeSet<String>,
-    /// Names of what it defines.
+    /// Names of its items.
     items: BTreeSet<String>,
-    /// Names that it imports, and from where.
+    /// Imported names, and their paths.
     names: Vec<(String, Vec<String>)>,
-    /// Modules of which it imports every name.
+    /// Modules with a glob import.
     globs: Vec<Vec<String>>,
-    /// Paths in its code.
+    /// Paths in the code.
     paths: Vec<Vec<String>>,
 }
 
-/// The modules of a crate by their paths; the root's path is empty.
+/// Modules of a crate by path; the path of the root is empty.
 #[derive(Default)]
 struct Modules(BTreeMap<Vec<String>, Module>);
 
 impl Modules {
-    /// Reads `file` as the module `path`, and the files of its children. `source` gives a file's text, if there is one.
+    /// Reads `file` as the module `path`, and the files of its children. `source` returns the text of a file, if it
+    /// exists.
     fn read(&mut self, path: &[String], file: &str, source: &dyn Fn(&str) -> Option<String>) {
         let text = source(file).unwrap_or_else(|| panic!("{file} is missing"));
         let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -80,8 +81,8 @@ impl Modules {
         self.0.insert(path.to_vec(), module);
     }
 
-    /// The file that defines what `path` names in the module `from`, or several where it depends on the processor; none
-    /// where that is another crate's, or local.
+    /// Files that define `path` in the module `from`; several if they depend on the processor. Empty for local names
+    /// and those of other crates.
     fn resolve(&self, from: &[String], path: &[String], depth: usize) -> BTreeSet<&str> {
         assert!(depth < 32, "{path:?} in {from:?} leads nowhere");
         let module = &self.0[from];
@@ -121,7 +122,7 @@ impl Modules {
         module.globs.iter().map(through).find(|files| !files.is_empty()).unwrap_or(here)
     }
 
-    /// Which files import which.
+    /// All imports between files.
     fn imports(&self) -> Imports {
         let mut imports = Imports::new();
         for (at, module) in &self.0 {
@@ -137,7 +138,7 @@ impl Modules {
 }
 
 impl Module {
-    /// What a name stands for; several where it depends on the processor.
+    /// Targets of an imported name; several if they depend on the processor.
     fn imports_of(&self, name: &str) -> impl Iterator<Item = &[String]> {
         self.names.iter().filter(move |(known, _)| known == name).map(|(_, target)| &target[..])
     }
@@ -164,7 +165,7 @@ impl Module {
             target.push(name.to_owned());
         }
         let known = rename.or_else(|| target.last().cloned()).unwrap_or_default();
-        // `use anyhow::{self, Context}` names another crate, which leads to no file here.
+        // `use anyhow::{self, Context}` imports another crate, not a file.
         if target.first() != Some(&known) {
             self.names.push((known, target));
         }
@@ -173,7 +174,7 @@ impl Module {
 
 impl<'ast> Visit<'ast> for Module {
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        // A word alone is a local name, or one that is imported.
+        // A single word is a local or imported name.
         if path.segments.len() > 1 {
             self.paths.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         }
@@ -181,7 +182,7 @@ impl<'ast> Visit<'ast> for Module {
     }
 
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {
-        // `pub(crate)` imports nothing.
+        // The path in `pub(crate)` is not an import.
     }
 
     fn visit_item_use(&mut self, import: &'ast syn::ItemUse) {
@@ -189,7 +190,7 @@ impl<'ast> Visit<'ast> for Module {
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
-        // Most macros take expressions; what others take holds no paths here.
+        // Most macros take expressions. Arguments of other macros have no paths in this workspace.
         if let Ok(arguments) = call.parse_body_with(Punctuated::<syn::Expr, syn::Token![,]>::parse_terminated) {
             arguments.iter().for_each(|argument| {
                 let mut inner = Module::default();
@@ -232,7 +233,8 @@ fn name_of(item: &syn::Item) -> Option<String> {
     Some(name.to_string())
 }
 
-/// A circle of files, each of which imports the next and the last the first; the shortest from the first file in a circle.
+/// A circle of files: each imports the next, and the last imports the first. It is the shortest one from its first
+/// file.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     imports.keys().find_map(|start| {
         let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
@@ -320,14 +322,14 @@ fn imports_of(root: &str, source: &dyn Fn(&str) -> Option<String>) -> Imports {
     modules.imports()
 }
 
-/// The path of the module in `file`, as a prefix of those inside it.
+/// Path of the module in `file`, as a prefix of its children.
 fn module_path(file: &str) -> String {
     let path = file.trim_end_matches(".rs");
     let path = path.strip_suffix("/mod").unwrap_or(path);
     if matches!(path, "lib" | "main") { String::new() } else { format!("{path}/") }
 }
 
-/// The same without those between a module and another around it.
+/// Removes imports between a module and its ancestors.
 fn between_layers(imports: Imports) -> Imports {
     let is_nested = |one: &str, other: &str| {
         let (one, other) = (module_path(one), module_path(other));
@@ -338,7 +340,7 @@ fn between_layers(imports: Imports) -> Imports {
     imports
 }
 
-/// The imports among the files of the crate `name`.
+/// Imports between the files of the crate `name`.
 fn imports_in(name: &str) -> Imports {
     let sources = folder_of(name).join("src");
     let root = if sources.join("lib.rs").exists() { "lib.rs" } else { "main.rs" };
@@ -346,13 +348,13 @@ fn imports_in(name: &str) -> Imports {
     if STRICT.contains(&name) { imports } else { between_layers(imports) }
 }
 
-/// The imports of a crate of these files.
+/// Imports between the given files of a crate.
 fn imports_among(files: &[(&str, &str)]) -> Imports {
     imports_of("lib.rs", &|file| files.iter().find(|(name, _)| *name == file).map(|(_, text)| (*text).to_owned()))
 }
 
 #[test]
-fn no_two_files_of_a_crate_import_each_other_in_a_circle() {
+fn files_of_a_crate_have_no_circular_imports() {
     let mut circles = Vec::new();
     let mut counted = 0;
     for name in crates() {
@@ -392,7 +394,7 @@ fn an_embedding_program_compiles_no_laboratory() {
 }
 
 #[test]
-fn no_file_of_the_codec_but_tables_is_longer_than_600_lines() {
+fn codec_files_have_at_most_600_lines_except_tables() {
     fn visit(folder: &Path) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -410,7 +412,7 @@ fn no_file_of_the_codec_but_tables_is_longer_than_600_lines() {
 }
 
 #[test]
-fn an_import_counts_for_the_file_that_defines_the_name() {
+fn import_counts_for_the_file_that_defines_the_name() {
     let imports = imports_among(&[
         ("lib.rs", "mod a; mod b; pub use a::Thing;"),
         ("a/mod.rs", "mod inner; pub(crate) use inner::{Thing, other as renamed};"),
@@ -423,7 +425,7 @@ fn an_import_counts_for_the_file_that_defines_the_name() {
 }
 
 #[test]
-fn a_circle_is_named_however_its_files_import_each_other() {
+fn circle_is_found_for_every_form_of_import() {
     let circles: [&[(&str, &str)]; 4] = [
         &[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B; struct A;"), ("b.rs", "use super::a::A; struct B;")],
         &[
@@ -445,7 +447,7 @@ fn a_circle_is_named_however_its_files_import_each_other() {
 }
 
 #[test]
-fn a_module_and_those_inside_it_are_one_layer() {
+fn module_and_its_children_are_one_layer() {
     let files = [
         ("lib.rs", "mod a; mod c; pub use a::A;"),
         ("a.rs", "mod b; use b::B; pub struct A;"),
@@ -460,7 +462,7 @@ fn a_module_and_those_inside_it_are_one_layer() {
 }
 
 #[test]
-fn what_is_for_tests_only_closes_no_circle() {
+fn test_code_does_not_close_a_circle() {
     let imports = imports_among(&[
         ("lib.rs", "mod a; mod b;"),
         ("a.rs", "pub struct A; #[cfg(test)] mod tests { use crate::b::B; }"),

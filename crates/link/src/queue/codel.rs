@@ -1,6 +1,7 @@
-//! CoDel, controlled delay (RFC 8289): a queue in which packets always wait longer than a target for a whole interval
-//! is a standing one, and loses packets from its head, at times whose distance falls with the root of their number,
-//! until they wait less.
+//! CoDel, controlled delay (RFC 8289).
+//!
+//! A queue is a standing one if all packets wait longer than a target for a whole interval. CoDel then drops packets
+//! from the head until they wait less. The distance between drops falls with the square root of their number.
 
 use std::time::Duration;
 
@@ -9,21 +10,20 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::queue::drop_tail::DropTail;
 use crate::queue::{QueueDiscipline, Queued};
 
-/// RFC 8289, section 4.4: 5 ms, five to ten percent of the interval.
+/// Target: 5 ms, five to ten percent of the interval (RFC 8289, section 4.4).
 pub(crate) fn target() -> Duration {
     Duration::from_millis(5)
 }
 
-/// RFC 8289, section 4.3: 100 ms, which suits round-trip times of 10 ms to a second.
+/// Interval: 100 ms, for round-trip times of 10 ms to a second (RFC 8289, section 4.3).
 pub(crate) fn interval() -> Duration {
     Duration::from_millis(100)
 }
 
-/// A queue of no more than one packet of full size is never a standing one (RFC 8289, section 5.4, `maxpacket`).
+/// A queue of at most one full-size packet is never a standing queue (RFC 8289, section 5.4, `maxpacket`).
 const LARGEST_PACKET: ByteCount = ByteCount::new(1_500);
 
-/// A new time of dropping that begins within so many intervals of the last one goes on from its rate (RFC 8289, section
-/// 5.5).
+/// A dropping phase resumes the drop rate of the last one within this number of intervals (RFC 8289, section 5.5).
 const MEMORY_INTERVALS: u32 = 16;
 
 #[derive(Debug, Clone)]
@@ -31,15 +31,16 @@ pub(crate) struct CoDel<T> {
     memory: DropTail<T>,
     target: Duration,
     interval: Duration,
-    /// Whether packets are marked instead, where their ends understand that.
+    /// Whether ECN-capable packets are marked instead of dropped.
     ecn: bool,
-    /// If no packet waits less until then, the queue is a standing one. None while packets wait less.
+    /// Time at which the queue becomes a standing one, unless a packet waits less before. `None` while packets wait
+    /// less.
     standing_from: Option<Timestamp>,
     dropping: bool,
     next_drop: Timestamp,
-    /// Packets dropped since dropping began.
+    /// Drops since the start of the dropping phase.
     count: u32,
-    /// [`CoDel::count`] when dropping began the last time.
+    /// `count` at the start of the last dropping phase.
     first_count: u32,
 }
 
@@ -58,12 +59,12 @@ impl<T> CoDel<T> {
         }
     }
 
-    /// The packet at the head.
+    /// Head of the queue.
     pub(crate) fn front(&self) -> Option<&Queued<T>> {
         self.memory.front()
     }
 
-    /// The next packet, and whether it may be dropped because the queue is a standing one.
+    /// The next packet, and whether it may be dropped because of a standing queue.
     fn head(&mut self, now: Timestamp) -> Option<(Queued<T>, bool)> {
         let Some(packet) = self.memory.pop() else {
             self.standing_from = None;
@@ -78,7 +79,7 @@ impl<T> CoDel<T> {
         Some((packet, now >= from))
     }
 
-    /// The control law: the interval over the root of the number of drops (RFC 8289, section 5.2).
+    /// Control law: the interval over the square root of the number of drops (RFC 8289, section 5.2).
     fn after(&self, drop: Timestamp) -> Timestamp {
         let nanoseconds = self.interval.as_nanos() as f64 / libm::sqrt(f64::from(self.count.max(1)));
         drop + Duration::from_nanos((nanoseconds as u64).max(1))
@@ -98,7 +99,7 @@ impl<T> QueueDiscipline<T> for CoDel<T> {
         if self.dropping {
             while may_drop && now >= self.next_drop {
                 self.count = self.count.saturating_add(1);
-                // A mark is a drop to the control law, save that the packet goes on.
+                // The control law counts a mark as a drop, but the packet passes.
                 if self.ecn && packet.mark() {
                     self.next_drop = self.after(self.next_drop);
                     return Some(packet);
@@ -116,7 +117,7 @@ impl<T> QueueDiscipline<T> for CoDel<T> {
             self.dropping = may_drop;
         } else if may_drop {
             let marked = self.ecn && packet.mark();
-            // A rate that was found a moment ago is about right again.
+            // The drop rate of a recent phase is about right again.
             let found = self.count.saturating_sub(self.first_count);
             let recent = now.saturating_since(self.next_drop) < self.interval * MEMORY_INTERVALS;
             self.count = if found > 1 && recent { found } else { 1 };

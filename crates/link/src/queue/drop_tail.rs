@@ -1,4 +1,4 @@
-//! First in, first out.
+//! Drop-tail: first in, first out.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::queue::{QueueDiscipline, Queued};
 
-/// First in, first out, up to a limit. The memory behind the other disciplines too.
+/// A queue with limits, first in, first out. The other disciplines use it as storage.
 #[derive(Debug, Clone)]
 pub(crate) struct DropTail<T> {
     waiting: VecDeque<Queued<T>>,
@@ -25,12 +25,12 @@ impl<T> DropTail<T> {
         }
     }
 
-    /// Whether nothing waits and there is room for a packet of `size`.
+    /// Whether the queue is empty and has room for a packet of `size`.
     pub(crate) fn passes(&self, size: ByteCount) -> bool {
         self.waiting.is_empty() && self.packet_limit > 0 && size <= self.byte_limit
     }
 
-    /// The packet that has waited longest.
+    /// Oldest packet.
     pub(crate) fn front(&self) -> Option<&Queued<T>> {
         self.waiting.front()
     }
@@ -38,7 +38,8 @@ impl<T> DropTail<T> {
     pub(crate) fn pop(&mut self) -> Option<Queued<T>> {
         let packet = self.waiting.pop_front()?;
         if self.waiting.is_empty() {
-            // Begins anew at its front, which is in the cache: it matters where a thousand calls take turns.
+            // An empty deque restarts at its first slot, which is in the cache. This matters if a thousand calls take
+            // turns.
             self.waiting.clear();
         }
         self.bytes -= packet.size;

@@ -1,6 +1,7 @@
-//! PIE, proportional integral controller enhanced (RFC 8033): arriving packets are dropped at random, with a
-//! probability that grows while packets wait longer than a target and while their waits grow, and falls again
-//! otherwise.
+//! PIE, proportional integral controller enhanced (RFC 8033).
+//!
+//! PIE drops arriving packets at random. The probability grows while packets wait longer than a target, and while the
+//! delay grows. Otherwise it falls.
 
 use std::time::Duration;
 
@@ -12,34 +13,34 @@ use crate::queue::drop_tail::DropTail;
 use crate::queue::{QueueDiscipline, Queued};
 use crate::random::{Purpose, generator};
 
-/// RFC 8033, section 5.1 (QDELAY_REF): 15 ms.
+/// Target: 15 ms (RFC 8033, section 5.1, QDELAY_REF).
 pub(crate) fn target() -> Duration {
     Duration::from_millis(15)
 }
 
-/// Time between two changes of the probability (T_UPDATE): 15 ms.
+/// Interval of updates of the probability: 15 ms (T_UPDATE).
 const UPDATE_INTERVAL: Duration = Duration::from_millis(15);
-/// Share of the deviation from the target that the probability changes by, 1/s (alpha, 1/8).
+/// Gain of the deviation from the target, 1/s (alpha, 1/8).
 const DEVIATION_GAIN: f64 = 0.125;
-/// Share of the change of the wait that it changes by, 1/s (beta, 1 + 1/4).
+/// Gain of the change of the delay, 1/s (beta, 1 + 1/4).
 const CHANGE_GAIN: f64 = 1.25;
-/// Bursts of this length pass when the link was idle (MAX_BURST).
+/// Length of a burst that passes after idle time (MAX_BURST).
 const BURST: Duration = Duration::from_millis(150);
-/// An idle queue's probability falls to this share at each update (section 4.2).
+/// Factor of the probability at each update of an idle queue (section 4.2).
 const IDLE_DECAY: f64 = 0.98;
-/// Once it is not small, the probability grows by at most [`LARGEST_STEP`] an update (section 5.2).
+/// From this probability on, an update adds at most [`LARGEST_STEP`] (section 5.2).
 const NOT_SMALL: f64 = 0.1;
 const LARGEST_STEP: f64 = 0.02;
-/// Below this probability, a wait below half the target protects all packets (section 4.1).
+/// Below this probability, no packet is dropped while the delay is below half the target (section 4.1).
 const PROTECTED_PROBABILITY: f64 = 0.2;
-/// A queue of no more than two packets (MEAN_PKTSIZE) is never dropped from.
+/// A queue of at most two packets (MEAN_PKTSIZE) has no drops.
 const TWO_PACKETS: ByteCount = ByteCount::new(2 * 1_500);
-/// ECN-capable packets are marked instead of dropped while the probability is below this (section 5.1, `mark_ecnth`).
+/// Below this probability, ECN-capable packets are marked instead of dropped (section 5.1, `mark_ecnth`).
 const MARKED_PROBABILITY: f64 = 0.1;
-/// Drops are spread: none before the probabilities of the packets since the last one have summed up to this, one for
-/// certain when they have to that (section 5.4).
+/// Bounds of the summed probability since the last drop: no drop below the first, a certain drop above the second
+/// (section 5.4).
 const SPREAD: (f64, f64) = (0.85, 8.5);
-/// Auto-tuning: while the probability is below the first number, its changes are divided by the second (section 4.2).
+/// Auto-tuning: below the first number, changes of the probability are divided by the second (section 4.2).
 const TUNING: [(f64, f64); 6] =
     [(0.000_001, 2_048.0), (0.000_01, 512.0), (0.000_1, 128.0), (0.001, 32.0), (0.01, 8.0), (0.1, 2.0)];
 
@@ -47,16 +48,16 @@ const TUNING: [(f64, f64); 6] =
 pub(crate) struct Pie<T> {
     memory: DropTail<T>,
     target: Duration,
-    /// Whether packets are marked instead, where their ends understand that.
+    /// Whether ECN-capable packets are marked instead of dropped.
     ecn: bool,
     random: Pcg64,
     next_update: Timestamp,
     probability: f64,
-    /// How long packets waited at the last update.
+    /// Queueing delay at the last update.
     wait: Duration,
-    /// How much of a burst still passes.
+    /// Remaining length of a burst that passes.
     burst: Duration,
-    /// The probabilities of the packets since the last drop.
+    /// Sum of the probabilities of the packets since the last drop.
     summed: f64,
 }
 
@@ -75,20 +76,20 @@ impl<T> Pie<T> {
         }
     }
 
-    /// The packet at the head.
+    /// Head of the queue.
     pub(crate) fn front(&self) -> Option<&Queued<T>> {
         self.memory.front()
     }
 
-    /// Makes up for the updates until `now`. Nothing has changed in the queue since the first of them, since every
-    /// change comes after this.
+    /// Makes all updates until `now`. The queue has not changed since the first of them, as each change calls this
+    /// before.
     fn update(&mut self, now: Timestamp) {
         while self.next_update <= now {
-            // RFC 8033, section 4.2, allows to measure: the time that the head of the queue has waited.
+            // RFC 8033, section 4.2, allows this measure: the waiting time of the head.
             let wait =
                 self.memory.front().map_or(Duration::ZERO, |head| self.next_update.saturating_since(head.sent_at));
             if wait.is_zero() && self.wait.is_zero() && self.probability == 0.0 {
-                // Nothing would change until `now`, however long the link was idle.
+                // Updates of an idle link change nothing, so all until `now` are skipped.
                 let missed = now.saturating_since(self.next_update).as_nanos() / UPDATE_INTERVAL.as_nanos();
                 let missed = u32::try_from(missed).unwrap_or(u32::MAX);
                 self.next_update += UPDATE_INTERVAL.saturating_mul(missed);
@@ -123,7 +124,7 @@ impl<T> Pie<T> {
         self.wait = wait;
     }
 
-    /// Whether the packet that arrives is dropped before the memory is full.
+    /// Whether an arriving packet is dropped although the queue has room.
     fn drops_early(&mut self) -> bool {
         if !self.burst.is_zero() {
             return false;

@@ -1,4 +1,4 @@
-//! [`Catalogue`] as a map that is swept each time.
+//! Model of [`Catalogue`] for tests: a map that is swept after every change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Catalogue, Keep};
 use crate::StateId;
 
-/// States by the frame that yielded them. Two frames may have yielded the same state; it is released with the last.
+/// States by the frame that yielded them. If two frames yield the same state, it is released with the last of them.
 #[derive(Debug)]
 struct Model {
     entries: BTreeMap<u32, StateId>,
@@ -15,7 +15,7 @@ struct Model {
 }
 
 impl Model {
-    /// Room for `bound` frames' states, at least four.
+    /// A model for the states of `bound` frames, at least four.
     fn new(bound: usize) -> Self {
         Self { entries: BTreeMap::new(), bound: bound.max(4) }
     }
@@ -28,7 +28,7 @@ impl Model {
         self.entries.insert(frame, state);
     }
 
-    /// The frames, newest first.
+    /// Frame numbers, newest first.
     fn list(&self) -> impl Iterator<Item = u32> + '_ {
         self.entries.keys().rev().copied()
     }
@@ -37,8 +37,8 @@ impl Model {
         self.entries.len()
     }
 
-    /// Lets go of what the sender lets go, except the states `in_use`, then of the oldest if there are too many.
-    /// Returns the states that no entry names any longer and how many entries went for want of room.
+    /// Releases the states that the sender no longer needs, except those `in_use`. If too many remain, evicts the
+    /// oldest. Returns the states that no entry names any more, and the number of evicted entries.
     fn sweep(&mut self, keep: Keep, in_use: &BTreeSet<StateId>) -> (Vec<StateId>, u64) {
         let mut gone: Vec<u32> = (self.entries.iter())
             .filter(|&(&frame, state)| frame < keep.from && !in_use.contains(state))
@@ -69,7 +69,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn a_catalogue_swept_when_untidy_is_a_map_swept_each_time(
+    fn catalogue_swept_when_untidy_equals_map_swept_each_time(
         operations in prop::collection::vec((0..5u8, 0..24u32, any::<u8>()), 0..200),
         twins in any::<bool>(),
     ) {

@@ -1,15 +1,15 @@
-//! When a fragment counts as lost if nothing is heard before.
+//! The timer of loss detection.
 
 use lockstep_units::Timestamp;
 
 use super::{Fate, LossDetection};
 
-/// When something is lost if nothing is heard before; the end of time for never.
+/// Time of the next loss without further acknowledgements; [`Timestamp::MAX`] for none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Due(Timestamp);
 
 impl LossDetection {
-    /// When [`Self::detect`] will find something if nothing is heard before.
+    /// Time at which [`Self::detect`] finds a loss without further acknowledgements.
     #[inline]
     pub(crate) fn timeout(&self) -> Option<Timestamp> {
         let due = match self.due.get() {

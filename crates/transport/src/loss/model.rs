@@ -1,4 +1,4 @@
-//! [`LossDetection`] as maps, without any bookkeeping: what the rings must not differ from.
+//! Model of [`LossDetection`] for tests: maps without cached values.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is known of a fragment that somebody names.
+/// Whether a named fragment was transmitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
-    /// It was never transmitted.
+    /// It was not transmitted.
     Never,
     /// It was transmitted too long ago.
     Forgotten,
-    /// It was the datagram with this sequence number.
+    /// It was transmitted with this sequence number.
     Sequence(u64),
 }
 
@@ -22,13 +22,13 @@ struct Model {
     in_flight: BTreeMap<u64, SentFragment>,
     bytes: ByteCount,
     lost: BTreeMap<u64, SentFragment>,
-    /// What was transmitted of each frame, in that order. A frame of which nothing is sent again is one run.
+    /// Transmitted fragments of each frame, in the order of transmission. Without retransmission a frame is one run.
     frames: BTreeMap<u32, Vec<Run>>,
-    /// Of frames with parity, how many fragments suffice.
+    /// Number of fragments that suffice, for frames with parity.
     sufficient: BTreeMap<u32, u16>,
     next_sequence: u64,
     largest_acknowledged: Option<u64>,
-    heard_at: Timestamp,
+    last_acknowledged_at: Timestamp,
     tolerance: Tolerance,
     backoff: u32,
     initial: RoundTripTime,
@@ -36,7 +36,7 @@ struct Model {
     longest_hold: Duration,
 }
 
-/// The defaults with another round trip before the first sample.
+/// The default configuration with another assumed round-trip time.
 pub(super) fn assuming(first_round_trip: Duration) -> LossDetectionConfig {
     LossDetectionConfig { first_round_trip, ..LossDetectionConfig::default() }
 }
@@ -51,7 +51,7 @@ impl Model {
             sufficient: BTreeMap::new(),
             next_sequence: 0,
             largest_acknowledged: None,
-            heard_at: Timestamp::ZERO,
+            last_acknowledged_at: Timestamp::ZERO,
             tolerance: Tolerance::new(config),
             backoff: 0,
             initial: RoundTripTime::assumed(config.first_round_trip),
@@ -86,7 +86,7 @@ impl Model {
         self.lost.retain(|&sequence, _| sequence + REMEMBERED >= self.next_sequence);
     }
 
-    /// Whether anything was transmitted of a frame.
+    /// Whether at least one fragment of the frame was transmitted.
     fn was_transmitted(&self, frame: u32) -> bool {
         self.frames.contains_key(&frame) || self.is_forgotten(frame)
     }
@@ -95,13 +95,13 @@ impl Model {
         self.frames.keys().next().is_some_and(|&oldest| frame < oldest)
     }
 
-    /// The sequence numbers of a fragment, the last one first.
+    /// Sequence numbers of a fragment, newest first.
     fn copies(&self, frame: u32, fragment: u16) -> impl Iterator<Item = u64> + '_ {
         let runs = self.frames.get(&frame).map_or(&[][..], Vec::as_slice);
         runs.iter().rev().filter_map(move |run| run.find(fragment))
     }
 
-    /// The fragment as somebody knows it to whom the datagram `highest` is the newest.
+    /// The newest copy of a fragment with a sequence number of at most `highest`.
     fn find(&self, frame: u32, fragment: u16, highest: u64) -> Named {
         if self.is_forgotten(frame) {
             return Named::Forgotten;
@@ -110,16 +110,17 @@ impl Model {
         arrived.map_or(Named::Never, Named::Sequence)
     }
 
-    /// The fragment with this sequence number, if it was not acknowledged yet nor forgotten.
+    /// The fragment with this sequence number, unless it was acknowledged or is no longer remembered.
     fn get(&self, sequence: u64) -> Option<&SentFragment> {
         self.in_flight.get(&sequence).or_else(|| self.lost.get(&sequence))
     }
 
-    /// The receiver has it. Returns the fragment, and whether it had been declared lost, unless this was known.
+    /// Records that the receiver has the fragment. Returns it, and whether it had been declared lost. Returns `None` if
+    /// this was known.
     fn acknowledge(&mut self, now: Timestamp, sequence: u64) -> Option<(SentFragment, bool)> {
         let taken = self.take(sequence);
         let Some((sent, spurious)) = taken else { return taken };
-        // The receiver acknowledges the first copy that comes; nothing will be heard of the others.
+        // The receiver acknowledges only the first copy that arrives.
         for copy in self.copies(sent.frame, sent.fragment).collect::<Vec<_>>() {
             self.take(copy);
         }
@@ -128,17 +129,17 @@ impl Model {
         if spurious {
             let round_trip = self.round_trip.unwrap_or(self.initial);
             let expected = sent.sent_at + round_trip.smoothed + round_trip.variation * 4;
-            self.tolerance.mistaken(now.saturating_since(expected), overtaken_by);
+            self.tolerance.on_spurious_loss(now.saturating_since(expected), overtaken_by);
         }
-        self.heard_at = now;
+        self.last_acknowledged_at = now;
         self.backoff = 0;
         self.largest_acknowledged = self.largest_acknowledged.max(Some(sequence));
         self.tolerance.acknowledged();
         taken
     }
 
-    /// The receiver has decoded the frame, so all its fragments arrived; returns those that nobody acknowledged, with
-    /// whether all their copies had been declared lost.
+    /// Records that the receiver has decoded the frame, so all its fragments arrived. Returns those that were not
+    /// acknowledged, and whether all their copies had been declared lost.
     fn frame_arrived(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
         let Some(runs) = self.frames.get(&frame) else { return Vec::new() };
         if let Some(&sufficient) = self.sufficient.get(&frame) {
@@ -172,31 +173,31 @@ impl Model {
         }
     }
 
-    /// When the fragment counts as lost if nothing more is heard.
+    /// Time at which the fragment counts as lost without further acknowledgements.
     fn deadline(&self, sequence: u64, sent: &SentFragment) -> Timestamp {
         let round_trip = self.round_trip.unwrap_or(self.initial);
         if self.largest_acknowledged.is_some_and(|largest| sequence < largest) {
-            let patience = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
-            return sent.sent_at + patience.max(LEAST_TIME);
+            let delay = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
+            return sent.sent_at + delay.max(LEAST_TIME);
         }
         let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
         let tail = (round_trip.smoothed + slack).max(LEAST_TAIL * TIMER_GRANULARITY);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
-        // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
-        (sent.sent_at + backed_off).max(self.heard_at + slack)
+        // While acknowledgements arrive, a growing queue is more likely than a loss.
+        (sent.sent_at + backed_off).max(self.last_acknowledged_at + slack)
     }
 
     fn is_outnumbered(&self, sequence: u64) -> bool {
         self.largest_acknowledged.is_some_and(|largest| sequence + self.tolerance.packet_threshold() <= largest)
     }
 
-    /// The fragments that are lost by `now`.
+    /// Returns the fragments that are lost at `now`.
     fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
         let excess = self.in_flight.len().saturating_sub(MOST_IN_FLIGHT);
         let over = |&(&sequence, sent): &(&u64, &SentFragment)| {
             self.is_outnumbered(sequence) || self.deadline(sequence, sent) <= now
         };
-        // Deadlines grow with the sequence number on each side of the largest acknowledged one.
+        // On each side of the largest acknowledged sequence number, deadlines grow with the sequence number.
         let split = self.largest_acknowledged.unwrap_or(0);
         let mut lost: Vec<u64> = self.in_flight.range(..split).take_while(over).map(|(&at, _)| at).collect();
         let overtaken = lost.len();
@@ -219,24 +220,24 @@ impl Model {
         fragments
     }
 
-    /// When [`Self::detect`] will find something if nothing is heard before.
+    /// Time at which [`Self::detect`] finds a loss without further acknowledgements.
     fn timeout(&self) -> Option<Timestamp> {
         let split = self.largest_acknowledged.unwrap_or(0);
         let sides = [self.in_flight.range(..split).next(), self.in_flight.range(split..).next()];
         sides.into_iter().flatten().map(|(&sequence, sent)| self.deadline(sequence, sent)).min()
     }
 
-    /// Whether something that was transmitted later has arrived.
+    /// Whether a fragment that was transmitted later has arrived.
     fn is_overtaken(&self, sequence: u64) -> bool {
         self.largest_acknowledged.is_some_and(|largest| sequence < largest)
     }
 }
 
 proptest! {
-    /// Frames of a few fragments, some dropped before they left, some repeated; acknowledgements in any order, some of
-    /// them late, some of what was never sent; silence.
+    /// Frames of a few fragments, some never transmitted, some retransmitted. Acknowledgements in any order, some late,
+    /// some of fragments that were never sent. Silence.
     #[test]
-    fn the_rings_find_what_maps_find(
+    fn rings_detect_the_same_losses_as_maps(
         operations in prop::collection::vec((0..16u8, 0..40u64, 0..6u16), 0..400),
         stride in prop::sample::select(vec![1, 1, 1, 200, 5_000]),
         hold in prop::sample::select(vec![0, 20]),
@@ -258,7 +259,7 @@ proptest! {
                     let copied = (frame.saturating_sub(number as u32 / 10), small.min(fragment));
                     let (frame, fragment) = if again { copied } else { (frame, fragment) };
                     let sent = SentFragment { frame, fragment, size: ByteCount::new(number), sent_at: now };
-                    // Nothing of a frame is repeated of which nothing was transmitted.
+                    // A frame without any transmitted fragment has no retransmission.
                     if !again || rings.was_transmitted(frame) && !rings.is_forgotten(frame) {
                         rings.transmitted(sent);
                         maps.transmitted(sent);
@@ -307,7 +308,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_lost_is_remembered_over_a_bounded_distance() {
+fn losses_are_remembered_over_a_bounded_distance() {
     let mut loss = LossDetection::new(assuming(Duration::from_millis(100)), Duration::ZERO);
     let sent = |frame| SentFragment { frame, fragment: 0, size: ByteCount::new(1), sent_at: Timestamp::ZERO };
     loss.transmitted(sent(0));

@@ -1,53 +1,54 @@
-//! How much is borne before a fragment counts as lost: learned from losses that were none, and taken back in time.
+//! Tolerance of loss detection. Spurious losses raise its thresholds; a period without one lowers them again.
 
 use std::time::Duration;
 
 use super::{LossDetectionConfig, TIMER_GRANULARITY};
 
-/// How many newer fragments must be acknowledged before one is lost, at first (RFC 9002, section 6.1.1).
+/// Initial packet threshold: newer fragments that must be acknowledged (RFC 9002, section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// Eighths of a round trip after which an overtaken fragment is lost, at first (RFC 9002, section 6.1.2).
+/// Initial time threshold for an overtaken fragment, eighths of a round trip (RFC 9002, section 6.1.2).
 const TIME_EIGHTHS: u32 = 9;
-/// The margin of the tail timer grows up to this many times the first one after it was wrong, as when acknowledgements are
-/// lost and the next frame's bring the news.
+/// Largest margin of the tail timer, in units of the first one. The margin grows after a spurious loss. Example:
+/// acknowledgements are lost, and those of the next frame repeat them.
 const MOST_MARGINS: u32 = 10;
 
-/// What is borne.
+/// Thresholds of loss detection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tolerance {
     packet_threshold: u64,
     time_eighths: u32,
     tail_margin: Duration,
-    /// Fragments acknowledged since a loss was spurious or a step was taken back.
+    /// Fragments acknowledged since the last spurious loss or the last reduction.
     calm: u32,
     config: LossDetectionConfig,
 }
 
 impl Tolerance {
-    /// That of a path on which no loss was spurious.
+    /// Tolerance of a path without spurious losses.
     pub(super) fn new(config: LossDetectionConfig) -> Self {
         let (packet_threshold, time_eighths) = (PACKET_THRESHOLD, TIME_EIGHTHS);
         Self { packet_threshold, time_eighths, tail_margin: TIMER_GRANULARITY, calm: 0, config }
     }
 
-    /// How many newer fragments must be acknowledged before one is lost.
+    /// Number of newer fragments that must be acknowledged before a fragment is lost.
     pub(super) fn packet_threshold(&self) -> u64 {
         self.packet_threshold
     }
 
-    /// Eighths of a round trip after which an overtaken fragment is lost.
+    /// Time threshold for an overtaken fragment, eighths of a round trip.
     pub(super) fn time_eighths(&self) -> u32 {
         self.time_eighths
     }
 
-    /// How much longer than round trip and variation say is waited where nothing was overtaken.
+    /// Margin of the tail timer above round trip and variation.
     pub(super) fn tail_margin(&self) -> Duration {
         self.tail_margin
     }
 
-    /// A fragment that had counted as lost was acknowledged, so much later than round trip and variation say. If newer
-    /// ones had been acknowledged before, the threshold that would have borne it is `overtaken_by`.
-    pub(super) fn mistaken(&mut self, late: Duration, overtaken_by: Option<u64>) {
+    /// Raises the tolerance after a spurious loss. `late` is the delay of the acknowledgement beyond round trip and
+    /// variation. `overtaken_by` is the packet threshold that would have avoided the loss, if newer fragments were
+    /// acknowledged before.
+    pub(super) fn on_spurious_loss(&mut self, late: Duration, overtaken_by: Option<u64>) {
         self.tail_margin = self.tail_margin.max((late * 5 / 4).min(MOST_MARGINS * TIMER_GRANULARITY));
         self.calm = 0;
         if let Some(overtaken_by) = overtaken_by {
@@ -56,7 +57,7 @@ impl Tolerance {
         }
     }
 
-    /// A fragment was acknowledged, mistaken or not. Says whether a step of tolerance was taken back.
+    /// Counts an acknowledged fragment. Returns whether the tolerance shrank by one step.
     pub(super) fn acknowledged(&mut self) -> bool {
         self.calm += 1;
         if self.calm < self.config.calm {

@@ -1,4 +1,4 @@
-//! [`Window`] as a map of frames that is walked each time.
+//! Model of [`Window`] for tests: a map of frames that is searched each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,18 @@ use crate::StateId;
 use crate::parity::Parity;
 use crate::wire::Data;
 
-/// How far a frame has come.
+/// Progress of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Far {
     /// Fragments are missing.
     Collecting,
-    /// All fragments are there; the frame waits for its source state or its turn.
+    /// All fragments have arrived. The frame waits for its source state or its turn.
     Complete,
-    /// Handed out or dropped: only remembered to tell duplicates.
+    /// Handed out or dropped: kept to detect duplicates.
     Settled,
 }
 
-/// One frame of the window.
+/// A frame of the window.
 #[derive(Debug)]
 struct Frame {
     source: StateId,
@@ -65,7 +65,7 @@ impl Frame {
     }
 }
 
-/// The newest frames, at most `span` numbers and about `bytes` bytes of them.
+/// Window of the newest frames: at most `span` numbers and about `most_bytes` bytes.
 #[derive(Debug)]
 struct Model {
     frames: BTreeMap<u32, Frame>,
@@ -80,7 +80,7 @@ impl Model {
         Self { frames: BTreeMap::new(), newest: 0, span: span.max(1), bytes: 0, most_bytes }
     }
 
-    /// The newest frame of which anything arrived; zero at first.
+    /// Newest frame with an arrived fragment; zero at first.
     fn newest(&self) -> u32 {
         self.newest
     }
@@ -119,7 +119,7 @@ impl Model {
         Arrived::New
     }
 
-    /// Forgets the frames that the window has passed; returns those that were neither handed out nor dropped.
+    /// Removes the frames that the window has passed. Returns those that were neither handed out nor dropped.
     fn pass(&mut self) -> Vec<(u32, Far)> {
         let oldest = self.newest.saturating_sub(self.span - 1);
         let kept = self.frames.split_off(&oldest);
@@ -129,14 +129,13 @@ impl Model {
         unsettled.map(|(number, frame)| (number, frame.stage)).collect()
     }
 
-    /// The oldest frame with bytes to give up, while there are too many.
+    /// The oldest open frame, if the window holds too many bytes.
     fn too_big(&self) -> Option<(u32, Far)> {
         let mut stored = self.frames.iter().filter(|(_, frame)| frame.stage != Far::Settled);
         if self.bytes > self.most_bytes { stored.next().map(|(&number, frame)| (number, frame.stage)) } else { None }
     }
 
-    /// Takes the payload out of a frame, in order, and remembers only that the frame was here.
-    /// Nothing is restored.
+    /// Takes the payload of a frame, in order, and keeps only the record of its arrival. The model restores nothing.
     fn settle(&mut self, number: u32) -> Option<Option<Vec<u8>>> {
         let frame = self.frames.get_mut(&number)?;
         self.bytes -= std::mem::take(&mut frame.bytes);
@@ -150,14 +149,14 @@ impl Model {
         self.frames.get(&number)
     }
 
-    /// The complete frames that wait, oldest first.
+    /// Complete frames, oldest first.
     fn waiting(&self) -> Vec<u32> {
         let complete = self.frames.iter().filter(|(_, frame)| frame.stage == Far::Complete);
         complete.map(|(&number, _)| number).collect()
     }
 
-    /// The states that frames newer than `decoded` which are still to come are decoded from, and those that the older
-    /// frames yielding them are decoded from, and so on.
+    /// Source states of open frames that are newer than `decoded`. Adds the source states of older open frames that
+    /// yield a needed state, recursively.
     fn needed(&self, decoded: Option<u32>) -> BTreeSet<StateId> {
         let mut needed = BTreeSet::new();
         for (&number, frame) in self.frames.iter().rev() {
@@ -199,10 +198,10 @@ fn far(stage: Stage) -> Far {
 }
 
 proptest! {
-    /// Fragments in any order, some twice, some too late, some that contradict others; jumps ahead; frames handed out
-    /// and dropped, and too many bytes.
+    /// Fragments in any order: some duplicated, some late, some contradictory. Jumps ahead, frames handed out and
+    /// dropped, too many bytes.
     #[test]
-    fn a_window_of_rings_is_a_map_of_frames(
+    fn window_of_rings_equals_map_of_frames(
         operations in prop::collection::vec((0..20u8, 0..24u32, 0..200u16), 0..400),
         most_bytes in prop::sample::select(vec![200usize, 1_000, 1_000_000]),
     ) {
@@ -220,7 +219,7 @@ proptest! {
                     let fragments = [1, 2, 3, 150][frame as usize % 4];
                     let mut data = data(frame, small % fragments, fragments, source);
                     if operation > 8 {
-                        // Of parity that contradicts itself now and then, and restores nothing.
+                        // Parity that sometimes contradicts itself, and restores nothing.
                         data.fragment += fragments;
                         data.parity = Some(Parity { count: fragments, last: 1 + u16::from(operation == 13) });
                         data.payload.push(0);
@@ -247,7 +246,7 @@ proptest! {
                     }
                 }
                 18 => {
-                    // Most of a large frame at once.
+                    // Most fragments of a large frame at once.
                     for fragment in (0..fragments).rev().filter(|&fragment| fragment % 100 != 3 || small > 100) {
                         let data = data(frame, fragment, fragments, u64::from(frame) + 99 - u64::from(frame % 3));
                         prop_assert_eq!(window.insert(data.clone()), model.insert(&mut data.clone()));
@@ -298,7 +297,7 @@ impl Window<Vec<u8>> {
 }
 
 #[test]
-fn a_frame_of_the_highest_number_is_found_once() {
+fn frame_with_highest_number_waits_once() {
     let mut window = Window::<Vec<u8>>::new(16, 1_000);
     let data = data(u32::MAX, 0, 1, 5);
     assert_eq!(window.insert(data), Arrived::New);
@@ -306,7 +305,7 @@ fn a_frame_of_the_highest_number_is_found_once() {
 }
 
 #[test]
-fn what_a_fragment_claims_takes_no_memory() {
+fn claimed_fragment_count_allocates_no_memory() {
     let mut window = Window::<Vec<u8>>::new(256, 1_000_000);
     let data = data(60_000, 8_191, 8_192, 5);
     assert_eq!(window.insert(data), Arrived::New);

@@ -1,4 +1,4 @@
-//! Decides when the receiver acknowledges, and what each acknowledgement lists.
+//! Schedule and content of acknowledgements.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,50 +13,51 @@ use crate::reverse_path::MOST_DOUBLINGS;
 use crate::wire::{Acknowledgement, ReceivedFragment};
 use crate::{Estimate, ReceiverConfig};
 
-/// Arrivals kept while the owner polls no acknowledgement.
+/// Largest number of arrivals kept while the owner polls no acknowledgement.
 const LONGEST_HISTORY: usize = 1024;
-/// Most fragments in one acknowledgement where each lists all new ones. In any order of arrival, they and 32 states fit
-/// into a packet of 1,200 bytes.
+/// Largest number of fragments in one acknowledgement that lists all new arrivals. In any order of arrival, they and 32
+/// states fit into a packet of 1,200 bytes.
 const MOST_LISTED: usize = 128;
-/// An acknowledgement rides with another datagram by this part of its interval before it is due. That meets the next
-/// packet of sound, which leaves every 20 ms, and hardly adds acknowledgements.
-const RIDES_EARLIER: u32 = 4;
-/// Handled acknowledgements kept for their memory: as many as return before the next one leaves.
+/// Fraction of its interval by which an acknowledgement may leave early to share a packet. This reaches the next sound
+/// packet, which leaves every 20 ms, and hardly adds acknowledgements.
+const EARLY_FRACTION: u32 = 4;
+/// Number of handled acknowledgements kept for reuse. That many return before the next one leaves.
 const MOST_SPARE: usize = 4;
-/// Number of refused frames that each acknowledgement names.
+/// Number of refused frames that each acknowledgement lists.
 const REFUSED_LISTED: usize = 4;
 
-/// The schedule of acknowledgements, and the arrivals and verdicts that they report.
+/// Schedule of acknowledgements, with the arrivals and verdicts that they report.
 #[derive(Debug)]
 pub(super) struct Acknowledging {
     feedback: FeedbackInterval,
-    /// Number of the latest arrivals that each acknowledgement lists, even if they were listed before.
+    /// Number of latest arrivals that each acknowledgement lists, even if an earlier one listed them.
     repeated: usize,
-    /// The latest arrivals, oldest first.
+    /// Latest arrivals, oldest first.
     history: VecDeque<ReceivedFragment>,
     /// Number of arrivals at the end of `history` that no acknowledgement has listed.
     unreported: usize,
-    /// The frames that were refused last, newest first.
+    /// Frames that were refused last, newest first.
     refused: VecDeque<u32>,
     estimate: Estimate,
     /// Whether there is news for the sender.
     has_news: bool,
     /// Whether the news must not wait for `due_at`.
     is_urgent: bool,
-    /// The next acknowledgement waits until then, unless its news is urgent.
+    /// Time before which the next acknowledgement waits, unless its news is urgent.
     due_at: Timestamp,
-    /// Doublings of the interval that the sender asked for.
+    /// Number of doublings of the interval that the sender requests.
     sender_doublings: u8,
-    /// Doublings of the interval that the owner of this end asked for.
+    /// Number of doublings of the interval that the owner of this end requests.
     owner_doublings: u8,
     /// Number of acknowledgements made.
     made: u64,
-    /// Handled acknowledgements, whose memory is used again; in boxes, as datagrams hold them.
+    /// Handled acknowledgements for reuse, boxed as in datagrams.
     #[expect(clippy::vec_box)]
     spare: Vec<Box<Acknowledgement>>,
 }
 
-/// Copies a range of `history` slice by slice: each acknowledgement lists a dozen fragments, fifty times a second.
+/// Copies a range of `history`. Copying slices is fast, which matters: an acknowledgement lists a dozen fragments,
+/// fifty times per second.
 fn list(history: &VecDeque<ReceivedFragment>, range: Range<usize>, fragments: &mut Vec<ReceivedFragment>) {
     let (older, newer) = history.as_slices();
     let (from, to) = (range.start.min(older.len()), range.end.min(older.len()));
@@ -86,7 +87,7 @@ impl Acknowledging {
         }
     }
 
-    /// A datagram arrived for the first time.
+    /// Records the first arrival of a datagram.
     pub(super) fn on_arrival(&mut self, now: Timestamp, stamp: &Stamp) {
         let &Stamp { frame, fragment, congestion_experienced, .. } = stamp;
         self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
@@ -97,13 +98,13 @@ impl Acknowledging {
         self.has_news = true;
     }
 
-    /// A frame was decoded, refused or failed: the sender waits for that.
+    /// Records that a frame was decoded, refused or failed. The sender waits for this news.
     pub(super) fn on_verdict(&mut self) {
         self.has_news = true;
         self.is_urgent |= matches!(self.feedback, FeedbackInterval::Aggregated(_));
     }
 
-    /// A frame was refused or failed.
+    /// Records that a frame was refused or failed.
     pub(super) fn on_refused(&mut self, frame: u32) {
         self.refused.push_front(frame);
         self.refused.truncate(REFUSED_LISTED);
@@ -118,7 +119,7 @@ impl Acknowledging {
         self.sender_doublings = doublings;
     }
 
-    /// Makes acknowledgements as rare as they can be, for a reverse path with little capacity.
+    /// Sets whether acknowledgements use the longest interval, for a reverse path with little capacity.
     pub(super) fn set_thin(&mut self, thin: bool) {
         self.owner_doublings = if thin { MOST_DOUBLINGS } else { 0 };
     }
@@ -133,22 +134,22 @@ impl Acknowledging {
         self.is_urgent && self.doublings() == 0
     }
 
-    /// Whether there is news, and it is time to acknowledge.
+    /// Whether there is news and an acknowledgement is due.
     #[inline]
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.has_news && (self.must_not_wait() || self.due_at <= now)
     }
 
-    /// Whether an acknowledgement is due, or near enough to being due to ride with another datagram.
+    /// Whether an acknowledgement is due, or almost due, so that it may share a packet.
     pub(super) fn may_ride(&self, now: Timestamp) -> bool {
         let early = match self.feedback {
-            FeedbackInterval::Aggregated(_) => self.interval() / RIDES_EARLIER,
+            FeedbackInterval::Aggregated(_) => self.interval() / EARLY_FRACTION,
             FeedbackInterval::EveryFragment | FeedbackInterval::Every(_) => Duration::ZERO,
         };
         self.is_due(now + early)
     }
 
-    /// When an acknowledgement becomes due; none without news, and none where each fragment is acknowledged at once.
+    /// Time at which an acknowledgement is due. `None` without news, and if each fragment is acknowledged at once.
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         let waits = self.feedback != FeedbackInterval::EveryFragment && self.has_news;
@@ -159,14 +160,14 @@ impl Acknowledging {
         self.feedback.doubled(self.doublings()).longest_hold()
     }
 
-    /// The most unreported fragments that one acknowledgement lists.
+    /// Largest number of unreported fragments in one acknowledgement.
     fn most_listed(&self) -> usize {
-        // Few acknowledgements have to list all that is new.
+        // Acknowledgements are rare with an interval, so each must list all new arrivals.
         let aggregates = self.feedback != FeedbackInterval::EveryFragment;
         if aggregates { MOST_LISTED.max(self.repeated) } else { self.repeated }
     }
 
-    /// Writes the next acknowledgement over `next`; false before anything arrived.
+    /// Writes the next acknowledgement into `next`. Returns `false` before the first arrival.
     fn write(
         &self,
         now: Timestamp,
@@ -195,7 +196,7 @@ impl Acknowledging {
         true
     }
 
-    /// The next acknowledgement as it would be now; none before anything arrived.
+    /// The next acknowledgement as it would be at `now`; `None` before the first arrival.
     pub(super) fn preview(
         &self,
         now: Timestamp,
@@ -207,7 +208,7 @@ impl Acknowledging {
         self.write(now, connection, arrivals, catalogue, &mut next).then_some(next)
     }
 
-    /// Makes the next acknowledgement, which leaves at `now`; none before anything arrived.
+    /// Makes the next acknowledgement, which leaves at `now`; `None` before the first arrival.
     pub(super) fn make(
         &mut self,
         now: Timestamp,
@@ -220,7 +221,7 @@ impl Acknowledging {
             return None;
         }
         self.unreported = self.unreported.saturating_sub(self.most_listed());
-        // Arrivals that no acknowledgement will list go: a thousand calls keep little memory each.
+        // Removes arrivals that no acknowledgement will list, to save memory with a thousand calls.
         let listed_again = self.unreported.max(self.repeated);
         while self.history.len() > listed_again {
             self.history.pop_front();
@@ -250,7 +251,7 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
 
-    /// A schedule whose last acknowledgement left at [`AT`], with what it reported.
+    /// A schedule whose last acknowledgement left at [`AT`], and the arrivals that it reported.
     fn acknowledged(feedback: FeedbackInterval) -> (Acknowledging, Arrivals) {
         let mut ends =
             (Acknowledging::new(&ReceiverConfig { feedback, ..ReceiverConfig::default() }), Arrivals::default());

@@ -1,4 +1,4 @@
-//! Counts the datagrams of data and sound that arrived, and names the newest: loss and jitter as the receiver sees them.
+//! Counts arrivals of data and sound: loss, jitter and the newest datagram at the receiver.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use super::FURTHEST_FRAME;
 use crate::Arrival;
 use crate::wire::expand;
 
-/// A sequence number further ahead than this is refused.
+/// Largest distance of a sequence number from the highest; datagrams further ahead are refused.
 const FURTHEST_SEQUENCE: u64 = FURTHEST_FRAME as u64 * 256;
 
 /// Memory of the smallest delay: the base-delay memory of the sender's path observer (lab: 2026-11-path-observer).
 const LEAST_DELAY_MEMORY: Duration = Duration::from_secs(60);
 
-/// The header fields that data and sound share, and how the datagram arrived.
+/// Header fields that data and sound share, and properties of the arrival.
 #[derive(Debug)]
 pub(super) struct Stamp {
     pub(super) sequence: u64,
@@ -35,17 +35,17 @@ pub(super) struct Newest {
     idle: u32,
 }
 
-/// The datagrams of data and sound that arrived.
+/// Arrivals of data and sound.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     newest: Option<Newest>,
-    /// Number of datagrams, each sequence number once.
+    /// Number of arrived datagrams; each sequence number counts once.
     received: u64,
     /// Smoothed difference between the delays of consecutive arrivals, nanoseconds.
     jitter: f64,
     /// Delay of the last arrival, nanoseconds, with an unknown offset between the clocks.
     last_delay: Option<i64>,
-    /// Smallest delay lately, nanoseconds, with the same offset.
+    /// Sliding-window minimum of the delay, nanoseconds, with the same offset.
     least_delay: SlidingMinimum<i64>,
 }
 
@@ -58,19 +58,19 @@ impl Arrivals {
         self.received
     }
 
-    /// The sequence number whose lower 32 bits are `low`; none if it is too far ahead.
+    /// Sequence number whose lower 32 bits are `low`; `None` if it is too far ahead.
     pub(super) fn sequence(&self, low: u32) -> Option<u64> {
         let highest = self.newest.map_or(0, |newest| newest.sequence);
         let sequence = expand(low, highest);
         (sequence <= highest + FURTHEST_SEQUENCE).then_some(sequence)
     }
 
-    /// Whether `sequence` is higher than all that arrived.
+    /// Whether `sequence` is higher than that of each earlier arrival.
     pub(super) fn is_newest(&self, sequence: u64) -> bool {
         self.newest.is_none_or(|newest| sequence > newest.sequence)
     }
 
-    /// Counts a datagram that arrived at `now`, and describes it for the estimator.
+    /// Counts a datagram that arrived at `now`, and returns its description for the estimator.
     pub(super) fn on_arrival(&mut self, now: Timestamp, stamp: &Stamp) -> Arrival {
         let &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced } = stamp;
         self.received += 1;
@@ -91,7 +91,7 @@ impl Arrivals {
         Arrival { arrived_at: now, sent_at, size, sequence, frame, fragment, grace, congestion_experienced }
     }
 
-    /// Smallest delay of the last minute, nanoseconds: the base delay plus the offset between the clocks.
+    /// Sliding-window minimum of the delay, nanoseconds: the base delay plus the offset between the clocks.
     pub(super) fn least_delay(&self) -> Option<i64> {
         self.least_delay.get()
     }

@@ -1,22 +1,22 @@
-//! The decoder as the receiver knows it: the states that it holds, the frames that wait for its verdict.
+//! State of the decoder as the receiver knows it: the states that it holds and the frames that it works on.
 
 use crate::StateId;
 use crate::catalogue::{Catalogue, Keep};
 use crate::payload::Payload;
 use crate::reassembly::Window;
 
-/// What happens to a complete frame.
+/// Next step for a complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The decoder receives it now.
+    /// Hand the frame to the decoder now.
     HandOut,
-    /// It waits for its source state, an older frame, or room at the decoder.
+    /// Wait for the source state, an older frame, or room at the decoder.
     Wait,
-    /// A newer frame was decoded, and no frame needs its state.
+    /// Drop the frame: a newer one was decoded, and no frame needs its state.
     Superseded,
 }
 
-/// A frame that was handed out and whose verdict is due.
+/// A frame at the decoder, without a verdict.
 #[derive(Debug)]
 struct Pending {
     frame: u32,
@@ -27,13 +27,13 @@ struct Pending {
 /// The states that the decoder holds, and the frames that it works on.
 #[derive(Debug)]
 pub(super) struct Decoding {
-    /// By number, oldest first. They are few.
+    /// Frames at the decoder, oldest first; the list is short.
     pending: Vec<Pending>,
     most_pending: usize,
     newest_decoded: Option<u32>,
     catalogue: Catalogue,
     keep: Keep,
-    /// The states that frames in the window are decoded from. The list keeps its memory.
+    /// Source states of frames in the window. The vector is reused.
     needed: Vec<StateId>,
 }
 
@@ -59,12 +59,12 @@ impl Decoding {
         self.keep = keep;
     }
 
-    /// Finds the states that frames in `window` are decoded from, for [`Self::turn`].
+    /// Updates the needed source states of the frames in `window`, for [`Self::turn`].
     pub(super) fn find_needed<P: Payload>(&mut self, window: &Window<P>) {
         window.needed(self.newest_decoded, &mut self.needed);
     }
 
-    /// What happens to a complete frame, by the states that [`Self::find_needed`] found last.
+    /// Next step for a complete frame, by the states of the last [`Self::find_needed`].
     pub(super) fn turn(&self, frame: u32, source: StateId, target: StateId) -> Turn {
         let is_needed = self.needed.contains(&target);
         if !is_needed && self.newest_decoded.is_some_and(|decoded| frame < decoded) {
@@ -75,25 +75,25 @@ impl Decoding {
         if in_turn && has_room && self.catalogue.holds(source) { Turn::HandOut } else { Turn::Wait }
     }
 
-    /// The decoder received a frame.
+    /// Records that the decoder received a frame.
     pub(super) fn on_handed_out(&mut self, frame: u32, source: StateId, target: StateId) {
         let place = self.pending.partition_point(|pending| pending.frame < frame);
         self.pending.insert(place, Pending { frame, source, target });
     }
 
-    /// The verdict on a frame is no longer due; returns its target, or none if it was not due before.
+    /// Removes a frame from the decoder and returns its target state. `None` if the decoder did not have it.
     pub(super) fn take_pending(&mut self, frame: u32) -> Option<StateId> {
         let place = self.pending.iter().position(|pending| pending.frame == frame)?;
         Some(self.pending.remove(place).target)
     }
 
-    /// A frame yielded `state`, which the decoder holds.
+    /// Records that a frame yielded `state`, which the decoder now holds.
     pub(super) fn on_decoded(&mut self, frame: u32, state: StateId) {
         self.catalogue.insert(frame, state);
         self.newest_decoded = self.newest_decoded.max(Some(frame));
     }
 
-    /// Takes back a frame that was handed out, if a newer one was decoded and no frame needs its state.
+    /// Takes back a frame from the decoder, if a newer one was decoded and no frame needs its state.
     pub(super) fn take_superseded<P: Payload>(&mut self, frame: u32, window: &Window<P>) -> bool {
         if self.newest_decoded.is_none_or(|decoded| frame >= decoded) {
             return false;
@@ -105,8 +105,8 @@ impl Decoding {
         true
     }
 
-    /// Releases states that the sender asks no longer to keep, and old ones beyond the bound. Returns the states to
-    /// release, and the number of entries that went for lack of room; none if nothing changes.
+    /// Releases states that the sender no longer needs, and evicts old ones beyond the bound. Returns the released
+    /// states and the number of evicted entries; `None` if nothing changes.
     pub(super) fn sweep<P: Payload>(&mut self, window: &Window<P>) -> Option<(&[StateId], u64)> {
         if !self.catalogue.is_untidy(self.keep) {
             return None;

@@ -1,4 +1,4 @@
-//! What becomes of frames: handed out, dropped, judged.
+//! Hands out frames, drops them, and takes the verdicts of the owner.
 
 use super::Receiver;
 use super::decoding::Turn;
@@ -7,7 +7,7 @@ use crate::reassembly::{Frame, Stage};
 use crate::{DropReason, ReceiverEvent, StateId};
 
 impl<P: Payload> Receiver<P> {
-    /// Hands out the frames that can be decoded now, drops those that are not needed any more.
+    /// Hands out the frames that can be decoded now, and drops those that no frame needs any more.
     pub(super) fn advance(&mut self) {
         if !self.window.has_waiting() {
             return;
@@ -46,7 +46,7 @@ impl<P: Payload> Receiver<P> {
         } else {
             self.statistics.incomplete += 1;
         }
-        // The sender notices by itself that an incomplete frame lost fragments, but not that there was no room.
+        // The sender detects an incomplete frame by its lost fragments, but it cannot detect a lack of room.
         if reason != DropReason::Incomplete {
             self.acknowledging.on_refused(frame);
         }
@@ -59,8 +59,8 @@ impl<P: Payload> Receiver<P> {
         self.events.extend(released.iter().copied().map(ReceiverEvent::Release));
     }
 
-    /// The owner has decoded a frame that was handed out, and it yielded `state`. If that is not the state that the
-    /// frame named, the frame counts as failed and `state` is released.
+    /// Records that the owner decoded a frame into `state`. If the frame named another target state, it counts as
+    /// failed and `state` is released.
     pub fn frame_decoded(&mut self, frame: u32, state: StateId) {
         let Some(target) = self.decoding.take_pending(frame) else {
             self.statistics.unknown_verdicts += 1;
@@ -81,8 +81,8 @@ impl<P: Payload> Receiver<P> {
         self.sweep();
     }
 
-    /// Drops a frame that was handed out and that the owner has not begun to decode, if a newer one was decoded and none
-    /// needs its state; says whether it did.
+    /// Drops a frame that was handed out but not decoded yet. A newer frame must have been decoded, and no frame may
+    /// need its state. Returns whether it did.
     pub fn supersede(&mut self, frame: u32) -> bool {
         if !self.decoding.take_superseded(frame, &self.window) {
             return false;
@@ -91,7 +91,7 @@ impl<P: Payload> Receiver<P> {
         true
     }
 
-    /// The owner could not decode a frame that was handed out.
+    /// Records that the owner failed to decode a frame.
     pub fn frame_failed(&mut self, frame: u32) {
         if self.decoding.take_pending(frame).is_none() {
             self.statistics.unknown_verdicts += 1;

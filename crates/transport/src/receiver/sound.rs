@@ -1,4 +1,4 @@
-//! Sound that comes beside the video.
+//! Receives sound.
 
 use lockstep_units::{ByteCount, Timestamp};
 
@@ -39,8 +39,9 @@ impl<P: Payload> Receiver<P> {
         Ok(())
     }
 
-    /// This end's owner knows that what it sends meets a way that carries little: acknowledgements are as seldom as they can
-    /// be, or as the sender asks for again. The sender would hear only later that they queue.
+    /// Sets whether acknowledgements use the longest interval, because the owner knows that the reverse path has little
+    /// capacity. The sender would detect the queue of acknowledgements later. A request of the sender for a longer
+    /// interval still applies.
     pub fn thin_acknowledgements(&mut self, thin: bool) {
         self.acknowledging.set_thin(thin);
     }

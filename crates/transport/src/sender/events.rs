@@ -1,4 +1,4 @@
-//! What the owner of a sender hears of.
+//! Events for the owner of a sender.
 
 use super::Sender;
 use crate::payload::Payload;
@@ -7,15 +7,15 @@ use crate::wire::Acknowledgement;
 use crate::{Feedback, SenderEvent};
 
 impl<P: Payload> Sender<P> {
-    /// Turns what the states concluded into events.
+    /// Emits the verdicts and releases of the states as events.
     #[inline]
-    pub(super) fn tell(&mut self) {
+    pub(super) fn emit_events(&mut self) {
         if self.states.has_news() {
-            self.tell_verdicts();
+            self.emit_verdicts();
         }
     }
 
-    fn tell_verdicts(&mut self) {
+    fn emit_verdicts(&mut self) {
         for verdict in self.states.take_verdicts() {
             self.events.push_back(match verdict {
                 Verdict::Held(frame, state) => {
@@ -35,29 +35,30 @@ impl<P: Payload> Sender<P> {
         self.events.extend(self.states.take_released().map(SenderEvent::Release));
     }
 
-    /// The owner has done with `feedback`, whose memory is used again.
+    /// Returns the memory of `feedback` for reuse.
     pub fn reuse(&mut self, feedback: Feedback) {
         self.spare = feedback.acknowledged;
         self.spare.clear();
     }
 
-    /// The acknowledgement that was handled last, once: its memory is for [`Receiver::reuse`](crate::Receiver::reuse).
+    /// Takes the acknowledgement that was handled last. Pass it to [`Receiver::reuse`](crate::Receiver::reuse) to reuse
+    /// its memory.
     pub fn take_handled(&mut self) -> Option<Box<Acknowledgement>> {
         self.handled.take()
     }
 
-    /// Whether [`Self::poll_event`] has something.
+    /// Whether [`Self::poll_event`] has an event.
     #[inline]
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// What has happened and was not polled yet.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<SenderEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // As a ring: begins anew at its front.
+            // An empty deque restarts at its first slot, which is in the cache (see `Ring`).
             self.events.clear();
         }
         event

@@ -1,4 +1,4 @@
-//! How a connection resumes after a silence.
+//! Later hellos: a new format, and the test of a path after silence.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ use crate::repeat::Repeat;
 use crate::wire::VideoFormat;
 
 impl<P: Payload> Sender<P> {
-    /// Announces another format: the hello is repeated until the receiver answers.
+    /// Sets the format and announces it. The hello is repeated until the receiver answers.
     pub fn set_format(&mut self, now: Timestamp, format: VideoFormat) {
         if self.config.format != format {
             self.config.format = format;
             self.hello = Repeat::from(now, self.config.hello_interval, LONGEST_HELLO, None);
-            self.greets_again = self.connected;
+            self.is_greeting = self.connected;
         }
     }
 
-    /// The connection's number.
+    /// Number of the connection.
     #[must_use]
     pub fn connection(&self) -> u32 {
         self.config.connection
     }
 
-    /// The format last announced.
+    /// Format that was announced last.
     #[must_use]
     pub fn format(&self) -> VideoFormat {
         self.config.format
     }
 
-    /// Says hello once more: the receiver answers at once ([`SenderEvent::Answered`](crate::SenderEvent::Answered)), so
-    /// that a path that was silent is seen to work again by a datagram as small as there is. Nothing as long as the first
-    /// is not answered, which is repeated anyway.
+    /// Sends one more hello. The receiver answers at once ([`SenderEvent::Answered`](crate::SenderEvent::Answered)), so
+    /// that a small datagram tests a silent path. No effect while the first hello is unanswered, since that one is
+    /// repeated.
     pub fn greet(&mut self, now: Timestamp) {
         if self.connected {
             self.hello = Repeat::from(now, Duration::ZERO, Duration::ZERO, Some(1));
-            self.greets_again = true;
+            self.is_greeting = true;
         }
     }
 }

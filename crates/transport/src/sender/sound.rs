@@ -1,4 +1,4 @@
-//! Sound that leaves beside the video.
+//! Sends sound.
 
 use lockstep_units::{ByteCount, Timestamp};
 
@@ -10,12 +10,11 @@ use crate::wire::{Datagram, MAX_PAYLOAD, Sound};
 use crate::{SendError, Transmit, TransmittedFragment};
 
 impl<P: Payload> Sender<P> {
-    /// Has a packet of sound leave before any fragment that waits, whatever the pace; it is not sent again. Of packets
-    /// that cannot leave for a second only the newer ones do.
+    /// Queues a sound packet. It leaves before any waiting fragment, regardless of the pace, and is not sent again. The
+    /// queue holds one second of sound and drops the oldest packets beyond that.
     ///
     /// # Errors
-    /// [`SendError::Sound`] for one that is too long or not newer than those before; nothing has
-    /// changed then.
+    /// [`SendError::Sound`] for a packet that is too long or not newer than those before; the sender is then unchanged.
     pub fn send_sound(&mut self, now: Timestamp, mut packet: SoundPacket<P>) -> Result<(), SendError> {
         let (frame, length) = (packet.frame, packet.payload.length());
         packet.captured = packet.captured.min(now);
@@ -25,14 +24,14 @@ impl<P: Payload> Sender<P> {
         Ok(())
     }
 
-    /// So many frames of sound, 1 to [`MOST_BUNDLED`](crate::MOST_BUNDLED), leave in one datagram from now on, if they come
-    /// one after another: the first waits until the last has come. 1 at first.
+    /// Sets the number of consecutive sound frames per datagram, 1 to [`MOST_BUNDLED`](crate::MOST_BUNDLED); initially
+    /// 1. The first frame of a datagram waits for the last one.
     pub fn set_sound_bundle(&mut self, frames: usize) {
         self.sound.set_bundle(frames);
     }
 
-    /// Whether sound is held back from now on, because the path has as much to carry as it can for a while. Of what is
-    /// held back the last 400 ms are kept: what is older is left out.
+    /// Sets whether sound is held back, because the path is full for a while. Held sound older than
+    /// [`WaitingSoundConfig::longest_held`](crate::WaitingSoundConfig) is dropped.
     pub fn hold_sound(&mut self, now: Timestamp, held: bool) {
         self.sound.set_held(now, held);
     }

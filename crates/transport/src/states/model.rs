@@ -1,4 +1,4 @@
-//! [`SentStates`] that draws all conclusions anew each time: what drawing them on change must not differ from.
+//! Model of [`SentStates`] for tests: it recomputes all verdicts after every change.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use crate::StateId;
 struct SentFrame {
     source: StateId,
     target: StateId,
-    /// The encoder has its state.
+    /// Whether the encoder retains the target state.
     retained: bool,
-    /// How many of its fragments count as lost.
+    /// Number of fragments that count as lost.
     lost_fragments: u32,
-    /// How many may be.
+    /// Number of lost fragments that parity can restore.
     spare_fragments: u32,
-    /// The receiver said that it cannot decode it.
+    /// Whether the receiver reported that it cannot decode the frame.
     refused: bool,
-    /// Its source will never be held.
+    /// Whether the receiver will never hold the source state.
     orphaned: bool,
-    /// The newest catalogue names it.
+    /// Whether the newest catalogue lists the frame.
     held: bool,
-    /// Some catalogue named it.
+    /// Whether any catalogue listed the frame.
     was_held: bool,
-    /// Its loss was told.
-    told: bool,
+    /// Whether the loss of the frame was reported.
+    reported: bool,
 }
 
 impl SentFrame {
-    /// The receiver will not have its state, by what is known.
+    /// Whether the receiver will not hold the target state, as far as is known.
     fn broken(&self) -> bool {
         !self.held && (self.was_held || self.lost_fragments > self.spare_fragments || self.refused || self.orphaned)
     }
@@ -45,9 +45,9 @@ impl SentFrame {
 struct Model {
     frames: BTreeMap<u32, SentFrame>,
     bound: usize,
-    /// The newest frame that the receiver holds.
+    /// Newest frame whose state the receiver holds.
     base: Option<u32>,
-    /// The frame whose state the owner may be encoding from.
+    /// Frame whose state the owner may be encoding from.
     reserved: Option<u32>,
     keep_from: u32,
     verdicts: Vec<Verdict>,
@@ -70,7 +70,7 @@ impl Model {
         }
     }
 
-    /// The receiver has less room than was thought.
+    /// Reduces the number of retained states to the receiver's bound.
     fn limit(&mut self, bound: usize) {
         self.bound = self.bound.min(bound).max(5);
         self.settle();
@@ -84,22 +84,22 @@ impl Model {
         self.evicted
     }
 
-    /// Older frames' states may be forgotten by both sides.
+    /// Both ends may release states of frames older than this one.
     fn keep_from(&self) -> u32 {
         self.keep_from
     }
 
-    /// The frame whose state the receiver must not evict.
+    /// Frame whose state the receiver must not evict.
     fn anchor(&self) -> u32 {
         self.base.unwrap_or(0).max(self.keep_from)
     }
 
-    /// What became of frames since the last call.
+    /// Takes the verdicts since the last call.
     fn take_verdicts(&mut self) -> Vec<Verdict> {
         std::mem::take(&mut self.verdicts)
     }
 
-    /// The states to forget since the last call.
+    /// Takes the released states since the last call.
     fn take_released(&mut self) -> Vec<StateId> {
         std::mem::take(&mut self.released)
     }
@@ -117,14 +117,14 @@ impl Model {
         self.frames.get(&frame).map(|sent| sent.target)
     }
 
-    /// The newest frame, older than `before`, whose state this is; one whose state is held before one whose is not.
+    /// Newest frame older than `before` that yields the state. A frame whose state is held takes precedence.
     fn frame_of(&self, state: StateId, before: u32) -> Option<u32> {
         let named = || self.frames.range(..before).rev().filter(move |(_, frame)| frame.target == state);
         let held = named().find(|(_, frame)| frame.held);
         held.or_else(|| named().find(|(_, frame)| !frame.broken())).or_else(|| named().next()).map(|(&at, _)| at)
     }
 
-    /// The state that the next frame is to be encoded from.
+    /// Source state of the next frame.
     fn source(&self) -> StateId {
         self.source_frame().and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
     }
@@ -134,20 +134,20 @@ impl Model {
         newest.filter(|(_, sent)| !sent.broken()).map(|(&frame, _)| frame).or(self.base)
     }
 
-    /// As [`Self::source`]; the state is kept until the next frame is sent or this is asked again.
+    /// As [`Self::source`]; the state is kept until the next frame is sent or this is called again.
     fn reserve(&mut self) -> StateId {
         self.reserved = self.source_frame();
         self.source()
     }
 
-    /// The newest state that the receiver holds, or as [`Self::reserve`] if it is not known to hold any.
+    /// Newest state that the receiver holds. As [`Self::reserve`] if it holds none.
     fn reserve_held(&mut self) -> StateId {
         self.reserved = self.base.or_else(|| self.source_frame());
         self.reserved.and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
     }
 
     fn sent(&mut self, frame: u32, source: StateId, target: StateId, spare_fragments: u16) {
-        let (refused, orphaned, held, was_held, told) = (false, false, false, false, false);
+        let (refused, orphaned, held, was_held, reported) = (false, false, false, false, false);
         let (retained, lost_fragments, spare_fragments) = (true, 0, spare_fragments.into());
         let sent = SentFrame {
             source,
@@ -159,37 +159,37 @@ impl Model {
             orphaned,
             held,
             was_held,
-            told,
+            reported,
         };
         self.frames.insert(frame, sent);
         self.reserved = None;
         self.settle();
     }
 
-    /// A fragment of the frame counts as lost.
+    /// Records that a fragment of the frame counts as lost.
     fn fragment_lost(&mut self, frame: u32) {
         if let Some(sent) = self.frames.get_mut(&frame) {
             sent.lost_fragments += 1;
         }
     }
 
-    /// A fragment that counted as lost arrived after all.
+    /// Records that a fragment that counted as lost arrived.
     fn fragment_found(&mut self, frame: u32) {
         if let Some(sent) = self.frames.get_mut(&frame) {
             sent.lost_fragments = sent.lost_fragments.saturating_sub(1);
         }
     }
 
-    /// A frame will not be sent again though fragments of it are lost.
+    /// Records that the lost fragments of a frame will not be sent again.
     fn give_up(&mut self, frame: u32) {
-        // Where the frame itself is known no longer, the oldest known one cannot be decoded either.
+        // If the frame itself is no longer known, the oldest known frame cannot be decoded either.
         let broken = if self.frames.contains_key(&frame) { Some(frame) } else { self.frames.keys().next().copied() };
         if let Some(sent) = broken.filter(|&known| known >= frame).and_then(|broken| self.frames.get_mut(&broken)) {
             sent.lost_fragments += 1 + sent.spare_fragments;
         }
     }
 
-    /// Whether the receiver may still have the frame's state, and does not yet, by what is known.
+    /// Whether the receiver does not hold the frame's state yet but still may, as far as is known.
     fn may_arrive(&self, frame: u32) -> bool {
         let open = self.frames.get(&frame).is_none_or(|sent| !sent.held && !sent.broken());
         open && self.base != Some(frame) && frame >= self.anchor()
@@ -201,7 +201,7 @@ impl Model {
         }
     }
 
-    /// The receiver holds these frames' states and no others.
+    /// Sets the frames whose states the receiver holds.
     fn catalogue(&mut self, catalogue: &[u32]) {
         for sent in self.frames.values_mut() {
             sent.held = false;
@@ -215,12 +215,12 @@ impl Model {
         }
     }
 
-    /// Draws the conclusions from what changed.
+    /// Recomputes everything.
     fn settle(&mut self) {
         self.find_orphans();
         for (&frame, sent) in &mut self.frames {
-            if !sent.was_held && !sent.told && (sent.lost_fragments > sent.spare_fragments || sent.refused) {
-                sent.told = true;
+            if !sent.was_held && !sent.reported && (sent.lost_fragments > sent.spare_fragments || sent.refused) {
+                sent.reported = true;
                 self.verdicts.push(sent.missing(frame));
             }
         }
@@ -235,7 +235,7 @@ impl Model {
             if source == StateId::EMPTY {
                 continue;
             }
-            // Nobody knows what becomes of a frame whose source is no longer known.
+            // A frame whose source is no longer known counts as orphaned.
             let sound = self.frames.range(..frame).any(|(_, older)| older.target == source && !older.broken());
             if let Some(sent) = self.frames.get_mut(&frame) {
                 sent.orphaned = !sound;
@@ -292,17 +292,17 @@ impl Model {
     fn remove(&mut self, frame: u32) {
         self.let_go(frame);
         let Some(sent) = self.frames.remove(&frame) else { return };
-        if !sent.was_held && !sent.told {
+        if !sent.was_held && !sent.reported {
             self.verdicts.push(sent.missing(frame));
         }
     }
 }
 
 proptest! {
-    /// Frames from any state that is known, some of which yield a state that another has yielded; losses that are or
-    /// are none, refusals, catalogues of what was sent and of what was not.
+    /// Frames from any known state, some of which yield the state of another frame. Real and spurious losses, refusals,
+    /// and catalogues of sent and unsent frames.
     #[test]
-    fn conclusions_drawn_on_change_are_those_drawn_each_time(
+    fn verdicts_updated_on_change_equal_recomputed_verdicts(
         operations in prop::collection::vec((0..16u8, 0..24u32, any::<u16>()), 0..300),
         bound in prop::sample::select(vec![5, 8, 32]),
         twins in any::<bool>(),
@@ -323,7 +323,7 @@ proptest! {
                     };
                     prop_assert_eq!(states.retains(source), model.retains(source));
                     if operation != 4 && model.retains(source) {
-                        // A frame that does not fit is not sent, but its number is not used either.
+                        // A frame that does not fit is not sent, and its number is not used.
                         let spare = bits % 3;
                         states.sent(next, source, target(next), spare);
                         model.sent(next, source, target(next), spare);
@@ -336,7 +336,7 @@ proptest! {
                 9 => { states.give_up(frame); model.give_up(frame); }
                 10 if number == 0 => { states.limit(usize::from(bits % 8)); model.limit(usize::from(bits % 8)); }
                 11..=14 => {
-                    // The newest first, as receivers list them.
+                    // Newest first, as receivers list them.
                     let listed = (0..16).filter(|at| bits >> at & 1 == 1);
                     let list: Vec<_> = listed.map(|at| frame.saturating_add(3).saturating_sub(at)).collect();
                     for _ in 0..operation - 10 {

@@ -4,7 +4,7 @@ fn state(frame: u32) -> StateId {
     StateId(u64::from(frame) + 100)
 }
 
-/// Frames 0 to `count - 1`, each from the one before.
+/// Frames 0 to `count - 1`, each encoded from the one before.
 fn chain(count: u32) -> SentStates {
     let mut states = SentStates::new(8);
     for frame in 0..count {
@@ -20,7 +20,7 @@ fn hold(states: &mut SentStates, frames: &[u32]) {
 }
 
 #[test]
-fn without_loss_the_chain_goes_on_and_after_a_loss_from_the_newest_held() {
+fn source_is_newest_held_state_after_a_loss() {
     let mut states = chain(4);
     assert_eq!(states.source(), state(3));
     hold(&mut states, &[1, 0]);
@@ -34,15 +34,15 @@ fn without_loss_the_chain_goes_on_and_after_a_loss_from_the_newest_held() {
 }
 
 #[test]
-fn the_newest_held_state_can_be_asked_for_though_the_chain_is_whole() {
+fn held_source_is_available_without_a_loss() {
     let mut states = chain(5);
-    assert_eq!(states.reserve_held(), state(4), "none is known to be held");
+    assert_eq!(states.reserve_held(), state(4), "the receiver holds none yet");
     hold(&mut states, &[0, 1, 2]);
     assert_eq!((states.reserve_held(), states.reserve()), (state(2), state(4)));
 }
 
 #[test]
-fn a_loss_that_was_none_mends_the_chain() {
+fn spurious_loss_restores_the_last_frame_as_source() {
     let mut states = chain(3);
     hold(&mut states, &[0]);
     states.fragment_lost(1);
@@ -54,7 +54,7 @@ fn a_loss_that_was_none_mends_the_chain() {
 }
 
 #[test]
-fn what_waits_for_a_state_keeps_it() {
+fn source_of_a_frame_in_flight_is_kept() {
     let mut states = chain(1);
     hold(&mut states, &[0]);
     states.sent(1, state(0), state(1), 0);
@@ -67,7 +67,7 @@ fn what_waits_for_a_state_keeps_it() {
 }
 
 #[test]
-fn a_state_being_encoded_from_is_kept() {
+fn reserved_state_is_kept() {
     let mut states = chain(2);
     hold(&mut states, &[0]);
     states.fragment_lost(1);
@@ -82,7 +82,7 @@ fn a_state_being_encoded_from_is_kept() {
 }
 
 #[test]
-fn the_number_of_states_is_bounded_and_the_held_one_stays() {
+fn number_of_states_is_bounded_and_held_state_stays() {
     let mut states = chain(2);
     hold(&mut states, &[1, 0]);
     for frame in 2..40 {
@@ -96,7 +96,7 @@ fn the_number_of_states_is_bounded_and_the_held_one_stays() {
 }
 
 #[test]
-fn nothing_is_settled_twice() {
+fn settle_without_a_change_reports_none() {
     let mut states = chain(3);
     hold(&mut states, &[0]);
     assert!(states.take_settled());

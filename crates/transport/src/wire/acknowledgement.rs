@@ -1,4 +1,4 @@
-//! The datagram in which a receiver says what arrived, what it holds and what its estimator says.
+//! The acknowledgement: arrivals, states held by the decoder, and the estimate.
 
 use std::time::Duration;
 
@@ -11,57 +11,57 @@ use crate::sound::SOUND;
 
 const FLAG_INTER_ARRIVAL: u8 = 1;
 const FLAG_CAPACITY: u8 = 2;
-/// The flags that have a meaning.
+/// Defined flags.
 pub(super) const KNOWN_FLAGS: u8 = FLAG_INTER_ARRIVAL | FLAG_CAPACITY;
 
-/// The most bytes that an estimate takes, whatever it says.
+/// Largest encoded length of an estimate, bytes.
 pub(crate) const LONGEST_ESTIMATE: usize = 15;
 
-/// The bits of a run's head below its length.
+/// Bits in the head of a run, below its length.
 const RUN_OF_SOUND: u64 = 1;
 const RUN_MARKED: u64 = 2;
 
-/// One fragment that an acknowledgement lists.
+/// A fragment that an acknowledgement lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedFragment {
-    /// The frame's number.
+    /// Number of the frame.
     pub frame: u32,
-    /// The fragment's place in the frame.
+    /// Index of the fragment in the frame.
     pub fragment: u16,
-    /// When it arrived, receiver's clock.
+    /// Time of arrival, receiver's clock.
     pub arrived_at: Timestamp,
-    /// Whether a queue on the way had marked it: congestion experienced (RFC 3168, RFC 9331).
+    /// Whether a queue on the path marked the datagram: congestion experienced (RFC 3168, RFC 9331).
     pub congestion_experienced: bool,
 }
 
-/// What arrived lately, what the decoder holds and what the estimator says. Each one repeats the ones before, so that
-/// the loss of some does no harm.
+/// Recent arrivals, states held by the decoder, and the estimate. An acknowledgement repeats earlier ones, so that
+/// losses of some do no harm.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// The connection.
+    /// Number of the connection.
     pub connection: u32,
-    /// The lower 32 bits of the number of acknowledgements before this one.
+    /// Lower 32 bits of the number of acknowledgements before this one.
     pub sequence: u32,
-    /// When it was transmitted, receiver's clock.
+    /// Time of transmission, receiver's clock.
     pub sent_at: Timestamp,
-    /// The lower 32 bits of the highest data sequence that arrived.
+    /// Lower 32 bits of the highest sequence number that arrived.
     pub highest: u32,
-    /// That datagram's time of transmission, sender's clock.
+    /// Time of transmission of that datagram, sender's clock.
     pub echo: Timestamp,
-    /// The time from that datagram's arrival to this transmission; saturates at 2^32 - 1 microseconds.
+    /// Time from the arrival of that datagram to this transmission; saturates at 2^32 - 1 microseconds.
     pub hold: Duration,
-    /// The lower 32 bits of the number of distinct data datagrams that arrived: a fragment that was sent again, and
-    /// had only been late, counts twice.
+    /// Lower 32 bits of the number of distinct datagrams of data and sound that arrived. A retransmission counts, even
+    /// if the original was only late.
     pub received: u32,
-    /// What the estimator says; the inter-arrival time saturates at 2^32 - 1 microseconds.
+    /// Estimate of the path. The inter-arrival time saturates at 2^32 - 1 microseconds.
     pub estimate: Estimate,
-    /// The fragments that arrived last, in the order of their arrival, at most 255. On the wire none comes before the
-    /// one listed before it, nor after the acknowledgement.
+    /// Latest arrivals, in the order of arrival, at most 255. The encoding raises an arrival time to that of the entry
+    /// before, and lowers it to `sent_at`.
     pub fragments: Vec<ReceivedFragment>,
-    /// The frames whose states the decoder holds, newest first, at most 255. A receiver holds what a frame yielded only
-    /// if that is the target state that the frame named, so the frame says which state it is.
+    /// Frames whose states the decoder holds, newest first, at most 255. The frame identifies the state, since a
+    /// receiver only holds the target state that the frame names.
     pub catalogue: Vec<u32>,
-    /// The frames that were complete and could not be decoded, newest first, at most 255.
+    /// Frames that were complete but not decoded, newest first, at most 255.
     pub refused: Vec<u32>,
 }
 
@@ -74,7 +74,7 @@ impl ReceivedFragment {
         self.fragment == SOUND
     }
 
-    /// Whether this is listed in one run with the one before it.
+    /// Whether this fragment belongs to the same run as the one before it.
     fn continues(&self, before: &Self) -> bool {
         let (frames, fragments) = if self.is_sound() { (1, 0) } else { (0, 1) };
         before.is_sound() == self.is_sound()
@@ -84,25 +84,25 @@ impl ReceivedFragment {
     }
 }
 
-/// The first 255 of a list, which is all that an acknowledgement has room for.
+/// The first 255 entries of a list, which is the limit of an acknowledgement.
 fn listed<T>(list: &[T]) -> &[T] {
     &list[..list.len().min(usize::from(u8::MAX))]
 }
 
-/// From `before` to `frame`, whichever way is shorter; small steps are small numbers.
+/// Signed difference from `before` to `frame` modulo 2^32, with the sign in the lowest bit (zigzag encoding).
 fn step(before: u32, frame: u32) -> u64 {
     let step = frame.wrapping_sub(before) as i32;
     u64::from((step << 1 ^ step >> 31) as u32)
 }
 
-/// The frame that lies so far from `before`.
+/// Inverse of [`step`].
 fn step_from(before: u32, step: u32) -> u32 {
     before.wrapping_add((step >> 1) ^ (step & 1).wrapping_neg())
 }
 
 fn write_fragments(out: &mut impl Sink, sent_at: Timestamp, fragments: &[ReceivedFragment]) {
     out.number(fragments.len() as u64);
-    // Pictures and sound count their frames each for themselves.
+    // Video and sound have separate frame numbers.
     let mut frames = [0; 2];
     let mut before: Option<u64> = None;
     for run in fragments.chunk_by(|before, listed| listed.continues(before)) {
@@ -167,7 +167,7 @@ fn read_fragments(reader: &mut Reader<'_>, sent_at: Timestamp) -> Result<Vec<Rec
     Ok(fragments)
 }
 
-/// A list of frames, newest first, as runs of which each frame is older by one than the one before it.
+/// Writes a list of frames, newest first, as runs of consecutive frames.
 fn write_frames(out: &mut impl Sink, frames: &[u32]) {
     out.number(frames.len() as u64);
     let mut before = 0;
@@ -196,20 +196,20 @@ fn read_frames(reader: &mut Reader<'_>) -> Result<Vec<u32>, WireError> {
 }
 
 impl Acknowledgement {
-    /// The flags that say which fields of the estimate are known.
+    /// Flags for the known fields of the estimate.
     pub(super) fn flags(&self) -> u8 {
         let inter_arrival = if self.estimate.inter_arrival.is_some() { FLAG_INTER_ARRIVAL } else { 0 };
         inter_arrival | if self.estimate.capacity.is_some() { FLAG_CAPACITY } else { 0 }
     }
 
-    /// Bytes of the whole datagram.
+    /// Length of the encoded datagram.
     pub(crate) fn length(&self) -> usize {
         let mut length = Length(COMMON_HEADER);
         self.write(&mut length);
         length.0
     }
 
-    /// Everything that is not common to all datagrams.
+    /// Writes all fields after the common header.
     pub(super) fn write(&self, out: &mut impl Sink) {
         out.number(u64::from(self.sequence));
         out.number(self.sent_at.as_micros());

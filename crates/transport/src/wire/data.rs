@@ -1,4 +1,4 @@
-//! Data: a fragment of a frame.
+//! Data datagram: a fragment of a frame.
 
 use lockstep_units::Timestamp;
 
@@ -7,47 +7,47 @@ use crate::StateId;
 use crate::parity::{MOST_PARITY, Parity};
 
 const FLAG_KEY_FRAME: u8 = 1;
-/// The bits that say how many times the interval of acknowledgements is to be doubled.
+/// Bits for the number of doublings of the acknowledgement interval.
 const DOUBLINGS: u8 = 14;
 const FLAG_PARITY: u8 = 16;
 pub(super) const KNOWN_FLAGS: u8 = FLAG_KEY_FRAME | DOUBLINGS | FLAG_PARITY;
 
-/// A fragment of a frame that is made of `P`.
+/// A fragment of a frame, whose content is a `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Data<P = Vec<u8>> {
-    /// The connection.
+    /// Number of the connection.
     pub connection: u32,
-    /// The lower 32 bits of the datagram's sequence number.
+    /// Lower 32 bits of the sequence number.
     pub sequence: u32,
-    /// The frame's number.
+    /// Number of the frame.
     pub frame: u32,
-    /// The fragment's place in the frame; parity has its places behind the others.
+    /// Index of the fragment in the frame; parity has the indices after the others.
     pub fragment: u16,
-    /// The number of fragments of the frame, parity not counted.
+    /// Number of fragments of the frame, without parity.
     pub fragments: u16,
-    /// Of parity, what it says of its frame.
+    /// Parity fields, if this is a parity fragment.
     pub parity: Option<Parity>,
-    /// The state that the frame is decoded from.
+    /// State from which the frame is decoded.
     pub source: StateId,
-    /// The state that decoding the frame yields.
+    /// State that decoding yields.
     pub target: StateId,
-    /// When the datagram was transmitted, sender's clock.
+    /// Time of transmission, sender's clock.
     pub sent_at: Timestamp,
-    /// When the frame was captured, sender's clock.
+    /// Time of capture, sender's clock.
     pub captured: Timestamp,
-    /// The lower 32 bits, in microseconds, of the time that the sender chose to be idle so far, the gap before this
-    /// fragment included. Differences of it are grace periods, and survive the loss of the fragments between.
+    /// Lower 32 bits of the time for which the sender chose to be idle so far, microseconds. It includes the gap before
+    /// this fragment. Differences are grace periods, even if fragments in between are lost.
     pub idle: u32,
-    /// States of frames older than this may be let go; its own must outlive a shortage of room.
+    /// The receiver may release states of frames older than this one. It must not evict the state of this frame.
     pub keep_from: u32,
-    /// Another frame whose state must.
+    /// Another frame whose state the receiver must not evict.
     pub anchor: u32,
     /// Whether the frame is a key frame.
     pub key_frame: bool,
-    /// How many times the receiver is to double the interval at which it acknowledges, 0 to 7, of which receivers heed 4: acknowledgements queue on
-    /// their way (QUIC's acknowledgement frequency, draft-ietf-quic-ack-frequency, has the sender ask, too).
+    /// Number of doublings of the acknowledgement interval that the sender requests, because acknowledgements queue.
+    /// The range is 0 to 7; receivers apply at most 4. QUIC's draft-ietf-quic-ack-frequency has a similar request.
     pub feedback_doublings: u8,
-    /// The fragment's part of the frame, or of parity what it is made of, at most [`MAX_PAYLOAD`] bytes.
+    /// Part of the frame, or parity, at most [`MAX_PAYLOAD`] bytes.
     pub payload: P,
 }
 

@@ -1,12 +1,14 @@
-//! Numbers that are as long as they are large: seven bits a byte, the lowest first, and the eighth bit says that more
-//! follow (LEB128, DWARF 5, section 7.6). Session times of hours have five bytes, spans of up to 16 ms have two.
+//! Variable-length numbers: LEB128 (DWARF 5, section 7.6).
+//!
+//! Each byte holds seven bits, lowest first. The eighth bit is set if more bytes follow. The time in a session of hours
+//! takes five bytes; a span of up to 16 ms takes two.
 
 use super::{Reader, WireError};
 use lockstep_units::Timestamp;
 
-/// Where numbers are written, or only counted.
+/// Writes numbers, or counts their bytes.
 pub(super) trait Sink {
-    /// Takes the next number.
+    /// Appends a number.
     fn number(&mut self, number: u64);
 }
 
@@ -20,13 +22,13 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Bytes so far.
+/// Number of bytes so far.
 pub(super) struct Length(pub(super) usize);
 
 impl Sink for Length {
     #[inline]
     fn number(&mut self, number: u64) {
-        // Nearly all numbers of an acknowledgement have one byte or two.
+        // Most numbers of an acknowledgement take one or two bytes.
         self.0 += match number {
             0..0x80 => 1,
             0x80..0x4000 => 2,
@@ -36,14 +38,14 @@ impl Sink for Length {
 }
 
 impl Reader<'_> {
-    /// A number, if it is written as short as can be.
+    /// Reads a number that has its shortest encoding.
     pub(super) fn number(&mut self) -> Result<u64, WireError> {
         let at = self.offset;
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
-            // No bit is lost at the upper end, and none but the first byte may add nothing.
+            // Refuse bits beyond the 64th, and a last byte without bits.
             if bits << shift >> shift != bits || (byte == 0 && shift > 0) {
                 return Err(WireError::Number(at));
             }
@@ -55,19 +57,19 @@ impl Reader<'_> {
         Err(WireError::Number(at))
     }
 
-    /// A number of at most 32 bits.
+    /// Reads a number of at most 32 bits.
     pub(super) fn short_number(&mut self) -> Result<u32, WireError> {
         let at = self.offset;
         u32::try_from(self.number()?).map_err(|_| WireError::Number(at))
     }
 
-    /// How long a list is.
+    /// Reads the length of a list.
     pub(super) fn length(&mut self) -> Result<u8, WireError> {
         let at = self.offset;
         u8::try_from(self.number()?).map_err(|_| WireError::Number(at))
     }
 
-    /// A moment in microseconds that the clock, which counts nanoseconds, can tell.
+    /// Reads a time in microseconds within the range of [`Timestamp`].
     pub(super) fn short_time(&mut self) -> Result<Timestamp, WireError> {
         let at = self.offset;
         let micros = self.number()?;
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_long_as_they_are_large() {
+    fn encoding_has_one_byte_per_seven_bits() {
         for (number, length) in [(0, 1), (127, 1), (128, 2), (16_383, 2), (16_384, 3), (1 << 34, 5), (u64::MAX, 10)] {
             let mut bytes = Vec::new();
             bytes.number(number);
@@ -92,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_too_large_or_too_long_is_refused() {
+    fn number_beyond_64_bits_or_with_padding_is_refused() {
         let read = |bytes: &[u8]| Reader { bytes, offset: 0 }.number();
-        assert_eq!(read(&[0x80, 0]), Err(WireError::Number(0)), "a byte that adds nothing");
+        assert_eq!(read(&[0x80, 0]), Err(WireError::Number(0)), "a last byte without bits");
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]), Err(WireError::Number(0)));
-        assert_eq!(read(&[0x80; 11]), Err(WireError::Number(0)), "a number without end");
+        assert_eq!(read(&[0x80; 11]), Err(WireError::Number(0)), "a number that does not end");
         assert_eq!(read(&[0x80]), Err(WireError::Truncated { offset: 1, needed: 1 }));
     }
 }

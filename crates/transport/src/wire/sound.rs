@@ -1,4 +1,4 @@
-//! The datagram that carries a packet of sound.
+//! Sound datagram.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use super::{MAX_PAYLOAD, Reader, WireError};
 use crate::payload::Payload;
 use crate::sound::{FURTHER_HEADER, MOST_BUNDLED};
 
-/// Bytes of a sound datagram before its payload.
+/// Length of the header of a sound datagram, bytes.
 pub const SOUND_HEADER: usize = 32;
 
-/// The bits of the payload's length, and those above of how many frames follow.
+/// Number of bits for the length of the payload; the upper bits are the number of further frames.
 const LENGTH_BITS: u32 = 13;
 
-/// 20 ms of sound, or that there is silence, made of `P`; or several such.
+/// One or more consecutive sound frames of 20 ms, whose content is a `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sound<P = Vec<u8>> {
-    /// The connection.
+    /// Number of the connection.
     pub connection: u32,
-    /// The lower 32 bits of the datagram's sequence number, of which data and sound have one series.
+    /// Lower 32 bits of the sequence number; data and sound share one series.
     pub sequence: u32,
-    /// The frame of sound.
+    /// Number of the first sound frame.
     pub frame: u32,
-    /// When the datagram was transmitted, sender's clock.
+    /// Time of transmission, sender's clock.
     pub sent_at: Timestamp,
-    /// How long before that its first sample was captured; saturates at 2^32 - 1 microseconds.
+    /// Time from the capture of the first sample to the transmission; saturates at 2^32 - 1 microseconds.
     pub age: Duration,
     /// As [`Data::idle`](super::Data::idle).
     pub idle: u32,
-    /// The coded sound, at most [`MAX_PAYLOAD`] bytes; empty where there is silence.
+    /// Coded sound, at most [`MAX_PAYLOAD`] bytes; empty in silence.
     pub payload: P,
-    /// The frames after it, each captured 20 ms after the one before, at most [`MOST_BUNDLED`] with the first; where a path
-    /// carries little, headers of one datagram for each would take more than the sound.
+    /// Further frames, each captured 20 ms after the one before; at most [`MOST_BUNDLED`] with the first. On narrow
+    /// paths, a datagram per frame would have more header than sound.
     pub further: Vec<P>,
 }
 
 impl<P: Payload> Sound<P> {
-    /// Bytes of the first frame, and of those that follow with their lengths.
+    /// Length of the first frame, and of the further ones with their length fields.
     pub(crate) fn length(&self) -> usize {
         let further = self.further.iter().take(MOST_BUNDLED - 1);
         let further = further.map(|next| FURTHER_HEADER + next.length().min(MAX_PAYLOAD)).sum::<usize>();

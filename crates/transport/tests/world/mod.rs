@@ -1,6 +1,7 @@
-//! A call between a sender and a receiver over two pipes that lose, delay, reorder and duplicate by a seeded plan, with
-//! a clock of its own. The world's codec is a number: decoding a frame of source state s yields the state that the
-//! frame names, provided that s is among the states that the decoder was not told to forget.
+//! A simulated call between a sender and a receiver, in virtual time.
+//!
+//! Two pipes lose, delay, reorder and duplicate datagrams, at random with a seed. The codec is simulated: a frame
+//! decodes into its target state if the decoder holds its source state.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,33 +27,33 @@ pub fn at(milliseconds: u64) -> Timestamp {
     Timestamp::from_millis(milliseconds)
 }
 
-/// The bytes of the frame that comes so many frames after the first.
+/// Content of a frame by its number.
 fn content(frame: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (at * at + frame * 31 + at / 7) as u8).collect()
 }
 
-/// One direction.
+/// One direction of the path.
 pub struct Pipe {
     pub delay: Duration,
-    /// Up to so much more delay, drawn for each datagram.
+    /// Upper bound of the random additional delay of each datagram.
     pub jitter: Duration,
     pub loss: f64,
     pub duplication: f64,
-    /// Nothing passes between these moments.
+    /// Interval in which all datagrams are lost.
     pub outage: Option<(Timestamp, Timestamp)>,
-    /// What would arrive between these moments arrives at the second.
+    /// Interval in which no datagram arrives; those due in it arrive at its end.
     pub pause: Option<(Timestamp, Timestamp)>,
-    /// Of the data datagrams, those for which it is true are lost: frame, fragment.
+    /// Which data datagrams are lost, by frame and fragment.
     pub lose: fn(u32, u16) -> bool,
-    /// How many copies of those are lost, the first ones.
+    /// Number of copies of such a datagram that are lost, the first ones.
     pub lose_copies: u32,
-    /// Of the packets of sound, those for which it is true are lost, by their frames.
+    /// Which sound packets are lost, by frame.
     pub lose_sound: fn(u32) -> bool,
     copies: BTreeMap<(u32, u16), u32>,
     random: Pcg64,
     under_way: BTreeMap<(Timestamp, u64), Vec<u8>>,
     put: u64,
-    /// What has come out lately.
+    /// The last datagrams that arrived.
     seen: VecDeque<Vec<u8>>,
 }
 
@@ -128,35 +129,35 @@ pub struct World {
     pub receiver: Receiver,
     pub forward: Pipe,
     pub backward: Pipe,
-    /// Bytes of each frame.
+    /// Size of each frame, bytes.
     pub frame_bytes: usize,
-    /// Parity fragments of each.
+    /// Number of parity fragments of each frame.
     pub parity: u16,
     pub frame_interval: Duration,
-    /// The next capture; [`Timestamp::MAX`] for none.
+    /// Time of the next capture; [`Timestamp::MAX`] for none.
     pub capture_at: Timestamp,
-    /// What the encoder may still encode from.
+    /// States that the encoder holds.
     pub encoder: BTreeSet<StateId>,
-    /// What the decoder holds.
+    /// States that the decoder holds.
     pub decoder: BTreeSet<StateId>,
-    /// Whether this frame is to be coded from a state that is known to be held, by how many frames there were.
+    /// Whether a frame is encoded from a held state, by number of the frame.
     pub from_held: Box<dyn Fn(u64) -> bool>,
-    /// Every frame sent: its source.
+    /// Source state of every sent frame.
     pub sources: BTreeMap<u32, StateId>,
-    /// Which sources were the newest held one rather than the last frame's target.
+    /// Frames whose source was not the target of the frame before.
     pub recovered: BTreeSet<u32>,
-    /// When each frame was decoded.
+    /// Time at which each frame was decoded.
     pub decoded: BTreeMap<u32, Timestamp>,
-    /// In the order of decoding.
+    /// Frames in the order of decoding.
     pub order: Vec<u32>,
     pub sender_events: Vec<(Timestamp, SenderEvent)>,
     pub receiver_events: Vec<(Timestamp, ReceiverEvent)>,
-    /// When each data datagram was transmitted: frame, fragment.
+    /// Transmissions of data datagrams: time, frame, fragment.
     pub transmitted: Vec<(Timestamp, u32, u16)>,
     pub timeouts: u64,
     last_target: StateId,
     frames: u64,
-    /// The codec can go on from its last frame or begin anew, nothing else.
+    /// Whether the codec can only continue from its last frame or code a key frame.
     opaque: bool,
 }
 
@@ -165,7 +166,7 @@ impl World {
         Self::with(seed, Recovery::FromHeldState)
     }
 
-    /// Where the sender repairs by `recovery`, with a codec for that.
+    /// A world whose sender repairs by `recovery`, with a codec for that.
     pub fn with(seed: u64, recovery: Recovery) -> Self {
         Self {
             now: Timestamp::ZERO,
@@ -220,13 +221,13 @@ impl World {
         self.capture_at += self.frame_interval;
     }
 
-    /// Lets both ends say what they have to say.
+    /// Drains the events and datagrams of both ends.
     fn drain(&mut self) {
         while let Some(event) = self.receiver.poll_event() {
             match &event {
                 ReceiverEvent::Frame { frame, source, target, payload, .. } => {
                     assert!(self.decoder.contains(source), "{}: frame {frame} from a state not held", self.now);
-                    assert_eq!(*payload, content(target.0 >> 20, self.frame_bytes), "frame {frame} is another");
+                    assert_eq!(*payload, content(target.0 >> 20, self.frame_bytes), "frame {frame} differs");
                     self.decoder.insert(*target);
                     assert_eq!(self.decoded.insert(*frame, self.now), None, "frame {frame} handed out twice");
                     self.order.push(*frame);
@@ -260,7 +261,7 @@ impl World {
         assert!(self.sender.held_states() <= most && self.receiver.held_states() <= 32);
     }
 
-    /// Runs until `end`, that moment included.
+    /// Runs until `end`, inclusive.
     pub fn run(&mut self, end: Timestamp) {
         self.drain();
         let mut quiet = 0;
@@ -292,7 +293,7 @@ impl World {
         }
     }
 
-    /// How many frames are on their way or waiting to be, the last one of them at least in part.
+    /// Number of frames newer than the newest decoded one.
     pub fn unfinished(&self) -> usize {
         let newest = self.decoded.keys().next_back().copied().unwrap_or(0);
         self.sources.range(newest + 1..).count()
@@ -302,21 +303,21 @@ impl World {
         self.sender.in_flight() == FragmentsInFlight::default() && self.sender.queued_fragments() == 0
     }
 
-    /// The frames of which the sender was told that they were lost.
+    /// Frames that the sender reported as lost.
     pub fn lost_frames(&self) -> Vec<u32> {
-        self.told(|event| if let SenderEvent::FrameLost(frame) = event { Some(*frame) } else { None })
+        self.frames_of(|event| if let SenderEvent::FrameLost(frame) = event { Some(*frame) } else { None })
     }
 
-    /// Those of which it was told that they came and were not decoded.
+    /// Frames that the sender reported as refused.
     pub fn refused_frames(&self) -> Vec<u32> {
-        self.told(|event| if let SenderEvent::FrameRefused(frame) = event { Some(*frame) } else { None })
+        self.frames_of(|event| if let SenderEvent::FrameRefused(frame) = event { Some(*frame) } else { None })
     }
 
-    fn told(&self, frame_of: impl Fn(&SenderEvent) -> Option<u32>) -> Vec<u32> {
+    fn frames_of(&self, frame_of: impl Fn(&SenderEvent) -> Option<u32>) -> Vec<u32> {
         self.sender_events.iter().filter_map(|(_, event)| frame_of(event)).collect()
     }
 
-    /// The first frame after `frame` that was decoded, and when.
+    /// The first decoded frame after `frame`, and its time.
     pub fn next_decoded(&self, frame: u32) -> (u32, Timestamp) {
         let (&frame, &at) = self.decoded.range(frame + 1..).next().expect("some later frame is decoded");
         (frame, at)
