@@ -269,7 +269,7 @@ def test_one_trace_is_a_string_or_a_path_and_several_are_a_sequence(tmp_path: Pa
     assert capacity(file) == capacity(str(file)) == capacity([file]) == pytest.approx(1e6, rel=0.1)
     with pytest.raises(ValueError, match='trace "constant:fast": rate'):
         capacity("constant:fast")
-    with pytest.raises(ValueError, match="there is no trace"):
+    with pytest.raises(ValueError, match="expected at least one trace"):
         capacity([])
 
 
