@@ -9,7 +9,7 @@
 //!
 //! Difficulty has a slow part, which lasts for seconds, and a fast part. Both are first-order autoregressive processes;
 //! the fast part has the clip's tails. A reference affects SSIM, too. It never makes a frame larger than one without
-//! any prediction. The first frame of a scene is such a frame: it has about the size of a key frame, and log_interval is one.
+//! any prediction. The first frame of a scene is such a frame: it has about the size of a key frame, and often is one.
 //!
 //! All random numbers are drawn with the picture. Coding is a pure function, so an encoder may code a picture
 //! repeatedly and in any order.
@@ -89,7 +89,7 @@ impl ModelledPicture {
 
     /// Whether the picture becomes a key frame with any reference, because it begins a scene.
     #[must_use]
-    pub fn begins_scene(&self) -> bool {
+    pub fn needs_key_frame(&self) -> bool {
         self.scene_cut && self.cut_is_key
     }
 
@@ -521,9 +521,9 @@ mod tests {
         let curves = Arc::new(ClipCurves::new(&model, 640, 360));
         let mut clip = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1);
         let pictures: Vec<ModelledPicture> = (0..1_000).map(|_| clip.next_picture()).collect();
-        let cuts = pictures.iter().filter(|picture| picture.begins_scene()).count();
+        let cuts = pictures.iter().filter(|picture| picture.needs_key_frame()).count();
         assert!((20..50).contains(&cuts), "{cuts} in 33 s");
-        assert!(pictures.iter().all(|picture| picture.begins_scene() == picture.scene_cut));
+        assert!(pictures.iter().all(|picture| picture.needs_key_frame() == picture.scene_cut));
     }
 
     #[test]

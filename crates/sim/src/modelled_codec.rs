@@ -55,7 +55,7 @@ pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Candidate<M
 
 impl ModelledAnalysis {
     fn is_key_frame(&self) -> bool {
-        self.source == StateId::EMPTY || self.picture.begins_scene()
+        self.source == StateId::EMPTY || self.picture.needs_key_frame()
     }
 
     /// Candidate with the properties of `frame`.

@@ -29,7 +29,7 @@ pub enum EnvironmentError {
     #[error("cannot create {0} environments: expected 1 to {MOST_ENVIRONMENTS}")]
     Count(usize),
     /// The number of actions or mask flags is not the number of environments.
-    #[error("expected one action per environment ({environments}), found {actions}")]
+    #[error("expected one action per environment, found {actions} actions for {environments} environments")]
     Actions {
         /// Number of actions or flags.
         actions: usize,
@@ -37,7 +37,7 @@ pub enum EnvironmentError {
         environments: usize,
     },
     /// The number of seeds is not the number of environments.
-    #[error("expected one seed per environment ({environments}), found {seeds}")]
+    #[error("expected one seed per environment, found {seeds} seeds for {environments} environments")]
     Seeds {
         /// Number of seeds.
         seeds: usize,

@@ -41,7 +41,7 @@ impl ClipCurves {
     pub fn usual_frames(&self, picture: &ModelledPicture, finest: u8, age: u32) -> Vec<BestFrame> {
         let alone = ModelledPicture { reference: None, ..*picture };
         let gap = if picture.scene_cut { 0.0 } else { libm::log(f64::from(age).clamp(1.0, GAPS.1)) };
-        let key_frame = picture.begins_scene();
+        let key_frame = picture.needs_key_frame();
         let usual = |quantizer: usize| (self.logarithm(&alone, quantizer, key_frame, gap), 0.0);
         let mut frames = Vec::new();
         self.add_best(picture, usize::from(finest.min(MAXIMUM_QUANTIZER)), usual, &mut frames);

@@ -155,7 +155,7 @@ impl BoundedCall {
             let mut best = (if reference.is_some() { value(&skipped) } else { f64::NEG_INFINITY }, None);
             let quantizers = self.finest..=if captured < free_at { 0 } else { MAXIMUM_QUANTIZER };
             for quantizer in quantizers {
-                let frame = curves.encode(&source, quantizer, reference.is_none() || source.begins_scene());
+                let frame = curves.encode(&source, quantizer, reference.is_none() || source.needs_key_frame());
                 let until = skipped.until + self.wire(frame.size) as f64;
                 let Some(at) = trace.time_to_pass(start, ByteCount::new(until.ceil() as u64)) else { continue };
                 let at = Timestamp::ZERO + at.saturating_since(start);
