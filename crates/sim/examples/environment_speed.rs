@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p lockstep-sim --example environment_speed -- [CALLS [STEPS [FEEDBACK_MS]]]`
 //!
-//! The calls are those of `lockstep-bench-gym`: about 1 Mb/s, steps of 200 ms. With FEEDBACK_MS, the receiver sends at
-//! most one acknowledgement per that interval. The old default was 50 ms, before acknowledgements were aggregated.
-//! Times are processor time of this process. The printed digest is equal for two builds with equal results.
+//! The calls are those of `lockstep-bench-gym`: about 1 Mb/s, steps of 200 ms. With FEEDBACK_MS, receivers
+//! acknowledge at most once per interval (default until aggregation: 50 ms). Times are processor time of this process.
+//! The printed digest is equal for two builds with equal results.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Codec model: sizes, coding times and SSIM of real encodes of real clips, without pixels.
+//! Codec model: sizes and SSIM of real encodes of real clips, without pixels.
 //!
 //! `lockstep model fit` fits a model. Training and studies of control use it, because coding every picture would take
 //! hours. This module holds the parameters of clips; `modelled_clip` draws frames from them.

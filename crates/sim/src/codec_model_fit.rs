@@ -348,7 +348,7 @@ impl ClipMeasurements {
     /// Error of `model` on the selected pictures.
     ///
     /// # Panics
-    /// If the model has fewer points than there are measured quantizers.
+    /// If the model was not fitted to the measured quantizers.
     fn error(&self, model: &ClipModel, part: Part, pictures: (u32, u32)) -> HeldOutError {
         let means = self.means(part);
         let in_a_second = self.in_a_second();

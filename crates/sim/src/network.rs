@@ -105,8 +105,7 @@ pub enum TopologyError {
 /// - turns of shared media, by medium,
 /// - access delays and timeouts, by flow.
 ///
-/// After each event its flow sends what it has to send. An event costs one comparison
-/// per flow, link and medium.
+/// After each event its flow sends what it has to send. An event costs one comparison per flow, link and medium.
 pub struct Network<F: Flow> {
     now: Timestamp,
     flows: Vec<F>,

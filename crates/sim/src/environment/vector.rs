@@ -86,7 +86,7 @@ pub struct VectorEnvironment {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seeds {
     /// Each environment continues its own random sequence.
-    GoOn,
+    Continue,
     /// Each environment derives its seed from this one; the first uses it unchanged. Derived seeds are far apart, so
     /// vectors with consecutive seeds share no episodes.
     Derived(u64),
@@ -97,7 +97,7 @@ pub enum Seeds {
 impl Seeds {
     fn of(&self, index: usize) -> Option<u64> {
         match self {
-            Self::GoOn => None,
+            Self::Continue => None,
             Self::Derived(seed) => Some(seed_of(*seed, index)),
             Self::Each(seeds) => seeds[index],
         }

@@ -3,7 +3,7 @@
 //! Common properties (section 4):
 //!
 //! - One-way delay of 50 ms with jitter of up to 30 ms; drop-tail queues of 300 ms, at the mean of a changing capacity.
-//! - Media of 150 kb/s to 1.5 Mb/s that starts at 150 kb/s; with each media flow one of audio of 20 kb/s.
+//! - Media of 150 kb/s to 1.5 Mb/s that starts at 150 kb/s. Each media flow has an audio flow of 20 kb/s.
 //! - Normal jitter with a mean of 15 ms, which the delay includes, and a deviation of 5 ms. It is cut off at three
 //!   deviations (RFC 8868, section 4.5.3) and keeps packets in order.
 //! - The codec determines how closely video follows its target, not the scenario. The RFC has 5 % over a second and 100
