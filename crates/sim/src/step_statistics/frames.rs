@@ -27,7 +27,7 @@ pub struct FrameStatistics {
     /// Sum of SSIM of shown frames, 0-1 each.
     pub ssim: f64,
     /// Captured pictures that are settled: this picture or a later one was shown.
-    pub over: u64,
+    pub settled: u64,
     /// Sum of the video delays of settled pictures (as in Salsify), seconds. Each counts at most [`MOST_WAITED`], so
     /// that one outage does not dominate.
     pub waited_seconds: f64,
@@ -102,7 +102,7 @@ impl FrameCounter {
                 self.counts.ssim += pending.ssim;
                 while let Some(captured_at) = self.captures.front().copied().filter(|at| *at <= pending.captured_at) {
                     self.captures.pop_front();
-                    self.counts.over += 1;
+                    self.counts.settled += 1;
                     self.counts.waited_seconds += at.saturating_since(captured_at).as_secs_f64().min(MOST_WAITED);
                 }
             }
