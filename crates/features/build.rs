@@ -1,4 +1,4 @@
-//! Does nothing: without a build script Cargo leaves the build dependencies, and their features, out.
+//! Empty build script: without it, Cargo ignores the build dependencies and their features.
 #![forbid(unsafe_code)]
 
 fn main() {

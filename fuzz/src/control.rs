@@ -1,11 +1,12 @@
-//! Any bytes as the stream of a call, in parts of any lengths: what is a message says itself again, and little waits.
+//! Parses arbitrary bytes as the stream of a call, in parts of any length. Messages must encode to the same bytes, and
+//! buffering must be small.
 
 use crate::memory::bounded;
 
-/// 128 bytes of a message, and what is read at once.
+/// Memory for a message of 128 bytes and one read.
 const MEMORY: usize = 64 << 10;
 
-/// The first byte is the length of the parts.
+/// Input: one byte for the length of the parts, then the stream.
 pub fn run(data: &[u8]) {
     let Some((&length, stream)) = data.split_first() else { return };
     let parts = || stream.chunks(usize::from(length).max(1));

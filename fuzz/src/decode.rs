@@ -1,4 +1,4 @@
-//! Any bytes as one frame, from the empty state and from states of our encoder.
+//! Decodes arbitrary bytes as one frame, from the empty state and from states of our encoder.
 
 use std::sync::LazyLock;
 
@@ -7,13 +7,13 @@ use lockstep_vp8::{Arena, DEFAULT_PIXEL_LIMIT, DecodeError, State, decode, decod
 use crate::memory::bounded;
 use crate::seeds::stream;
 
-/// What decoding may take beside its frames: a small fixed part, tables and a few prepared frames of 48x32.
+/// Fixed memory of decoding: a small part, tables and several prepared frames of 48x32.
 const FIXED: usize = 1 << 20;
-/// What it may take for each byte of the input: 16 macroblocks of a new frame (with borders up to three times the
-/// macroblocks of a narrow picture, 25 times of a tiny one, which `FIXED` covers) and of what is kept about each.
+/// Memory per input byte: 16 macroblocks of a new frame and their data. Borders take up to three times the macroblocks
+/// of a narrow picture. A tiny one takes 25 times; `FIXED` covers that.
 const PER_BYTE: usize = 64 << 10;
 
-/// The empty state and those behind the frames of a real stream.
+/// The empty state, and the states after the frames of a real stream.
 static STATES: LazyLock<Vec<State>> = LazyLock::new(|| {
     let mut states = vec![State::default()];
     for frame in stream() {
@@ -23,11 +23,11 @@ static STATES: LazyLock<Vec<State>> = LazyLock::new(|| {
     states
 });
 
-/// Decodes and checks what a caller builds on: nothing changes where it fails, and the same comes out again.
+/// Decodes a frame and checks that the source state and the size are unchanged.
 pub fn checked(arena: &Arena, state: &State, frame: &[u8]) -> Result<State, DecodeError> {
     let before = state.hash();
     let result = decode_in(arena, state, frame, DEFAULT_PIXEL_LIMIT);
-    assert_eq!(state.hash(), before, "decoding changed the state it began from");
+    assert_eq!(state.hash(), before, "decoding changed the source state");
     let (next, picture) = result?;
     assert_eq!(next.size(), Some((picture.width(), picture.height())));
     if !frame.is_empty() {
@@ -36,15 +36,15 @@ pub fn checked(arena: &Arena, state: &State, frame: &[u8]) -> Result<State, Deco
     Ok(next)
 }
 
-/// The first byte chooses the state, the rest is the frame.
+/// Input: one byte for the state, then the frame.
 pub fn run(data: &[u8]) {
     let Some((&choice, frame)) = data.split_first() else { return };
     let state = &STATES[usize::from(choice) % STATES.len()];
     bounded(FIXED + PER_BYTE * frame.len(), || {
         let arena = Arena::default();
         let first = checked(&arena, state, frame);
-        // The memory of states that went is used again: what it held must not matter.
+        // The arena reuses the memory of dropped states; its old content must not matter.
         let hash = first.map(|state| state.hash());
-        assert_eq!(checked(&arena, state, frame).map(|state| state.hash()), hash, "the second time was another");
+        assert_eq!(checked(&arena, state, frame).map(|state| state.hash()), hash, "the second decoding differs");
     });
 }

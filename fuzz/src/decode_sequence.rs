@@ -1,19 +1,19 @@
-//! Several frames, each behind its length: real streams, changed.
+//! Decodes several frames, each after its length. Seeds are real streams.
 
 use lockstep_vp8::{Arena, State};
 
 use crate::decode::checked;
 use crate::memory::bounded;
 
-/// Frames that are decoded of one input; the others cost time only.
+/// Limit on decoded frames per input; more would only cost time.
 const FRAMES: usize = 24;
-/// Frames of more luma samples than this are for `decode`, here they cost time only.
+/// Limit on luma samples of a frame. The target `decode` covers larger ones; here they would only cost time.
 const SAMPLES: usize = 1 << 18;
-/// What the states and one frame more may take: three references and a new frame at the size above, and one oversized
-/// frame before it is noticed.
+/// Memory for the states and one more frame: three references and a new frame of that size. One oversized frame may be
+/// decoded before it is detected.
 const MEMORY: usize = 256 << 20;
 
-/// The frames of an input: two bytes of length, little-endian, and so many bytes or what is left.
+/// Frames of an input: a length of two bytes, little-endian, then that number of bytes or the rest of the input.
 pub fn frames(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = data;
     std::iter::from_fn(move || {
@@ -25,13 +25,13 @@ pub fn frames(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether a frame is a key frame of a large size.
+/// Whether a frame is an oversized key frame.
 fn is_large(frame: &[u8]) -> bool {
     let side = |at: usize| usize::from(u16::from_le_bytes([frame[at], frame[at + 1]]) & 0x3fff);
     frame.len() >= 10 && frame[0] & 1 == 0 && side(6) * side(8) > SAMPLES
 }
 
-/// Decodes as a receiver does: a frame that is an error leaves the state as it is.
+/// Decodes like a receiver: an invalid frame does not change the state.
 pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
         let (arena, mut state) = (Arena::default(), State::default());
@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) {
         assert_eq!(restored.hash(), state.hash());
         if let Some(frame) = frames(data).filter(|frame| !is_large(frame)).take(FRAMES).last() {
             let hash = |state: &State| checked(&arena, state, frame).map(|state| state.hash());
-            assert_eq!(hash(&restored), hash(&state), "a restored state decodes otherwise");
+            assert_eq!(hash(&restored), hash(&state), "a restored state decodes differently");
         }
     });
 }

@@ -1,4 +1,5 @@
-//! Any small pictures, settings and sources: what a decoder makes of a frame is what the encoder says it makes.
+//! Encodes arbitrary small pictures with arbitrary parameters and source states. The decoder must get the encoder's
+//! picture and state.
 
 use arbitrary::{Result, Unstructured};
 use lockstep_vp8::{
@@ -9,32 +10,32 @@ use lockstep_vp8::{
 use crate::memory::bounded;
 use crate::pictures::picture;
 
-/// The most frames of one input.
+/// Limit on frames per input.
 const FRAMES: usize = 6;
-/// The longest side, luma samples.
+/// Longest side of a picture, luma samples.
 const SIDE: usize = 56;
-/// Seven states of 56x56 with borders, an analysis and its candidates.
+/// Memory for seven states of 56x56 with borders, an analysis and its candidates.
 const MEMORY: usize = 16 << 20;
 
-/// Encodes and decodes again, both in the memory of `arena`, and compares.
+/// Encodes a picture, decodes the frames, and compares. `arena` holds all memory.
 pub fn checked(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
     let before = state.hash();
     let analysis = Analysis::new_in(arena, state, picture, parameters);
     assert!(analysis.predict_size(parameters.quantizer) < 1 << 24);
     let (encoded, decisions) = analysis.encode_first(parameters.quantizer);
     let beside = analysis.encode_beside(parameters.quantizer ^ 8, &decisions);
-    assert_eq!(state.hash(), before, "encoding changed the state it began from");
+    assert_eq!(state.hash(), before, "encoding changed the source state");
     for encoded in [&encoded, &beside] {
         let (decoded, shown) =
-            decode_in(arena, state, &encoded.frame, DEFAULT_PIXEL_LIMIT).expect("the encoder's frame does not decode");
+            decode_in(arena, state, &encoded.frame, DEFAULT_PIXEL_LIMIT).expect("the encoder's frame decodes");
         assert_eq!((shown.width(), shown.height()), (picture.width(), picture.height()));
-        assert!(shown == encoded.picture(), "the decoder sees another picture than the encoder");
-        assert_eq!(decoded.hash(), encoded.state.hash(), "the decoder is in another state than the encoder");
+        assert!(shown == encoded.picture(), "decoder and encoder have different pictures");
+        assert_eq!(decoded.hash(), encoded.state.hash(), "decoder and encoder have different states");
     }
     encoded
 }
 
-/// How to encode, from the input.
+/// Encoding parameters from the input.
 pub fn parameters(u: &mut Unstructured) -> Result<Parameters> {
     let (quantizer, choices): (u8, u8) = u.arbitrary()?;
     Ok(Parameters {
@@ -60,7 +61,7 @@ fn call(u: &mut Unstructured) -> Result<()> {
         }
         let parameters = parameters(u)?;
         let picture = picture(u, width, height, last.as_ref())?;
-        // Mostly the newest, else an older one or the empty one.
+        // Usually the newest state; otherwise an older or the empty one.
         let from = if source & 3 == 0 { usize::from(source >> 2) % states.len() } else { states.len() - 1 };
         let encoded = checked(&arena, &states[from], &picture, &parameters);
         states.push(encoded.state);
@@ -69,8 +70,8 @@ fn call(u: &mut Unstructured) -> Result<()> {
     Ok(())
 }
 
-/// One byte of width and height, then frame by frame the source, the parameters and the picture.
+/// Input: one byte each for width and height, then source, parameters and picture of each frame.
 pub fn run(data: &[u8]) {
-    // An input that ends early is a shorter call.
+    // An input that ends early gives a shorter call.
     let _ = bounded(MEMORY, || call(&mut Unstructured::new(data)));
 }

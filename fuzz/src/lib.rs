@@ -1,5 +1,6 @@
-//! What is fuzzed: one module for each target, each with `run`, which takes any bytes and panics where something is
-//! wrong. `fuzz/run` drives them with libFuzzer; `cargo test` runs the seeds through them.
+//! Fuzz targets, one module each. A target's `run` takes arbitrary bytes and panics if it finds a fault.
+//!
+//! `fuzz/run` drives the targets with libFuzzer; `cargo test` runs all seeds through them.
 #![forbid(unsafe_code)]
 
 pub mod control;
@@ -20,7 +21,7 @@ pub mod trace;
 pub mod transport_ends;
 pub mod wire;
 
-/// A target by its name.
+/// A target: its name and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
@@ -50,18 +51,18 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_of_a_rendezvous_are_messages() {
+    fn rendezvous_seeds_are_valid_messages() {
         let seeds: Vec<_> = seeds::all().into_iter().filter(|(target, ..)| *target == "rendezvous").collect();
         assert_eq!(seeds.len(), lockstep_live::fuzzing::messages().len());
         for (target, name, bytes) in seeds {
-            assert!(lockstep_live::fuzzing::read_message(&bytes[1..]), "{name} is no message");
+            assert!(lockstep_live::fuzzing::read_message(&bytes[1..]), "{name} is not a valid message");
             let written = std::fs::read(root().join(target).join(&name)).expect("the example `seeds` writes it");
             assert_eq!(written, bytes, "{name}");
         }
     }
 
     #[test]
-    fn every_seed_runs_through_its_target() {
+    fn every_seed_passes_its_target() {
         for (name, run) in TARGETS {
             let files: Vec<_> = std::fs::read_dir(root().join(name)).expect(name).collect();
             assert!(!files.is_empty(), "no seeds for {name}");

@@ -1,4 +1,4 @@
-//! Any bytes as a y4m and as an IVF file: what is read can be written and read again.
+//! Reads arbitrary bytes as a y4m file and as an IVF file. Everything read must survive writing and reading again.
 
 use std::io::{BufReader, Cursor};
 
@@ -6,7 +6,7 @@ use lockstep_media::{IvfReader, IvfWriter, Y4mReader, Y4mWriter};
 
 use crate::memory::bounded;
 
-/// The room that a reader takes before the bytes are there (4 MiB), twice where it is handed over.
+/// A reader's initial buffer (4 MiB), twice while it is handed over.
 const MEMORY: usize = 16 << 20;
 
 fn y4m(data: &[u8], buffer: usize) {
@@ -45,7 +45,7 @@ fn ivf(data: &[u8], buffer: usize) {
     assert!(matches!(again.read_frame(), Ok(None)));
 }
 
-/// The first byte says through how small a buffer the file is read, the rest is the file.
+/// Input: one byte for the size of the read buffer, then the file.
 pub fn run(data: &[u8]) {
     let Some((&buffer, file)) = data.split_first() else { return };
     bounded(MEMORY, || {

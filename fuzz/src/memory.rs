@@ -1,4 +1,4 @@
-//! How much memory a target may take.
+//! Memory limit of a target.
 
 use cap::Cap;
 use std::alloc::System;
@@ -6,11 +6,11 @@ use std::alloc::System;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Runs `work`, which may hold at most `bytes` at a time beyond what is held already: more is refused, which ends the
-/// process with "memory allocation of N bytes failed" and makes the input a finding.
+/// Runs `work` with a limit of `bytes` of additional memory. Larger allocations fail, which ends the process with
+/// "memory allocation of N bytes failed". The input is then a finding.
 pub fn bounded<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    ALLOCATOR.set_limit(ALLOCATOR.allocated() + bytes).expect("the limit is above what is allocated");
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + bytes).expect("the limit exceeds the allocated memory");
     let result = work();
-    ALLOCATOR.set_limit(usize::MAX).expect("nothing is above this limit");
+    ALLOCATOR.set_limit(usize::MAX).expect("any memory is within this limit");
     result
 }

@@ -1,5 +1,5 @@
-//! Any bytes as a model: what is taken runs once within bounds, gives as many numbers as it says, and the same ones again;
-//! what fits an estimator at the receiver estimates.
+//! Parses arbitrary bytes as a model. A valid one must run within bounds and give equal outputs of the declared shapes
+//! twice. If it fits an estimator, the estimate must be within its bounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,21 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::memory::bounded;
 
-/// Of numbers that flow between operators there may be 16 M, of 4 bytes each; a convolution or a product takes its operands
-/// once more.
+/// Models may have 16 M values of 4 bytes between operators. Convolutions and products copy their operands once.
 const MEMORY: usize = 256 << 20;
 
-/// The whole input is the file.
+/// Input: the file.
 pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
         let Ok(model) = Model::from_bytes(data) else { return };
         let inputs: Vec<Vec<f32>> = model.inputs().iter().map(|port| vec![0.25; port.shape.iter().product()]).collect();
         let inputs: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
-        let outputs = model.run(&inputs).expect("inputs of the shapes that it says");
+        let outputs = model.run(&inputs).expect("inputs have the declared shapes");
         for (port, numbers) in model.outputs().iter().zip(&outputs) {
             assert_eq!(numbers.len(), port.shape.iter().product::<usize>());
         }
         let bits = |outputs: &[Vec<f32>]| outputs.iter().flatten().map(|number| number.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&outputs), bits(&model.run(&inputs).expect("the same again")));
+        assert_eq!(bits(&outputs), bits(&model.run(&inputs).expect("a second run succeeds")));
         let bounds = RateBounds::default();
         let model = Arc::new(model);
         for kind in [EstimatorKind::Bob, EstimatorKind::Hrcc, EstimatorKind::Gemini, EstimatorKind::Mmsys24] {
@@ -34,8 +33,9 @@ pub fn run(data: &[u8]) {
             for number in 0..4 {
                 estimator.on_arrival(&arrival(number));
             }
-            let said = estimator.estimate(Timestamp::from_millis(600)).capacity.expect("it always says a rate");
-            assert!((bounds.least..=bounds.most).contains(&said));
+            let estimate =
+                estimator.estimate(Timestamp::from_millis(600)).capacity.expect("it always estimates a rate");
+            assert!((bounds.least..=bounds.most).contains(&estimate));
         }
     });
 }

@@ -1,10 +1,10 @@
-//! Pictures from the bytes of an input.
+//! Builds pictures from the bytes of an input.
 
 use arbitrary::{Result, Unstructured};
 use lockstep_vp8::Picture;
 
-/// A picture of that size: flat, two extremes side by side, noise, a slope, the input's own bytes, or one before it
-/// moved and touched up.
+/// A picture of `width` by `height`. Kinds: flat, two alternating values, noise, a gradient, input bytes, or `before`
+/// shifted. A few samples are then changed.
 pub fn picture(u: &mut Unstructured, width: usize, height: usize, before: Option<&Picture>) -> Result<Picture> {
     let length = Picture::i420_length(width, height);
     let before = before.filter(|before| (before.width(), before.height()) == (width, height));
@@ -39,7 +39,7 @@ pub fn picture(u: &mut Unstructured, width: usize, height: usize, before: Option
     Ok(touched(u, samples, width, height))
 }
 
-/// A few samples changed, as far as the input says so.
+/// Changes a few samples if the input requests it.
 fn touched(u: &mut Unstructured, mut samples: Vec<u8>, width: usize, height: usize) -> Picture {
     for _ in 0..u.arbitrary::<u8>().unwrap_or(0) % 8 {
         let Ok((at, length, value)) = u.arbitrary::<(u16, u8, u8)>() else { break };
@@ -47,5 +47,5 @@ fn touched(u: &mut Unstructured, mut samples: Vec<u8>, width: usize, height: usi
         let end = (at + usize::from(length)).min(samples.len());
         samples[at..end].fill(value);
     }
-    Picture::from_i420(width, height, samples).expect("the samples are as many as the size says")
+    Picture::from_i420(width, height, samples).expect("the number of samples matches the size")
 }

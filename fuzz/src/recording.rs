@@ -1,14 +1,14 @@
-//! Any bytes as the recording of a controller's decisions, and what can be read of it told to that controller again.
+//! Reads arbitrary bytes as a recording of a controller, and replays its events on that controller.
 
 use lockstep_control::PathObserver;
 use lockstep_control::recording::RecordingReader;
 
 use crate::memory::bounded;
 
-/// The models that come with controllers, once read, and what one keeps of thousands of packets; a line has 4 kB here.
+/// Memory for the built-in models and the state of thousands of packets. A line has at most 4 kB here.
 const MEMORY: usize = 48 << 20;
 
-/// Reads, and replays.
+/// Input: the recording.
 pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
         let Ok((header, mut reader)) = RecordingReader::new(data) else { return };

@@ -1,5 +1,5 @@
-//! Any bytes as a datagram of a rendezvous or of an end, and datagrams to a rendezvous: what is a message says itself again,
-//! and no answer is longer than what it answers.
+//! Parses arbitrary bytes as datagrams of a rendezvous or a peer, and sends them to a rendezvous server. Messages must
+//! encode to the same bytes, and no answer may be longer than its request.
 
 use std::net::SocketAddr;
 
@@ -8,12 +8,13 @@ use lockstep_units::Timestamp;
 
 use crate::memory::bounded;
 
-/// A datagram is at most 64 KiB, and is kept nowhere.
+/// A datagram has at most 64 KiB and is not stored.
 const MEMORY: usize = 512 << 10;
-/// Bytes before the kind of a message.
+/// Magic bytes before the kind of a message.
 const MAGIC: [u8; 4] = [1, b'l', b's', b'r'];
 
-/// The first byte is the length of the datagrams, which are read as they are, and behind what messages begin with.
+/// Input: one byte for the length of the datagrams, then the datagrams. Each is sent unchanged and after the magic
+/// bytes.
 pub fn run(data: &[u8]) {
     let Some((&length, stream)) = data.split_first() else { return };
     bounded(MEMORY, || {
@@ -31,6 +32,6 @@ pub fn run(data: &[u8]) {
                 }
             }
         }
-        assert_eq!(server.status().calls, 0, "somebody's signature was made up");
+        assert_eq!(server.status().calls, 0, "no call may start without a valid signature");
     });
 }

@@ -1,5 +1,7 @@
-//! What fuzzing starts from, made by our own code. `fuzz/run` takes what is in `fuzz/seeds`; after a change of a target's
-//! input, `cargo run --manifest-path fuzz/Cargo.toml --example seeds` writes them anew.
+//! Generates the seeds of all targets with our own code. `fuzz/run` uses the files in `fuzz/seeds`.
+//!
+//! After a change of a target's input format, write them again: `cargo run --manifest-path fuzz/Cargo.toml --example
+//! seeds`
 
 use arbitrary::Unstructured;
 use lockstep_control::recording::{Answer, Event, Header, Kept, RecordedInput};
@@ -19,7 +21,7 @@ use crate::pictures::picture;
 
 fn pictures(width: usize, height: usize) -> Vec<Picture> {
     let mut pictures: Vec<Picture> = Vec::new();
-    // A slope; moved; moved and touched; noise; the slope again.
+    // A gradient; shifted; shifted and changed; noise; the gradient again.
     for how in [[4, 40, 25, 9, 0, 0], [3, 2, 1, 0, 0, 0], [3, 1, 0, 0, 2, 90], [2, 7, 7, 7, 0, 0], [4, 40, 25, 9, 0, 0]]
     {
         let mut bytes = how.to_vec();
@@ -41,7 +43,7 @@ fn frames(width: usize, height: usize, quantizer: u8, preset: Preset) -> Vec<(Ve
     encoded.collect()
 }
 
-/// The frames of a short stream.
+/// Frames of a short stream.
 #[must_use]
 pub fn stream() -> Vec<Vec<u8>> {
     frames(48, 32, 40, Preset::Quality).into_iter().map(|(frame, _)| frame).collect()
@@ -72,7 +74,7 @@ fn video() -> Vec<(&'static str, String, Vec<u8>)> {
     for (name, first, second) in [("small", 15, 16), ("wide", 70, 3), ("square", 40, 47)] {
         let mut bytes = vec![first, second];
         for (kind, quantizer) in [(4u8, 30u8), (3, 60), (3, 127), (5, 0)] {
-            // Source, size, quantizer, choices, kind and its three parameters, touches.
+            // Source, size, quantizer, choices, kind with three parameters, changes.
             bytes.extend([kind.wrapping_mul(61), 0, quantizer, quantizer / 3, kind, 35, 20, 7, 1, 40, 0, 30, 200]);
         }
         seeds.push(("encode_round_trip", name.to_owned(), bytes));
@@ -141,8 +143,8 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
     ]
 }
 
-/// A call of a few frames: greeting, then again and again send, transmit, deliver, judge, acknowledge; every third
-/// time a datagram is lost, now and then one is made up.
+/// A call of a few frames: hello, then rounds of sending, transmitting, delivering, deciding and acknowledging. Every
+/// third round loses a datagram. With `made_up`, every round adds a forged one.
 fn exchange(made_up: bool) -> Vec<u8> {
     let mut bytes = vec![32, 32, 0xb0, 4, 64, 1, 0, 5, 6, 5, 6];
     for round in 0..8u8 {
@@ -200,7 +202,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     vec![("y4m", y4m.finish().expect("memory")), ("ivf", ivf.into_inner().expect("memory"))]
 }
 
-/// All seeds: the target, a name, the bytes.
+/// All seeds: target, name, bytes.
 #[must_use]
 pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
     let mut seeds = video();
@@ -220,7 +222,8 @@ pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
     seeds
 }
 
-/// A few packets, sent, acknowledged and lost, and a question after each, under each controller that can be recorded.
+/// Recordings of every controller that can be recorded: a few packets sent, acknowledged and lost, with queries after
+/// each.
 fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
     Algorithm::all().filter(|algorithm| !algorithm.knows_path()).map(|algorithm| {
         let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
@@ -273,13 +276,13 @@ fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
     })
 }
 
-/// Tickets, what is said in a call's stream, and what is said to and by a rendezvous.
+/// Seeds of tickets, call streams and rendezvous messages.
 fn calls() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let addresses = ["192.0.2.7:4600", "[2001:db8::7]:4600"].map(|text| text.parse().expect("an address"));
     let plain = Ticket { key: [7; 32], secret: [9; 16], addresses: addresses.into(), rendezvous: Vec::new() };
     let met = Ticket { rendezvous: addresses.into(), ..plain.clone() };
     let said = [&[2, 7, 192, 0][..], &[9; 16]].concat();
-    // Join, welcome, presence, close; in parts of five bytes.
+    // Join, welcome, presence and close, in parts of five bytes.
     let join = [&[0, 19, 1, 2, 2][..], &[3; 16]].concat();
     let stream = [&[5][..], &join, &[0, 2, 2, 2], &[0, 2, 5, 1], &[0, 3, 4, 0, 0]].concat();
     let mut seeds = vec![
@@ -288,31 +291,31 @@ fn calls() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("ticket", "said", said),
         ("control", "call", stream),
     ];
-    // Each message alone, as no datagram of the target's is longer.
+    // One message each: no datagram of the target is longer.
     let whole = |datagram: Vec<u8>| [&[u8::MAX][..], &datagram].concat();
     seeds.extend(fuzzing::messages().into_iter().map(|(name, datagram)| ("rendezvous", name, whole(datagram))));
     seeds
 }
 
-/// Some sound, as packets and as files.
+/// Seeds of sound: packets and files.
 fn sound() -> Vec<(&'static str, Vec<u8>)> {
     let mut encoder = SoundEncoder::new(Bitrate::from_kbps(24)).expect("memory");
     encoder.set_loss(0.2).expect("a share");
     let mut tone = Tone::default();
-    let frames: Vec<Frame> = (0..8).filter_map(|_| tone.next_frame().expect("it never fails")).collect();
+    let frames: Vec<Frame> = (0..8).filter_map(|_| tone.next_frame().expect("a tone never fails")).collect();
     let packets: Vec<Vec<u8>> = frames.iter().filter_map(|frame| encoder.encode(frame).expect("memory")).collect();
     let mut bytes = Cursor::new(Vec::new());
     let mut writer = WavWriter::new(&mut bytes).expect("memory");
     writer.write(&frames[0]).expect("memory");
     writer.finish().expect("memory");
     let plain = bytes.into_inner();
-    // The same bytes as eight bits of two channels at another rate: format, channels, rate, bytes a second, of a sample.
+    // The same samples as eight-bit stereo at another rate: format, channels, rate, bytes per second and per sample.
     let mut other = plain.clone();
     other[22..36].copy_from_slice(&[2, 0, 0x44, 0xac, 0, 0, 0x88, 0x58, 1, 0, 2, 0, 8, 0]);
     vec![("packets", lengths(&packets)), ("wav", plain), ("resampled", other)]
 }
 
-/// A field of a message of ONNX: numbers as they are, everything else with its length before it.
+/// A length-delimited field of an ONNX message.
 fn field(tag: u8, content: &[u8]) -> Vec<u8> {
     assert!(tag < 16 && content.len() < 1 << 14, "a field of a small message");
     let length = content.len() as u16;
@@ -324,7 +327,7 @@ fn number(tag: u8, value: u8) -> Vec<u8> {
     vec![tag << 3, value]
 }
 
-/// A tensor of weights that are all 1/16.
+/// A tensor whose weights are all 1/16.
 fn weights(name: &str, dims: &[u8]) -> Vec<u8> {
     let count = dims.iter().map(|&length| usize::from(length)).product();
     let dims: Vec<u8> = dims.iter().flat_map(|&length| number(1, length)).collect();
@@ -337,7 +340,7 @@ fn integers(name: &str, values: &[u8]) -> Vec<u8> {
     [number(1, values.len() as u8), number(2, 7), field(8, name.as_bytes()), field(9, &words)].concat()
 }
 
-/// An operator, with whole numbers as its attributes.
+/// An operator with integer attributes.
 fn operator(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, u8)]) -> Vec<u8> {
     let attribute = |&(name, value): &(&str, u8)| field(5, &[field(1, name.as_bytes()), number(3, value)].concat());
     let inputs = inputs.iter().flat_map(|name| field(1, name.as_bytes()));
@@ -354,7 +357,7 @@ fn port(name: &str, dims: &[u8]) -> Vec<u8> {
     [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
 }
 
-/// A whole file: operators, tensors, inputs and the names of its outputs.
+/// A model file: operators, tensors, inputs and names of the outputs.
 fn model(operators: &[Vec<u8>], tensors: &[Vec<u8>], inputs: &[Vec<u8>], outputs: &[&str]) -> Vec<u8> {
     let part =
         |tag: u8, messages: &[Vec<u8>]| messages.iter().flat_map(|message| field(tag, message)).collect::<Vec<u8>>();

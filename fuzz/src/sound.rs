@@ -1,4 +1,5 @@
-//! Any bytes as packets of sound and as a WAV file: there is always something to play, and a file has an end.
+//! Decodes arbitrary bytes as packets of sound and as a WAV file. Playback must never lack a frame, and a file must
+//! end.
 
 use std::path::Path;
 
@@ -7,23 +8,23 @@ use lockstep_sound::{FRAME_SAMPLES, SoundDecoder, SoundSource, WavSource, has_re
 use crate::decode_sequence::frames;
 use crate::memory::bounded;
 
-/// Packets that are decoded of one input; the others cost time only.
+/// Limit on decoded packets per input; more would only cost time.
 const PACKETS: usize = 64;
-/// What reading a file of 4 KiB may take: its samples at six times their rate, as floating point, and the filter for that.
-/// (What libopus takes is not counted.)
+/// Memory for reading a file of 4 KiB: samples at six times their rate as floating point, and the resampling filter.
+/// Memory of libopus is not counted.
 const MEMORY: usize = 4 << 20;
-/// A byte is one sample at most, of 8,000 a second at least; the filter adds its own length.
+/// A byte has at most one sample, at a rate of at least 8,000 per second. The filter adds its length.
 const SAMPLES_OF_A_BYTE: usize = 6;
 
-/// Decodes as a player does: each packet for the one before it, which was lost, and for itself, or makes up for both.
+/// Decodes like a player. Each packet first recovers the lost packet before it, then decodes; failures are concealed.
 fn packets(data: &[u8]) {
     let mut decoder = SoundDecoder::new().expect("memory");
     for packet in frames(data).take(PACKETS) {
         if !has_redundancy(packet) || decoder.recover(packet).is_err() {
-            decoder.conceal().expect("something to play");
+            decoder.conceal().expect("concealment succeeds");
         }
         if decoder.decode(packet).is_err() {
-            decoder.conceal().expect("something to play");
+            decoder.conceal().expect("concealment succeeds");
         }
     }
 }
@@ -34,12 +35,12 @@ fn file(data: &[u8]) {
     let mut frames = 0;
     while source.next_frame().expect("a file that was read").is_some() {
         frames += 1;
-        assert!(frames <= most, "more sound than {} bytes have", data.len());
+        assert!(frames <= most, "more frames than {} bytes contain", data.len());
     }
-    assert!(frames > 0, "a file without sound was taken");
+    assert!(frames > 0, "a file without samples was accepted");
 }
 
-/// The same bytes as packets, each behind its length, and as a file.
+/// Input: packets, each after its length; the same bytes also as a file.
 pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
         packets(data);

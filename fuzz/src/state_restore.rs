@@ -1,4 +1,4 @@
-//! Any bytes as a saved state; one that is restored can be decoded and encoded from.
+//! Parses arbitrary bytes as a saved state. A restored state must decode and encode like the original.
 
 use arbitrary::Unstructured;
 use lockstep_vp8::{Arena, State, StateError};
@@ -8,16 +8,16 @@ use crate::encode_round_trip;
 use crate::memory::bounded;
 use crate::pictures::picture;
 
-/// Restoring may take this many bytes for each byte (the borders of a picture of one macroblock), and some at all.
+/// Memory of restoring per input byte: borders of a picture of one macroblock.
 const PER_BYTE: usize = 40;
-/// See `PER_BYTE`.
+/// Fixed memory of restoring.
 const FIXED: usize = 64 << 10;
-/// What decoding and encoding from it may take.
+/// Memory of decoding and encoding from the restored state.
 const MEMORY: usize = 128 << 20;
-/// States of more luma samples than this are not encoded from: that costs time only.
+/// Limit on luma samples of states that are encoded from; more would only cost time.
 const SAMPLES: usize = 1 << 14;
 
-/// A saved state is signed with its hash, which no fuzzer will guess: where only that is wrong, it is put right.
+/// Restores a state. A fuzzer cannot guess the hash of a saved state, so a wrong hash is corrected.
 fn restored(bytes: &[u8]) -> Option<State> {
     match State::from_bytes(bytes) {
         Ok(state) => Some(state),
@@ -25,13 +25,13 @@ fn restored(bytes: &[u8]) -> Option<State> {
             let mut bytes = bytes.to_vec();
             let end = bytes.len() - 8;
             bytes[end..].copy_from_slice(&actual.to_le_bytes());
-            Some(State::from_bytes(&bytes).expect("only the hash was wrong"))
+            Some(State::from_bytes(&bytes).expect("only the hash was invalid"))
         }
         Err(_) => None,
     }
 }
 
-/// Two bytes of length, a frame of that length, and the state.
+/// Input: a length of two bytes, a frame of that length, then the state.
 pub fn run(data: &[u8]) {
     let Some((length, rest)) = data.split_first_chunk() else { return };
     let (frame, bytes) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));

@@ -1,13 +1,13 @@
-//! Any text as a ticket, and any bytes in the place of what a ticket says, with the checksum that it must have.
+//! Parses arbitrary text as a ticket, and arbitrary bytes as the content of a ticket with a valid checksum.
 
 use lockstep_live::{MOST_ADDRESSES, MOST_SERVERS, Ticket};
 
 use crate::memory::bounded;
 
-/// A ticket's text is 1 kB at most, and its addresses are few.
+/// A ticket's text has at most 1 kB and contains few addresses.
 const MEMORY: usize = 64 << 10;
 
-/// The whole input is the text, and then what a proper text says.
+/// Input: the text, and also the content.
 pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
         let made_up = lockstep_live::fuzzing::ticket_of(data);

@@ -1,5 +1,5 @@
-//! Any bytes as a trace, in every format; what is read answers every question, can be written and read again, and
-//! drives a link.
+//! Parses arbitrary bytes as a trace in every format. A valid trace must answer all queries, survive writing and
+//! reading again, and drive a link.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::memory::bounded;
 
-/// 2^24 delivery opportunities, the most that words can ask for, take 64 MiB, and twice that while they grow; the same
-/// is enough for 2^20 segments.
+/// Memory for 2^24 delivery opportunities, the limit of a specification: 64 MiB, and twice that while they grow. 2^20
+/// segments need less.
 const MEMORY: usize = 384 << 20;
-/// Traces of more parts are not written out: that costs time only.
+/// Limit on parts of a trace that is written; more would only cost time.
 const PARTS: usize = 2_000;
-/// Packets sent through the link.
+/// Packets sent over the link.
 const PACKETS: u64 = 24;
 
 fn questions(trace: &Trace, seed: u64) {
@@ -48,7 +48,7 @@ fn round_trips(trace: &Trace) {
     let again = Trace::from_bytes(csv.as_bytes()).unwrap_or_else(|error| panic!("{error}: {csv}"));
     let repeating = trace.with_end(lockstep_link::End::Repeat).expect("everything repeats");
     assert!(trace.has_opportunities() || again == repeating, "{csv}");
-    // The round-trip time that the format names is held to the bound of one-way delays.
+    // The parser limits the format's round-trip time to the bound of one-way delays.
     if trace.summary().longest_delay * 2 <= MAXIMUM_PERIOD {
         let again = parse_alphartc(&json).unwrap_or_else(|error| panic!("{error}: {json}")).uplink;
         assert!(trace.has_opportunities() || again == repeating, "{json}");
@@ -69,7 +69,7 @@ fn link(trace: &Trace, seed: u64) {
         now = now.max(at);
         while link.poll(now).is_some() {}
         asked += 1;
-        assert!(asked < 10 * PACKETS, "the link asks for ever");
+        assert!(asked < 10 * PACKETS, "the link has endless timeouts");
     }
 }
 
@@ -89,7 +89,7 @@ fn read(choice: u8, bytes: &[u8]) -> Option<Trace> {
     }
 }
 
-/// A byte for the format, eight for times, the rest is the trace.
+/// Input: one byte for the format, eight for times, then the trace.
 pub fn run(data: &[u8]) {
     let Some((&choice, rest)) = data.split_first() else { return };
     let Some((seed, bytes)) = rest.split_first_chunk() else { return };

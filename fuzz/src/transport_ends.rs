@@ -1,4 +1,4 @@
-//! A sender and a receiver, their calls in any order, and any datagrams between them: kept, changed, made up.
+//! Drives a sender and a receiver with arbitrary calls and datagrams: delivered, damaged or forged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use lockstep_transport::wire::{Acknowledgement, CodecId, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{
-    Datagram, Estimate, OutgoingFrame, Parity, Receiver, ReceiverConfig, ReceiverEvent, Sender,
-    SenderConfig, SenderEvent, SoundPacket, StateId, VideoFormat,
+    Datagram, Estimate, OutgoingFrame, Parity, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig,
+    SenderEvent, SoundPacket, StateId, VideoFormat,
 };
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::memory::bounded;
 
-/// The most calls of one input.
+/// Limit on calls per input.
 const CALLS: usize = 400;
-/// Datagrams kept on the way, each direction.
+/// Limit on datagrams in flight in each direction.
 const KEPT: usize = 64;
-/// The receiver's window, its frames at full size, what the sender queues and what is on the way.
+/// Memory for the receiver's window, full frames, the sender's queue and the datagrams in flight.
 const MEMORY: usize = 48 << 20;
-/// The connection of both.
+/// Connection number of both ends.
 const CONNECTION: u32 = 7;
 const FORMAT: VideoFormat = VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
 
@@ -31,24 +31,24 @@ struct World {
     receiver_bound: usize,
     forward: Vec<Vec<u8>>,
     backward: Vec<Vec<u8>>,
-    /// Data that really left: what an acknowledgement must name to be believed.
+    /// Fragments that were sent. Plausible acknowledgements refer to these.
     sent: Vec<Data>,
-    /// The newest frame of sound that was sent.
+    /// Number of the newest frame of sound that was sent.
     sounds: u32,
-    /// Frames handed out and not judged.
+    /// Frames delivered to the owner and not decided yet.
     handed: Vec<(u32, StateId)>,
-    /// The states that the sender's owner keeps, by the events.
+    /// States that the sender's owner must keep, according to events.
     encoder: BTreeSet<StateId>,
-    /// The states that the receiver's owner keeps, by the events.
+    /// States that the receiver's owner must keep, according to events.
     decoder: BTreeSet<StateId>,
 }
 
-/// A state of few, so that names meet.
+/// One of 64 states, so that names collide.
 fn state(u: &mut Unstructured) -> Result<StateId> {
     Ok(StateId(u64::from(u.arbitrary::<u8>()? % 64)))
 }
 
-/// Mostly near `near`, else anything.
+/// A number near `near`, rarely any number.
 fn near(u: &mut Unstructured, near: u32) -> Result<u32> {
     let step: u8 = u.arbitrary()?;
     if step == 255 { u.arbitrary() } else { Ok(near.wrapping_add(u32::from(step)).wrapping_sub(32)) }
@@ -80,7 +80,7 @@ fn encoded(datagram: &Datagram) -> Vec<u8> {
     bytes
 }
 
-/// The datagram with perhaps a byte changed or its end cut off.
+/// The datagram, possibly with one byte changed or its end cut off.
 fn damaged(u: &mut Unstructured, mut datagram: Vec<u8>) -> Result<Vec<u8>> {
     let (how, at, value): (u8, u16, u8) = u.arbitrary()?;
     let at = usize::from(at) % datagram.len().max(1);
@@ -128,7 +128,7 @@ impl World {
 
     fn source(&mut self, held: bool) -> StateId {
         let source = if held { self.sender.next_held_source() } else { self.sender.next_source() };
-        assert!(source == StateId::EMPTY || self.encoder.contains(&source), "the source {source} was released");
+        assert!(source == StateId::EMPTY || self.encoder.contains(&source), "the source {source} is held");
         source
     }
 
@@ -179,7 +179,7 @@ impl World {
         let wide = if flags & 1 == 1 { 256 } else { 1 };
         let place = u16::from(fragment) * wide;
         let fragments = place.saturating_add(1 + u16::from(more));
-        // Parity of some frames, by the upper half of the flags.
+        // The upper half of the flags gives some frames parity.
         let parity = Parity { count: 1 + u16::from(flags >> 4), last: length % 1401 };
         let is_parity = flags & 4 == 4 && place < parity.count;
         Ok(Datagram::Data(Data {
@@ -255,7 +255,7 @@ impl World {
                 }
             }
             _ => {
-                // Every owner holds the empty state, and none lets go of it.
+                // Every owner holds the empty state and never releases it.
                 if known && target != StateId::EMPTY {
                     self.decoder.insert(target);
                 }
@@ -273,7 +273,7 @@ impl World {
             4 => self.transmit(1),
             5 => self.transmit(KEPT),
             6 => {
-                // All that is on the way, as it is.
+                // Delivers all datagrams in flight unchanged.
                 for bytes in std::mem::take(&mut self.forward) {
                     self.receiver.handle_datagram(self.now, Datagram::decode(&bytes), false);
                     self.settle();
@@ -357,7 +357,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes the events as an owner does, and checks what is promised.
+    /// Handles all events like an owner, and checks the guarantees of both ends.
     fn settle(&mut self) {
         while let Some(event) = self.sender.poll_event() {
             if let SenderEvent::Release(state) = event {
@@ -368,7 +368,7 @@ impl World {
             match event {
                 ReceiverEvent::Frame { frame, source, target, .. } => {
                     let held = source == StateId::EMPTY || self.decoder.contains(&source);
-                    assert!(held, "frame {frame} was handed out and its source {source} had been released");
+                    assert!(held, "frame {frame} was delivered after the release of its source {source}");
                     self.handed.push((frame, target));
                 }
                 ReceiverEvent::Release(state) => _ = self.decoder.remove(&state),
@@ -377,9 +377,9 @@ impl World {
         }
         assert!(self.sender.held_states() <= self.sender_bound, "{} states", self.sender.held_states());
         assert!(self.receiver.held_states() <= self.receiver_bound, "{} states", self.receiver.held_states());
-        assert!(self.encoder.len() <= self.sender_bound, "the encoder was not told to forget");
-        assert!(self.decoder.len() <= self.receiver_bound, "the decoder was not told to forget");
-        assert!(self.handed.len() <= 256, "{} frames wait for a verdict", self.handed.len());
+        assert!(self.encoder.len() <= self.sender_bound, "the sender released too few states");
+        assert!(self.decoder.len() <= self.receiver_bound, "the receiver released too few states");
+        assert!(self.handed.len() <= 256, "{} frames wait for a decision", self.handed.len());
         let _ = (self.sender.poll_timeout(), self.receiver.poll_timeout(), self.sender.in_flight());
     }
 }
@@ -393,8 +393,8 @@ fn calls(u: &mut Unstructured) -> Result<()> {
     Ok(())
 }
 
-/// Eight bytes of configuration, then call by call.
+/// Input: eight bytes of configuration, then calls.
 pub fn run(data: &[u8]) {
-    // An input that ends early is a shorter exchange.
+    // An input that ends early gives a shorter exchange.
     let _ = bounded(MEMORY, || calls(&mut Unstructured::new(data)));
 }

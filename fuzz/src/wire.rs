@@ -1,13 +1,13 @@
-//! Any bytes as a datagram: what decodes is what would be encoded, and no part of it decodes.
+//! Parses arbitrary bytes as a datagram. A valid one must encode to the same bytes, and no prefix of it may be valid.
 
 use lockstep_transport::{Datagram, WireError};
 
 use crate::memory::bounded;
 
-/// A datagram is at most 64 KiB; its lists are at most 255 entries each.
+/// A datagram has at most 64 KiB, and its lists at most 255 entries each.
 const MEMORY: usize = 256 << 10;
 
-/// The whole input is the datagram.
+/// Input: the datagram.
 pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
         let Ok(datagram) = Datagram::decode(data) else { return };

@@ -269,7 +269,7 @@ def test_traces_may_be_one_path_or_a_sequence(tmp_path: Path) -> None:
     assert capacity(file) == capacity(str(file)) == capacity([file]) == pytest.approx(1e6, rel=0.1)
     with pytest.raises(ValueError, match='trace "constant:fast": rate'):
         capacity("constant:fast")
-    with pytest.raises(ValueError, match=r"(no|at least one) trace"):
+    with pytest.raises(ValueError, match="expected at least one trace"):
         capacity([])
 
 

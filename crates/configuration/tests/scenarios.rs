@@ -169,7 +169,7 @@ fn a_scenario_that_makes_no_sense_is_refused_with_what_is_wrong() {
     let scenario = Scenario::from_json(&text).unwrap();
     let (control, model) = (arguments.control.settings().unwrap(), CodecModel::built_in().unwrap());
     let error = run_scenario(scenario, &arguments, &control, &model, false, |_, _| {}).unwrap_err();
-    assert_eq!(error.to_string(), "the route of flow 1 goes over link 7, but there are only 2");
+    assert_eq!(error.to_string(), "the route of flow 1 contains link 7: expected an index below 2");
     for (from, to) in [("\"seconds\":120.0", "\"seconds\":1e300"), ("\"seconds\":120.0", "\"seconds\":-1.0")] {
         let text = serde_json::to_string(&Scenario::named("same-controller").unwrap()).unwrap().replace(from, to);
         let _ = Scenario::from_json(&text).map(|scenario| assert!(scenario.duration().as_secs() <= 86_400));

@@ -1,3 +1,3 @@
-//! Nothing but a list of dependencies, in its Cargo.toml: the features on which the command and the Python extension
-//! agree, so that what both stand on is compiled once.
+//! A list of dependencies without code. It unites the features that the command and the Python extension request, so
+//! that shared crates are compiled once. See Cargo.toml.
 #![forbid(unsafe_code)]

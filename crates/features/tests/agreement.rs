@@ -1,9 +1,9 @@
-//! The command and the extension ask for the same features of every crate that both stand on.
+//! Checks that command and extension request the same features of every shared crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// What `package` is built from, each crate with its version and the sets of features that it is built with.
+/// Dependencies of `package`: each crate with its version, and its sets of features.
 fn built_from(package: &str) -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--package", package, "--edges", "normal,build"])
@@ -22,7 +22,7 @@ fn built_from(package: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn what_the_command_and_the_extension_share_is_compiled_once() {
+fn shared_crates_have_equal_features_in_command_and_extension() {
     let (command, extension) = (built_from("lockstep-cli"), built_from("lockstep-python"));
     let shared: Vec<&String> = command.keys().filter(|name| extension.contains_key(*name)).collect();
     assert!(shared.iter().any(|name| name.starts_with("lockstep-vp8 ")), "{shared:?}");
@@ -33,7 +33,7 @@ fn what_the_command_and_the_extension_share_is_compiled_once() {
         .collect();
     assert!(
         twice.is_empty(),
-        "these, and all above them, are compiled twice; name their features in crates/features/Cargo.toml:\n{}",
+        "crates that are compiled twice, like all crates that depend on them; add their features to crates/features/Cargo.toml:\n{}",
         twice.join("\n")
     );
 }

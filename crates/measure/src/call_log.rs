@@ -1,5 +1,12 @@
-//! The log of one call: what its driver hears of frames goes in, and comes out as finished frames, scores and series.
-//! One place for the simulator, for modelled calls and for live ones; in memory that does not grow with the call.
+//! Log of one call: turns records and displays of frames into final frames, scores and series.
+//!
+//! ```text
+//! records of the sending end --+
+//!                              +--> CallLog --> CallObserver (each final frame)
+//! displays of the receiver ----+       \-----> FinishedCall (scores, series)
+//! ```
+//!
+//! The simulator, modelled calls and live calls share it. Its memory does not grow with the call.
 
 use std::time::Duration;
 
@@ -10,7 +17,7 @@ use crate::frame_log::{CallObserver, LoggedFrame, PendingFrames};
 use crate::scores::{FrameScores, Scores, VideoDelayFloor};
 use crate::series::{Series, SeriesRecorder, TargetRecorder};
 
-/// The log of a call that is going on.
+/// Log of a call in progress.
 pub struct CallLog {
     pending: PendingFrames,
     scores: FrameScores,
@@ -19,8 +26,8 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// The log of a call that begins at `start` and is scored for `length` from then on; its source gives a picture
-    /// every `frame_interval`.
+    /// Log of a call that starts at `start` and is scored for `length`. Its source captures a picture every
+    /// `frame_interval`.
     #[must_use]
     pub fn new(start: Timestamp, length: Duration, frame_interval: Duration) -> Self {
         Self {
@@ -31,24 +38,24 @@ impl CallLog {
         }
     }
 
-    /// The same, heard by `observer`.
+    /// Builder form of [`CallLog::observe`].
     #[must_use]
     pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
         self.observe(observer);
         self
     }
 
-    /// Has `observer` hear of every frame that is not final yet.
+    /// Reports every frame to `observer` once it is final.
     pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
         self.observer = Some(observer);
     }
 
-    /// Has the video delay of every frame that is not final yet compared with `floor`.
+    /// Compares the video delay of every later frame with `floor`.
     pub fn compare_with(&mut self, floor: VideoDelayFloor) {
         self.scores.compare_with(floor);
     }
 
-    /// The sending end has decided on a picture. Pictures come in the order of capture.
+    /// Records the sending end's decision on a picture, in order of capture.
     pub fn decided(&mut self, record: FrameRecord) {
         self.targets.captured(&record);
         if let Some(frame) = self.pending.decided(record) {
@@ -57,14 +64,14 @@ impl CallLog {
         }
     }
 
-    /// The captured picture that frame `frame` on the wire shows, if it was not shown yet, nor a later one.
+    /// Index of the captured picture that frame `frame` shows. `None` if it or a later one was already shown.
     #[must_use]
     pub fn capture_of(&self, frame: u32) -> Option<u64> {
         self.pending.capture_of(frame)
     }
 
-    /// A frame was shown. Frames come in their order. `quality` is the luma SSIM and PSNR (dB) of what is shown, where
-    /// the sending end does not say it.
+    /// Records that a frame was shown, in display order. `quality` is the luma SSIM and PSNR (dB) of the shown picture.
+    /// If given, it replaces the sending end's values.
     pub fn shown(&mut self, display: &DisplayRecord, quality: Option<(f64, f64)>) {
         let Self { pending, scores, observer, .. } = self;
         pending.shown(display, quality, |frame| {
@@ -75,12 +82,12 @@ impl CallLog {
         });
     }
 
-    /// The source has ended, and the call is not scored beyond `end`.
+    /// Ends the scored part at `end`, because the source ended.
     pub fn end_at(&mut self, end: Timestamp) {
         self.scores.end_at(end);
     }
 
-    /// How many records are held, because nothing was shown after them yet.
+    /// Number of records held because nothing was shown after them.
     #[must_use]
     pub fn held_records(&self) -> usize {
         self.pending.len()
@@ -93,8 +100,8 @@ impl CallLog {
         }
     }
 
-    /// The call is over, and `recorder` has seen its link, on a clock of its own whose start is the call's. `capacity`
-    /// says how many bytes the link could have carried between two moments of that clock.
+    /// Finishes the call. `recorder` observed the link on a separate clock, which starts with the call. `capacity`
+    /// returns how many bytes the link could carry between two times of that clock.
     #[must_use]
     pub fn finish(
         mut self,
@@ -114,14 +121,14 @@ impl CallLog {
     }
 }
 
-/// What a call leaves.
+/// Results of a finished call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedCall {
-    /// Its scores.
+    /// Scores of the call.
     pub scores: Scores,
-    /// Rates and delays over time, from its start on.
+    /// Rates and delays over time, from the start of the call.
     pub series: Series,
-    /// Bytes of the frames that were shown, in the scored time and after it.
+    /// Bytes of all shown frames, in the scored part and after it.
     pub shown: ByteCount,
 }
 
@@ -141,7 +148,7 @@ mod tests {
         Timestamp::from_millis(milliseconds)
     }
 
-    /// A picture that was captured, and sent as frame `frame` if that is given.
+    /// Record of a captured picture, sent as frame `frame` if given.
     fn record(capture: u64, frame: Option<u32>) -> FrameRecord {
         let outcome = if frame.is_some() { Outcome::Sent } else { Outcome::SkippedOverBudget };
         FrameRecord {
@@ -165,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_out_in_order_with_the_delays_that_the_whole_log_gives(
+        fn final_frames_have_the_order_and_delays_of_the_whole_log(
             fates in proptest::collection::vec((any::<bool>(), any::<bool>(), 0u64..400), 1..80),
         ) {
             let (mut log, kept) = log(Duration::from_secs(5));
@@ -192,7 +199,8 @@ mod tests {
             prop_assert_eq!(frames.iter().map(|frame| &frame.record).collect::<Vec<_>>(), whole.iter().collect::<Vec<_>>());
             prop_assert_eq!(frames.iter().map(|frame| frame.video_delay.as_secs_f64()).collect::<Vec<_>>(), delays);
 
-            // What was not followed by the end of the scored time waits until then; p95 and mean are of all scored.
+            // Frames without a later display wait until the end of the scored part. Mean and p95 cover all scored
+            // frames.
             let scored_end = end.unwrap().max(at(5_000));
             let mut scored: Vec<f64> = whole.iter().zip(video_delays(&whole, scored_end))
                 .filter(|(record, _)| record.captured_at < at(5_000)).map(|(_, delay)| delay * 1e3).collect();
@@ -205,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_shown_long_after_it_left_the_log_changes_nothing() {
+    fn a_display_after_the_frame_left_the_log_changes_nothing() {
         let (mut log, kept) = log(Duration::from_secs(5));
         for capture in 0..=MOST_PENDING_FRAMES as u64 {
             log.decided(record(capture, Some(capture as u32)));
         }
         let first = &kept.take()[..];
-        let [first] = first else { panic!("one frame too many waits, {} came", first.len()) };
+        let [first] = first else { panic!("expected one final frame, found {}", first.len()) };
         assert!(!first.followed && first.video_delay == INTERVAL * MOST_PENDING_FRAMES as u32);
         log.shown(&DisplayRecord { frame: 0, completed_at: at(9_000_000), displayed_at: at(9_000_000) }, None);
         assert_eq!((kept.take().len(), log.held_records()), (0, MOST_PENDING_FRAMES));
@@ -220,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn quality_is_that_of_what_is_shown_and_bytes_shown_are_counted() {
+    fn measured_quality_replaces_the_senders_and_bytes_are_counted() {
         let (mut log, kept) = log(Duration::from_secs(5));
         (0..3).for_each(|capture| log.decided(record(capture, Some(capture as u32))));
         assert_eq!(log.capture_of(1), Some(1));

@@ -1,20 +1,20 @@
-//! The per-frame log as a table: one row a captured frame.
+//! Per-frame log as a table with one row per captured picture.
 
 use lockstep_call::{FrameRecord, Outcome};
 use lockstep_units::Timestamp;
 
-/// How a column of the log is had from a record.
+/// Function that computes a column of the log from a record.
 #[derive(Debug, Clone, Copy)]
 pub enum FrameColumn {
-    /// A whole number.
+    /// Integer.
     Integer(fn(&FrameRecord) -> Option<i64>),
-    /// A number; times are seconds since the moment given, the call's start.
+    /// Number. Times are seconds since the given start of the call.
     Number(fn(&FrameRecord, Timestamp) -> Option<f64>),
-    /// Yes or no.
+    /// Boolean.
     Flag(fn(&FrameRecord) -> bool),
-    /// Words.
+    /// Text.
     Text(fn(&FrameRecord) -> String),
-    /// The video delay, seconds: [`LoggedFrame::video_delay`](crate::LoggedFrame::video_delay).
+    /// Video delay, seconds ([`LoggedFrame::video_delay`](crate::LoggedFrame::video_delay)).
     VideoDelay,
 }
 
@@ -43,7 +43,7 @@ fn candidates(record: &FrameRecord) -> String {
     record.candidates.iter().map(|size| size.get().to_string()).collect::<Vec<_>>().join(";")
 }
 
-/// The columns of the log by name, in order.
+/// Columns of the log in order, by name.
 pub const FRAME_COLUMNS: &[(&str, FrameColumn)] = &[
     ("capture", FrameColumn::Integer(|record| i64::try_from(record.capture).ok())),
     ("captured_at", FrameColumn::Number(|record, start| since(start, Some(record.captured_at)))),
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_is_called_the_same_in_every_log() {
+    fn outcomes_have_the_same_names_in_json_and_tables() {
         let outcomes = [
             Outcome::Sent,
             Outcome::SkippedOverBudget,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_called_the_same_in_every_log() {
+    fn limits_have_the_same_names_in_json_and_tables() {
         for limit in LimitedBy::ALL {
             let record = FrameRecord { limited_by: Some(limit), ..FrameRecord::captured(0, Timestamp::ZERO) };
             assert_eq!(serde_json::to_value(limit).unwrap(), limited_by(&record));

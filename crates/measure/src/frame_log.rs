@@ -1,7 +1,11 @@
-//! The frames of a call on their way from the ends that decide on them to whoever keeps a log of them.
+//! Frames on their way from the ends to the observers of a call.
 //!
-//! Nothing here grows with the length of a call. A record leaves the sending end when the picture is decided on
-//! ([`OpenRecords`](lockstep_call::OpenRecords)), waits until it or a later frame has been shown, and goes to the [`CallObserver`] then.
+//! ```text
+//! sending end --decision--> PendingFrames --it or a later frame was shown--> CallObserver
+//! ```
+//!
+//! A record leaves the sending end ([`OpenRecords`](lockstep_call::OpenRecords)) after the decision on its picture.
+//! Memory does not grow with the length of a call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -10,30 +14,30 @@ use std::time::Duration;
 use lockstep_call::{DisplayRecord, FrameRecord};
 use lockstep_units::Timestamp;
 
-/// So many pictures may be decided on and wait for one to be shown: 18 minutes at 30 a second. In a longer outage the
-/// oldest leave the log with the delay that they have by then.
+/// Limit on pictures that wait for a display: 18 minutes at 30 frames per second. In a longer outage the oldest ones
+/// leave the log with their current delay.
 pub const MOST_PENDING_FRAMES: usize = 1 << 15;
 
-/// A captured frame of which nothing can change any more.
+/// A captured frame whose record is final.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggedFrame {
-    /// What became of it.
+    /// Record of the frame.
     pub record: FrameRecord,
-    /// Salsify's video delay: from its capture until it or a later frame was shown. Where none ever was, until the last
+    /// Salsify's video delay: time from capture until this or a later frame was shown. If none was, until the last
     /// capture or display of the call.
     pub video_delay: Duration,
-    /// Whether it or a later frame was shown.
+    /// Whether this or a later frame was shown.
     pub followed: bool,
 }
 
-/// Hears of every captured frame of a call, in the order of capture, as soon as nothing about it can change any more.
+/// Observer of every captured frame of a call, in order of capture, once its record is final.
 pub trait CallObserver: Send {
-    /// `frame` is final.
+    /// Receives a final frame.
     fn frame(&mut self, frame: &LoggedFrame);
 }
 
 impl<Observer: CallObserver> CallObserver for Arc<Mutex<Observer>> {
-    /// An observer that panicked hears no more.
+    /// Does nothing if the observer panicked before.
     fn frame(&mut self, frame: &LoggedFrame) {
         if let Ok(mut observer) = self.lock() {
             observer.frame(frame);
@@ -57,12 +61,12 @@ impl<Observer: CallObserver + ?Sized> CallObserver for Vec<Box<Observer>> {
     }
 }
 
-/// Keeps every frame in memory: for short calls, and for whoever wants the whole table. Clones keep the same frames.
+/// Observer that keeps every frame in memory, for short calls. Clones share the frames.
 #[derive(Debug, Clone, Default)]
 pub struct KeptFrames(Arc<Mutex<Vec<LoggedFrame>>>);
 
 impl KeptFrames {
-    /// The frames so far; they are kept no longer.
+    /// Removes and returns the frames so far.
     #[must_use]
     pub fn take(&self) -> Vec<LoggedFrame> {
         self.0.lock().map(|mut frames| std::mem::take(&mut *frames)).unwrap_or_default()
@@ -77,11 +81,11 @@ impl CallObserver for KeptFrames {
     }
 }
 
-/// Records that are decided on and wait until they or a later frame are shown.
+/// Decided records that wait until they or a later frame are shown.
 #[derive(Debug)]
 pub(crate) struct PendingFrames {
     records: VecDeque<FrameRecord>,
-    /// The last capture or display so far.
+    /// Last capture or display so far.
     end: Timestamp,
 }
 
@@ -90,25 +94,25 @@ impl PendingFrames {
         Self { records: VecDeque::new(), end: Timestamp::ZERO }
     }
 
-    /// The next captured picture is decided on. Gives the oldest back where too many wait.
+    /// Adds the next captured picture. Returns the oldest one if too many wait.
     pub(crate) fn decided(&mut self, record: FrameRecord) -> Option<LoggedFrame> {
         self.end = self.end.max(record.captured_at);
         self.records.push_back(record);
         if self.records.len() > MOST_PENDING_FRAMES { self.take_unfollowed() } else { None }
     }
 
-    /// Which of the pictures that wait frame `frame` shows: its place among them.
+    /// Position of the picture that frame `frame` shows, among those that wait.
     fn position(&self, frame: u32) -> Option<usize> {
         let at = self.records.iter().position(|record| record.frame.is_some_and(|number| number >= frame))?;
         (self.records[at].frame == Some(frame)).then_some(at)
     }
 
-    /// The captured picture that frame `frame` shows, if it was not shown yet, nor a later one.
+    /// Index of the captured picture that frame `frame` shows. `None` if it or a later one was already shown.
     pub(crate) fn capture_of(&self, frame: u32) -> Option<u64> {
         Some(self.records[self.position(frame)?].capture)
     }
 
-    /// A frame was shown, and so no earlier one will be: `done` hears of all of them.
+    /// Passes the shown frame and all earlier ones to `done`. Earlier frames cannot be shown any more.
     pub(crate) fn shown(
         &mut self,
         display: &DisplayRecord,
@@ -130,14 +134,14 @@ impl PendingFrames {
         }
     }
 
-    /// The oldest that waits, although nothing was shown after it.
+    /// Removes the oldest waiting record although nothing was shown after it.
     pub(crate) fn take_unfollowed(&mut self) -> Option<LoggedFrame> {
         let record = self.records.pop_front()?;
         let video_delay = self.end.saturating_since(record.captured_at);
         Some(LoggedFrame { record, video_delay, followed: false })
     }
 
-    /// The last capture or display so far.
+    /// Last capture or display so far.
     pub(crate) fn end(&self) -> Timestamp {
         self.end
     }

@@ -1,41 +1,38 @@
-//! What a freeze is: the only place that says it, for scores and for whoever learns from calls.
+//! Definition of freezes, shared by scores and learning.
 
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// So many durations of pictures are averaged to know how long one is usually on the screen (W3C webrtc-stats,
-/// `freezeCount`).
+/// Number of recent display durations that are averaged (W3C webrtc-stats, `freezeCount`).
 const AVERAGED: usize = 30;
 
-/// A picture that is on the screen so many times as long as usual may be a freeze.
+/// Smallest ratio of a freeze to the mean duration.
 const LEAST_RATIO: u128 = 3;
 
-/// And it is on the screen at least so much longer than usual.
+/// Smallest difference of a freeze from the mean duration.
 const LEAST_EXCESS: Duration = Duration::from_millis(150);
 
-/// How long a picture was on the screen: the time until the next one was shown.
+/// Display duration of a picture: time until the next one was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameDuration {
-    /// That time.
+    /// Display duration.
     pub length: Duration,
-    /// Whether it was a freeze.
+    /// Whether it is a freeze.
     pub frozen: bool,
 }
 
-/// Finds the freezes in the moments at which pictures are shown.
+/// Detects freezes from display times.
 ///
-/// A freeze is what getStats of WebRTC counts (W3C webrtc-stats, `RTCInboundRtpStreamStats.freezeCount`): a picture
-/// that is on the screen for no less than max(3 a, a + 150 ms), where a is the mean duration of the last 30 pictures,
-/// itself among them, as libwebrtc has it. All of that time is frozen. So a freeze is long for what the viewer has
-/// become used to: pictures that come slowly but evenly are none, and show in the frame rates.
+/// A freeze is defined as in WebRTC's getStats (W3C webrtc-stats, `RTCInboundRtpStreamStats.freezeCount`). Its duration
+/// is at least max(3 a, a + 150 ms). Here a is the mean of the last 30 durations including this one, as in libwebrtc.
+/// The whole duration counts as frozen. Pictures at a low but regular rate are no freezes; frame rates show them.
 ///
-/// One thing getStats leaves open: of what the mean is before 30 durations are known. Here those that lack are one
-/// frame interval of the source each, so that the beginning of a call is judged, too (libwebrtc finds no freeze before
-/// the fifth duration).
+/// getStats does not define a before 30 durations are known. Here missing durations count as one frame interval of the
+/// source, so that the start of a call is evaluated. libwebrtc finds no freeze before the fifth duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FreezeDetector {
-    /// The last durations, nanoseconds, in a ring whose oldest is at `oldest`.
+    /// Ring of the last durations in nanoseconds; the oldest is at index `oldest`.
     durations: [u64; AVERAGED],
     oldest: usize,
     sum: u128,
@@ -47,7 +44,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 impl FreezeDetector {
-    /// Of the pictures of a source that gives one every `frame_interval`; none was shown yet.
+    /// Detector for a source with this frame interval, before the first display.
     #[must_use]
     pub fn new(frame_interval: Duration) -> Self {
         let interval = nanoseconds(frame_interval);
@@ -55,7 +52,7 @@ impl FreezeDetector {
         Self { durations: [interval; AVERAGED], oldest: 0, sum, shown_at: None }
     }
 
-    /// A picture is shown at `at`. Gives how long the one before was on the screen; none for the first.
+    /// Records a display at `at`. Returns the duration of the previous picture; `None` for the first one.
     pub fn shown(&mut self, at: Timestamp) -> Option<FrameDuration> {
         let before = self.shown_at;
         self.shown_at = before.max(Some(at));
@@ -67,14 +64,14 @@ impl FreezeDetector {
         Some(FrameDuration { length, frozen })
     }
 
-    /// When the picture on the screen was shown; none before the first.
+    /// Time of the last display; `None` before the first one.
     #[must_use]
     pub fn shown_at(&self) -> Option<Timestamp> {
         self.shown_at
     }
 
-    /// Whether it is a freeze if the picture on the screen is there for `length`; before the first picture, whether
-    /// having nothing to show for `length` counts as one.
+    /// Whether a duration of `length` of the current picture is a freeze. Before the first picture: whether a wait of
+    /// `length` is one.
     #[must_use]
     pub fn would_freeze(&self, length: Duration) -> bool {
         let sum = self.sum_with(length);
@@ -82,7 +79,7 @@ impl FreezeDetector {
         AVERAGED as u128 * length.as_nanos() >= threshold
     }
 
-    /// The sum of the last durations where the next is `length`.
+    /// Sum of the last durations if the next one is `length`.
     fn sum_with(&self, length: Duration) -> u128 {
         self.sum - u128::from(self.durations[self.oldest]) + u128::from(nanoseconds(length))
     }
@@ -98,8 +95,7 @@ mod tests {
         Timestamp::from_millis(milliseconds)
     }
 
-    /// The lengths of the freezes of a source of one picture every `interval` of which these moments are displays,
-    /// milliseconds.
+    /// Durations of freezes, ms, for a frame interval of `interval` and these display times, ms.
     fn freezes(interval: u64, displays: impl IntoIterator<Item = u64>) -> Vec<u128> {
         let mut detector = FreezeDetector::new(Duration::from_millis(interval));
         let durations = displays.into_iter().filter_map(|moment| detector.shown(at(moment)));
@@ -107,24 +103,24 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_stays_150_ms_longer_than_the_mean_of_thirty_is_a_freeze_and_one_of_a_millisecond_less_is_none() {
-        // Twenty-nine of 40 ms and one of d: d >= (1160 + d) / 30 + 150 where d >= 195.2 ms.
+    fn a_picture_150_ms_longer_than_the_mean_is_a_freeze() {
+        // 29 durations of 40 ms and one of d: d >= (1160 + d) / 30 + 150 if d >= 195.2 ms.
         let displays = |last: u64| (0..=29).map(|picture| 40 * picture).chain([29 * 40 + last]);
         assert_eq!(freezes(40, displays(196)), [196]);
         assert!(freezes(40, displays(195)).is_empty());
     }
 
     #[test]
-    fn of_slow_pictures_three_times_the_mean_is_a_freeze() {
-        // Twenty-nine of 200 ms and one of d: d >= 3 (5800 + d) / 30 where d >= 644.4 ms.
+    fn at_low_frame_rates_three_times_the_mean_is_a_freeze() {
+        // 29 durations of 200 ms and one of d: d >= 3 (5800 + d) / 30 if d >= 644.4 ms.
         let displays = |last: u64| (0..=29).map(|picture| 200 * picture).chain([29 * 200 + last]);
         assert_eq!(freezes(200, displays(645)), [645]);
         assert!(freezes(200, displays(644)).is_empty());
     }
 
     #[test]
-    fn what_is_usual_is_what_was_shown_and_not_what_the_source_gives() {
-        // A source of 30 a second of which every tenth picture is shown: the first gaps are freezes, later ones are
+    fn the_mean_follows_displays_and_not_the_source() {
+        // Every tenth picture of a source of 30 frames per second is shown. The first gaps are freezes, later ones are
         // not.
         let found = freezes(33, (0..100).map(|picture| 330 * picture));
         assert!((1..AVERAGED).contains(&found.len()), "{found:?}");
@@ -132,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_call_is_judged_by_the_frame_interval() {
+    fn the_frame_interval_defines_freezes_at_the_start_of_a_call() {
         assert_eq!(freezes(33, [50, 3_050]), [3_000]);
         let detector = FreezeDetector::new(Duration::from_millis(33));
         assert_eq!(detector.shown_at(), None);
@@ -143,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn freezes_are_those_that_the_mean_of_the_whole_window_gives(gaps in proptest::collection::vec(0u64..2_000, 0..120)) {
+        fn freezes_match_the_mean_of_the_whole_window(gaps in proptest::collection::vec(0u64..2_000, 0..120)) {
             let mut durations = vec![33.0; AVERAGED];
             let mut detector = FreezeDetector::new(Duration::from_millis(33));
             prop_assert_eq!(detector.shown(at(0)), None);
@@ -155,14 +151,14 @@ mod tests {
                 let excess = gap as f64 - (3.0 * mean).max(mean + 150.0);
                 let found = detector.shown(at(now)).expect("not the first");
                 prop_assert_eq!(found.length, Duration::from_millis(gap));
-                // Floats do not decide what is on the border.
+                // Skip cases at the threshold, where rounding decides.
                 prop_assert!(excess.abs() < 1e-9 || found.frozen == (excess > 0.0), "{} {}", gap, mean);
             }
         }
     }
 
     #[test]
-    fn moments_at_the_end_of_time_are_no_harm() {
+    fn extreme_times_and_intervals_do_not_panic() {
         let mut detector = FreezeDetector::new(Duration::MAX);
         assert_eq!(detector.shown(Timestamp::ZERO), None);
         for _ in 0..100 {

@@ -1,8 +1,13 @@
-//! Measures of a call: the log of its frames, scores, rates over time, freezes and session statistics.
+//! Measures of a call: frame log, scores, series, freezes and session statistics.
 //!
-//! A driver puts the records of the sending end and what was shown into a [`CallLog`], and packets into a
-//! [`SeriesRecorder`]; both give the [`Scores`] and the [`Series`] of the call. A [`SessionMeter`] makes a row of each
-//! second. Nothing here grows with the length of a call beyond a bound, or reads a clock.
+//! ```text
+//! records, displays --> CallLog --------+
+//!                                       +--> Scores, Series
+//! packets -----------> SeriesRecorder --+
+//! counters, frames --> SessionMeter --------> one row per second
+//! ```
+//!
+//! Memory is bounded for calls of any length. No clock is read.
 #![forbid(unsafe_code)]
 
 mod call_log;

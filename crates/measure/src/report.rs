@@ -1,4 +1,4 @@
-//! What a finished call leaves behind: its scores, its counters and a time series, as one JSON document.
+//! Report of a finished call as one JSON document: scores, counters and series.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,62 +10,62 @@ use lockstep_call::SoundScores;
 use crate::scores::Scores;
 use crate::series::Series;
 
-/// How long a call goes on after its scored length, so that the last scored frames have later ones to be followed by.
+/// Time that a call continues after its scored part, so that later frames follow the last scored ones.
 pub const DRAIN: Duration = Duration::from_secs(1);
 
-/// The machine that was measured.
+/// Machine on which times were measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Its processor, as it calls itself.
+    /// Name of the processor.
     pub processor: String,
-    /// How many cores it has. With two at least, candidates that may be coded at once are.
+    /// Number of cores. Two or more cores code candidates in parallel.
     pub cores: u32,
 }
 
-/// What coding took in a call in virtual time, and where that was measured: a report has it.
+/// Encode times of a call in virtual time, with the machine on which they were measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CodingTimes {
-    /// The machine that was measured.
+    /// Machine on which the times were measured.
     pub machine: Machine,
-    /// Time until there was something of a picture to send, milliseconds.
+    /// Time until the first frame of a picture can be sent, ms.
     pub first_job_ms: f64,
-    /// Time of each pass more, where frames are made to fit, milliseconds.
+    /// Time of each further fit pass, ms.
     pub later_pass_ms: f64,
 }
 
-/// What came of the call in the opposite direction.
+/// Results of the call in the opposite direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OppositeResult {
-    /// Its scores.
+    /// Scores of that call.
     #[serde(flatten)]
     pub scores: Scores,
-    /// How its sound was heard, if it had any.
+    /// Scores of its sound; `None` if it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sound: Option<SoundScores>,
 }
 
-/// The JSON document of a call. `Configuration` is whatever the driver was told.
+/// JSON report of a call. `Configuration` is the type of the driver's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallReport<Configuration> {
-    /// What coding took in virtual time; none of a call in real time.
+    /// Encode times in virtual time; `None` for a call in real time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coding_times: Option<CodingTimes>,
-    /// Version of Lockstep that made it.
+    /// Version of Lockstep that wrote the report.
     pub lockstep: String,
     /// `simulate` or `call`.
     pub kind: String,
-    /// Seed of everything random in it.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// What was run.
+    /// Settings of the call.
     pub config: Configuration,
-    /// The scores, at the top level.
+    /// Scores, flattened into the top level.
     #[serde(flatten)]
     pub scores: Scores,
-    /// How its sound was heard; none of a call without.
+    /// Scores of the sound; `None` for a call without sound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sound: Option<SoundScores>,
-    /// What came of the call in the opposite direction; none of a call in one direction.
+    /// Results of the call in the opposite direction; `None` for a one-way call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opposite: Option<OppositeResult>,
     /// Counters of sender, receiver and link, by name.

@@ -1,7 +1,7 @@
-//! What went through the link during a call: rates and delays over time, and what packets are scored by.
+//! Series of rates and delays on a link during a call, and the log of its packets.
 //!
-//! Nothing here grows with the length of a call, but up to a bound: a series has at most [`MOST_POINTS`] points. Where
-//! it would get more, each two neighbours become one and the interval doubles.
+//! A series has at most [`MOST_POINTS`] points. If it would exceed that, neighbouring points are joined and the
+//! interval doubles. Memory is bounded for calls of any length.
 
 use std::time::Duration;
 
@@ -12,42 +12,40 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::packets::PacketLog;
 
-/// The time between two points of a [`Series`] of at most [`MOST_POINTS`]; for each doubling of that, twice as long.
+/// Interval of a [`Series`] of at most [`MOST_POINTS`] points. It doubles for longer calls.
 pub const SERIES_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The most points of a [`Series`]: an hour of [`SERIES_INTERVAL`].
+/// Limit on the points of a [`Series`]: one hour of [`SERIES_INTERVAL`].
 pub const MOST_POINTS: usize = 36_000;
 
-/// Rates and delays over time, one point for each interval.
+/// Rates and delays over time, one point per interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Time between two points, milliseconds: [`SERIES_INTERVAL`], doubled as often as the call is longer than an hour
-    /// that doubles.
+    /// Interval, ms: [`SERIES_INTERVAL`], doubled until the call has at most [`MOST_POINTS`] points.
     pub interval_ms: u64,
-    /// What the link could have carried, bit/s.
+    /// Capacity of the link, bit/s.
     pub capacity_bps: Vec<u64>,
-    /// What entered the link, bit/s.
+    /// Rate at which datagrams entered the link, bit/s.
     pub sent_bps: Vec<u64>,
-    /// What came out of it, bit/s.
+    /// Rate at which datagrams left the link, bit/s.
     pub received_bps: Vec<u64>,
-    /// Mean time in the link's queue of what came out, milliseconds; none where nothing did.
+    /// Mean queueing delay of the datagrams that left the link, ms; `None` if none did.
     pub queueing_delay_ms: Vec<Option<f64>>,
-    /// The controller's target at the last picture captured until the end of the interval, bit/s; none before the
-    /// first.
+    /// Controller's target at the last capture until the end of the interval, bit/s; `None` before the first.
     #[serde(default)]
     pub target_bps: Vec<Option<u64>>,
-    /// What the controller took the path to carry at that moment, bit/s.
+    /// Controller's estimate of the path's capacity at the same time, bit/s.
     #[serde(default)]
     pub estimate_bps: Vec<Option<u64>>,
 }
 
-/// What is collected in an interval.
+/// Values collected in one interval.
 trait Bin: Copy + Default {
-    /// Adds what was collected in the interval after.
+    /// Adds the values of the next interval.
     fn join(&mut self, later: &Self);
 }
 
-/// One bin for each interval of time, and ever longer intervals where there would be too many.
+/// Bins of equal intervals. The interval doubles if there would be too many.
 #[derive(Debug, Clone)]
 struct Bins<B> {
     interval: Duration,
@@ -64,7 +62,7 @@ impl<B: Bin> Bins<B> {
         Self { interval: SERIES_INTERVAL, bins: Vec::new() }
     }
 
-    /// The bin of the moment `since` the start.
+    /// Bin of the time `since` the start.
     fn at(&mut self, since: Duration) -> &mut B {
         while whole(since, self.interval) >= MOST_POINTS {
             self.coarsen();
@@ -93,7 +91,7 @@ impl<B: Bin> Bins<B> {
     }
 }
 
-/// What went through the link in an interval.
+/// Datagrams on the link in one interval.
 #[derive(Debug, Clone, Copy, Default)]
 struct LinkBin {
     sent: ByteCount,
@@ -111,7 +109,7 @@ impl Bin for LinkBin {
     }
 }
 
-/// Collects what goes through a link: one half of a [`Series`], and what packets are scored by.
+/// Records the datagrams on a link: the link's part of a [`Series`], and the log of packets.
 #[derive(Debug, Clone)]
 pub struct SeriesRecorder {
     start: Timestamp,
@@ -120,19 +118,19 @@ pub struct SeriesRecorder {
 }
 
 impl SeriesRecorder {
-    /// A recorder whose first interval begins at `start`, for a call that is scored for `length` from then on.
+    /// Recorder whose first interval starts at `start`, for a call that is scored for `length`.
     #[must_use]
     pub fn new(start: Timestamp, length: Duration) -> Self {
         Self { start, bins: Bins::new(), packets: PacketLog::new(start + length) }
     }
 
-    /// A datagram of `size` entered the link.
+    /// Records that a datagram of `size` entered the link.
     pub fn sent(&mut self, at: Timestamp, size: ByteCount) {
         self.bins.at(at.saturating_since(self.start)).sent += size;
         self.packets.sent(at);
     }
 
-    /// A datagram of `size` that entered the link at `sent_at` came out of it after `queueing` in its queue.
+    /// Records that a datagram of `size`, which entered the link at `sent_at`, left it after `queueing` in its queue.
     pub fn received(&mut self, at: Timestamp, sent_at: Timestamp, size: ByteCount, queueing: Duration) {
         let bin = self.bins.at(at.saturating_since(self.start));
         bin.received += size;
@@ -141,29 +139,28 @@ impl SeriesRecorder {
         self.packets.received(at, sent_at, size, queueing);
     }
 
-    /// What is sent or comes out of the link from `end` on is not scored: the call is shorter than was thought.
+    /// Ends the scored part at `end`. Datagrams sent or received from then on are not scored.
     pub fn end_at(&mut self, end: Timestamp) {
         self.packets.end_at(end);
     }
 
-    /// Where the first interval begins.
+    /// Start of the first interval.
     #[must_use]
     pub fn start(&self) -> Timestamp {
         self.start
     }
 
-    /// Bytes that came out of the link in the whole intervals of the first `length`.
+    /// Bytes that left the link in the whole intervals of the first `length`.
     pub(crate) fn received_within(&self, length: Duration) -> ByteCount {
         self.bins.bins.iter().take(whole(length, self.bins.interval)).map(|bin| bin.received).sum()
     }
 
-    /// What packets are scored by.
+    /// Log of the packets.
     pub(crate) fn packets(&mut self) -> &mut PacketLog {
         &mut self.packets
     }
 
-    /// The series of the first `length`; `capacity` says how many bytes the link could have carried between two
-    /// moments.
+    /// Series of the first `length`. `capacity` returns how many bytes the link could carry between two times.
     pub(crate) fn series(
         &mut self,
         length: Duration,
@@ -198,7 +195,7 @@ impl SeriesRecorder {
     }
 }
 
-/// What the controller decided last in an interval.
+/// Controller's last decision in an interval.
 #[derive(Debug, Clone, Copy, Default)]
 struct TargetBin {
     target: Option<Bitrate>,
@@ -211,7 +208,7 @@ impl Bin for TargetBin {
     }
 }
 
-/// Collects targets and estimates: the other half of a [`Series`], on the clock of the frames.
+/// Records targets and estimates: the controller's part of a [`Series`], on the clock of the frames.
 #[derive(Debug, Clone)]
 pub(crate) struct TargetRecorder {
     start: Timestamp,
@@ -238,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn a_series_of_any_length_has_a_bounded_number_of_points_and_loses_no_byte() {
-        // Ten hours and a tenth of a second, a packet of 1,000 bytes each second, and a target that counts the seconds.
+    fn long_series_have_bounded_points_and_keep_all_bytes() {
+        // Ten hours plus 100 ms, a packet of 1,000 bytes every second, and a target equal to the second.
         let length = Duration::from_millis(36_000_100);
         let mut recorder = SeriesRecorder::new(Timestamp::ZERO, length);
         let mut targets = TargetRecorder::new(Timestamp::ZERO);
@@ -261,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_silence_after_a_short_talk_is_as_bounded() {
+    fn a_series_of_a_long_silence_is_bounded() {
         let length = Duration::from_secs(100 * 3_600);
         let mut recorder = SeriesRecorder::new(Timestamp::ZERO, length);
         recorder.sent(at(50), ByteCount::new(1_600));

@@ -1,8 +1,14 @@
-//! What a session log says of a call: a row for each second, and the totals of all of them.
+//! Rows of a session log: one per second of a call, and the totals.
 //!
-//! These are what Concerto's measurement logged of calls (MobiCom 2019, section 2): the bit rates of codec and transport
-//! beside what was sent, received and lost. The schema of the files is in `python/lockstep/sessions/schema.json`, and said
-//! in words in `docs/sessions.md`.
+//! ```text
+//! counters of both ends --+
+//!                         +--> SessionMeter --> SessionSecond --> SessionTotals
+//! frames, displays -------+
+//! ```
+//!
+//! The columns follow Concerto's measurements of calls (MobiCom 2019, section 2): bit rates of codec and transport,
+//! packets sent, received and lost. `python/lockstep/sessions/schema.json` defines the files; `docs/sessions.md`
+//! explains them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,30 +21,30 @@ use crate::frame_log::{CallObserver, LoggedFrame};
 use crate::freezes::FreezeDetector;
 use crate::series::Series;
 
-/// What a row covers.
+/// Duration of a row.
 const SECOND: Duration = Duration::from_secs(1);
-/// The most rows that wait to be taken, a day's. Whoever takes none keeps the newest.
+/// Limit on rows that are not taken yet: one day. Older rows are dropped.
 const MOST_SECONDS: usize = 86_400;
 
-/// What an end that sends has counted since its beginning.
+/// Counters of a sending end since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SentCounts {
     /// Datagrams of fragments and sound.
     pub packets: u64,
-    /// Those of fragments that had been sent before.
+    /// Retransmitted datagrams among them.
     pub retransmitted: u64,
-    /// Bytes of all of them.
+    /// Bytes of all these datagrams.
     pub bytes: u64,
-    /// Datagrams declared lost that have not come after all, as the other end's acknowledgements tell.
+    /// Datagrams declared lost, minus those that arrived later according to acknowledgements.
     pub lost: u64,
-    /// Acknowledgements that came.
+    /// Acknowledgements received.
     pub acknowledgements: u64,
     /// Smoothed round-trip time.
     pub round_trip_time: Option<Duration>,
 }
 
 impl SentCounts {
-    /// Those of `end`.
+    /// Counters of `end`.
     #[must_use]
     pub fn of<C: Codec>(end: &SendingEnd<C>, now: Timestamp) -> Self {
         let counted = end.statistics();
@@ -53,21 +59,21 @@ impl SentCounts {
     }
 }
 
-/// What an end that receives has counted since its beginning.
+/// Counters of a receiving end since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReceivedCounts {
-    /// Datagrams of fragments and sound that came.
+    /// Received datagrams of fragments and sound.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes of these datagrams.
     pub bytes: u64,
-    /// Datagrams that have not come though later ones have.
+    /// Datagrams that are missing although later ones arrived.
     pub missing: u64,
     /// Interarrival jitter (RFC 3550, section 6.4.1).
     pub jitter: Duration,
 }
 
 impl ReceivedCounts {
-    /// Those of `end`.
+    /// Counters of `end`.
     #[must_use]
     pub fn of<C: Codec>(end: &ReceivingEnd<C>) -> Self {
         let counted = end.statistics();
@@ -80,55 +86,55 @@ impl ReceivedCounts {
     }
 }
 
-/// A row of a session log: a whole second. What the end that logs does not know is none.
+/// Row of a session log: one whole second. Values that the logging end does not know are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionSecond {
-    /// Bits of the transport's datagrams that were sent.
+    /// Rate of sent transport datagrams, bit/s.
     pub sent_bps: Option<u64>,
-    /// Those that were received.
+    /// Rate of received transport datagrams, bit/s.
     pub received_bps: Option<u64>,
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub packets_sent: Option<u64>,
-    /// Datagrams that were received.
+    /// Datagrams received.
     pub packets_received: Option<u64>,
-    /// Datagrams that were found to be lost: of those sent, where the end sends.
+    /// Datagrams found lost. At an end that sends, those of its datagrams.
     pub packets_lost: Option<u64>,
-    /// Smoothed round-trip time at the end of the second, microseconds; none where nothing was acknowledged in it.
+    /// Smoothed round-trip time at the end of the second, microseconds; `None` without acknowledgements in it.
     pub rtt_us: Option<u64>,
-    /// Interarrival jitter at the end of the second, microseconds; none where nothing came in it.
+    /// Interarrival jitter at the end of the second, microseconds; `None` without arrivals in it.
     pub jitter_us: Option<u64>,
-    /// Mean time from capture to display of the pictures that were shown, microseconds.
+    /// Mean displayed delay of the shown pictures, microseconds.
     pub delay_us: Option<u64>,
-    /// Bits of the frames that the encoder made and the transport took.
+    /// Rate of the encoded frames that were sent, bit/s.
     pub codec_bps: Option<u64>,
-    /// The rate that the encoder coded for, mean over the pictures captured.
+    /// Encoder's target, bit/s: mean over the captured pictures.
     pub codec_target_bps: Option<u64>,
-    /// The controller's target, mean over the pictures captured.
+    /// Controller's target, bit/s: mean over the captured pictures.
     pub transport_bps: Option<u64>,
-    /// What the controller took the path to carry, mean over the pictures captured.
+    /// Controller's estimate of the path's capacity, bit/s: mean over the captured pictures.
     pub estimate_bps: Option<u64>,
-    /// What the link could have carried, where that is known.
+    /// Capacity of the link, bit/s, if known.
     pub capacity_bps: Option<u64>,
-    /// Pictures captured.
+    /// Captured pictures.
     pub frames_captured: Option<u64>,
-    /// Pictures of those captured that were sent.
+    /// Sent pictures.
     pub frames_sent: Option<u64>,
-    /// Pictures shown.
+    /// Shown pictures.
     pub frames_shown: Option<u64>,
-    /// Freezes ([`FreezeDetector`]) that ended.
+    /// Freezes ([`FreezeDetector`]) that ended in the second.
     pub stalls: Option<u64>,
-    /// All of their time, milliseconds, also what of it was in the seconds before.
+    /// Total duration of these freezes, ms, including parts in earlier seconds.
     pub stall_ms: Option<u64>,
-    /// How often the rate that the encoder coded for changed from one picture to the next.
+    /// Changes of the encoder's target between pictures.
     pub codec_updates: Option<u64>,
-    /// How often the controller's target did.
+    /// Changes of the controller's target between pictures.
     pub transport_updates: Option<u64>,
 }
 
-/// How a column is had from a row.
+/// Function that returns a column of a row.
 pub type SecondColumn = fn(&SessionSecond) -> Option<u64>;
 
-/// The columns of the rows of seconds by name, in their order.
+/// Columns of a row in order, by name.
 pub const SECOND_COLUMNS: [(&str, SecondColumn); 20] = [
     ("sent_bps", |row| row.sent_bps),
     ("received_bps", |row| row.received_bps),
@@ -152,7 +158,7 @@ pub const SECOND_COLUMNS: [(&str, SecondColumn); 20] = [
     ("transport_updates", |row| row.transport_updates),
 ];
 
-/// Sum and count of what is there, for a mean.
+/// Sum and count of known values, for a mean.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     sum: u128,
@@ -172,10 +178,10 @@ impl Mean {
     }
 }
 
-/// A second that is not over.
+/// A second that is not complete.
 #[derive(Debug, Clone, Copy, Default)]
 struct OpenSecond {
-    /// What is known of it already.
+    /// Values that are known so far.
     row: SessionSecond,
     codec_bits: u64,
     codec_target: Mean,
@@ -186,20 +192,20 @@ struct OpenSecond {
 
 impl OpenSecond {
     fn closed(self, sends: bool, receives: bool) -> SessionSecond {
-        let there = |known: bool, count: Option<u64>| known.then(|| count.unwrap_or(0));
+        let if_known = |known: bool, count: Option<u64>| known.then(|| count.unwrap_or(0));
         SessionSecond {
             codec_bps: sends.then_some(self.codec_bits),
             codec_target_bps: self.codec_target.get(),
             transport_bps: self.transport.get(),
             estimate_bps: self.estimate.get(),
             delay_us: self.delay.get(),
-            frames_captured: there(sends, self.row.frames_captured),
-            frames_sent: there(sends, self.row.frames_sent),
-            codec_updates: there(sends, self.row.codec_updates),
-            transport_updates: there(sends, self.row.transport_updates),
-            frames_shown: there(receives, self.row.frames_shown),
-            stalls: there(receives, self.row.stalls),
-            stall_ms: there(receives, self.row.stall_ms),
+            frames_captured: if_known(sends, self.row.frames_captured),
+            frames_sent: if_known(sends, self.row.frames_sent),
+            codec_updates: if_known(sends, self.row.codec_updates),
+            transport_updates: if_known(sends, self.row.transport_updates),
+            frames_shown: if_known(receives, self.row.frames_shown),
+            stalls: if_known(receives, self.row.stalls),
+            stall_ms: if_known(receives, self.row.stall_ms),
             ..self.row
         }
     }
@@ -209,7 +215,7 @@ fn add(count: &mut Option<u64>, more: u64) {
     *count = Some(count.unwrap_or(0).saturating_add(more));
 }
 
-/// What an end had counted when it was last looked at, and how many whole seconds of it are in rows.
+/// Counters of an end at its last sample, and the number of whole seconds in rows.
 #[derive(Debug, Clone, Copy)]
 struct Side<Counts> {
     at: Timestamp,
@@ -218,9 +224,9 @@ struct Side<Counts> {
 }
 
 impl<Counts: Copy> Side<Counts> {
-    /// Looks at an end in whose call `until` seconds are over. Says what it had counted before and which seconds ended since
-    /// then; nothing if none did, or if it was not looked at before.
-    fn look(side: &mut Option<Self>, now: Timestamp, counts: Counts, until: u64) -> Option<(Counts, Parts)> {
+    /// Samples an end when `until` whole seconds of the call are over. Returns its previous counters and the seconds
+    /// that ended since then. Returns `None` if no second ended or there was no previous sample.
+    fn sample(side: &mut Option<Self>, now: Timestamp, counts: Counts, until: u64) -> Option<(Counts, Parts)> {
         let before = *side.get_or_insert(Self { at: now, counts, seconds: until });
         let parts = Parts { seconds: before.seconds, until, elapsed: now.saturating_since(before.at) };
         (parts.count() > 0).then(|| {
@@ -230,17 +236,17 @@ impl<Counts: Copy> Side<Counts> {
     }
 }
 
-/// Makes the rows of a call from its ends and its pictures. It is told in any order what was when, on one clock.
+/// Computes the rows of a call from its ends and pictures. Inputs may arrive in any order but share one clock.
 #[derive(Debug, Clone)]
 pub struct SessionMeter {
     start: Timestamp,
-    /// Number of the first of `seconds`.
+    /// Number of the first row in `seconds`.
     first: u64,
     seconds: VecDeque<OpenSecond>,
     sender: Option<Side<SentCounts>>,
     receiver: Option<Side<ReceivedCounts>>,
     freezes: Option<FreezeDetector>,
-    /// The last targets of transport and codec.
+    /// Last targets of transport and codec.
     targets: (Option<Bitrate>, Option<Bitrate>),
 }
 
@@ -249,14 +255,14 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl SessionMeter {
-    /// Of a call that begins at `start`: what was before is in no row.
+    /// Meter of a call that starts at `start`. Earlier events are ignored.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
         let (seconds, targets) = (VecDeque::new(), (None, None));
         Self { start, first: 0, seconds, sender: None, receiver: None, freezes: None, targets }
     }
 
-    /// The second in which `at` is; none before the start and where its row was taken.
+    /// The second that contains `at`; `None` before the start, or if its row was taken.
     fn second(&mut self, at: Timestamp) -> Option<&mut OpenSecond> {
         let since = at.as_nanos().checked_sub(self.start.as_nanos())?;
         self.number(since / SECOND.as_nanos() as u64)
@@ -265,7 +271,7 @@ impl SessionMeter {
     fn number(&mut self, number: u64) -> Option<&mut OpenSecond> {
         let mut index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         if index >= MOST_SECONDS {
-            // Nobody has taken a row for a day.
+            // No row was taken for a day.
             let over = index + 1 - MOST_SECONDS;
             self.seconds.drain(..over.min(self.seconds.len()));
             self.first += over as u64;
@@ -282,16 +288,16 @@ impl SessionMeter {
         now.saturating_since(self.start).as_secs()
     }
 
-    /// The end that sends is at this. It should hear so a few times a second: what is counted between two moments is put in
-    /// the seconds that ended between them, in equal parts.
+    /// Samples the sending end. Call it a few times per second. Counters between two samples are split equally among
+    /// the seconds that ended between them.
     pub fn sending<C: Codec>(&mut self, now: Timestamp, end: &SendingEnd<C>) {
         self.sent(now, SentCounts::of(end, now));
     }
 
-    /// The same of what it has counted.
+    /// Like [`sending`](Self::sending), with given counters.
     pub fn sent(&mut self, now: Timestamp, counts: SentCounts) {
         let whole = self.whole(now);
-        let Some((before, parts)) = Side::look(&mut self.sender, now, counts, whole) else { return };
+        let Some((before, parts)) = Side::sample(&mut self.sender, now, counts, whole) else { return };
         let acknowledged = counts.acknowledgements > before.acknowledgements;
         let rtt = counts.round_trip_time.filter(|_| acknowledged).map(micros);
         for number in parts.seconds..parts.until {
@@ -306,7 +312,7 @@ impl SessionMeter {
         }
     }
 
-    /// The end that receives is at this. It should hear so a few times a second.
+    /// Samples the receiving end. Call it a few times per second.
     pub fn receiving<C: Codec>(&mut self, now: Timestamp, end: &ReceivingEnd<C>) {
         if let Some(format) = end.format() {
             self.freezes.get_or_insert_with(|| FreezeDetector::new(format.frame_interval()));
@@ -314,10 +320,10 @@ impl SessionMeter {
         self.received(now, ReceivedCounts::of(end));
     }
 
-    /// The same of what it has counted.
+    /// Like [`receiving`](Self::receiving), with given counters.
     pub fn received(&mut self, now: Timestamp, counts: ReceivedCounts) {
         let whole = self.whole(now);
-        let Some((before, parts)) = Side::look(&mut self.receiver, now, counts, whole) else { return };
+        let Some((before, parts)) = Side::sample(&mut self.receiver, now, counts, whole) else { return };
         let sends = self.sender.is_some();
         let jitter = (counts.packets > before.packets).then(|| micros(counts.jitter));
         for number in parts.seconds..parts.until {
@@ -334,7 +340,7 @@ impl SessionMeter {
         }
     }
 
-    /// All that the end that sends knows of a picture. Pictures come in the order of capture.
+    /// Records the sending end's record of a picture, in order of capture.
     pub fn captured(&mut self, record: &FrameRecord) {
         let (transport, codec) = self.targets;
         let changed = |before: Option<Bitrate>, now: Option<Bitrate>| before.zip(now).is_some_and(|(a, b)| a != b);
@@ -354,8 +360,7 @@ impl SessionMeter {
         }
     }
 
-    /// A picture is shown at `at`, so long after its capture, where that is known. Pictures come in the order in which they
-    /// are shown.
+    /// Records that a picture was shown at `at`, with its displayed delay if known. Call it in display order.
     pub fn shown(&mut self, at: Timestamp, delay: Option<Duration>) {
         let frozen = self.freezes.as_mut().and_then(|freezes| freezes.shown(at)).filter(|shown| shown.frozen);
         if let Some(second) = self.second(at) {
@@ -368,7 +373,7 @@ impl SessionMeter {
         }
     }
 
-    /// What the link could have carried, as the series of the call has it.
+    /// Adds the link's capacity from the series of the call.
     pub fn carried(&mut self, series: &Series) {
         let interval = Duration::from_millis(series.interval_ms.max(1));
         let points = (SECOND.as_nanos() / interval.as_nanos()).max(1) as usize;
@@ -381,8 +386,8 @@ impl SessionMeter {
         }
     }
 
-    /// Takes the rows of the seconds before `until`, of which nothing more may come, with the number of the first. Seconds that
-    /// an end was not looked at in are as if nothing had been sent or received in them.
+    /// Takes the rows of the seconds before `until`, and the number of the first. These seconds must be complete. Columns
+    /// of datagrams are `None` in seconds without a sample of their end.
     pub fn take(&mut self, until: u64) -> (u64, Vec<SessionSecond>) {
         let (sends, receives) = (self.sender.is_some(), self.receiver.is_some());
         let first = self.first;
@@ -391,7 +396,7 @@ impl SessionMeter {
         (first, self.seconds.drain(..count).map(|second| second.closed(sends, receives)).collect())
     }
 
-    /// How many whole seconds both ends, as far as there are two, were looked at.
+    /// Number of whole seconds for which every known end was sampled.
     #[must_use]
     pub fn seconds(&self) -> u64 {
         let sent = self.sender.map(|side| side.seconds);
@@ -400,7 +405,7 @@ impl SessionMeter {
     }
 }
 
-/// The whole seconds that ended between two looks at an end.
+/// Whole seconds that ended between two samples of an end.
 #[derive(Debug, Clone, Copy)]
 struct Parts {
     seconds: u64,
@@ -413,30 +418,30 @@ impl Parts {
         self.until.saturating_sub(self.seconds)
     }
 
-    /// `bytes` of all the time between as bits a second.
+    /// Rate of `bytes` over the whole time between the samples, bit/s.
     fn rate(&self, bytes: u64) -> u64 {
         (8.0 * bytes as f64 / self.elapsed.as_secs_f64().max(1e-3)).round() as u64
     }
 
-    /// The part of `count` that is the second `number`'s: all parts together are all of it.
+    /// Part of `count` in second `number`. The parts of all seconds add up to `count`.
     fn share(&self, count: u64, number: u64) -> u64 {
         let parts = self.count().max(1);
         count / parts + u64::from(number - self.seconds < count % parts)
     }
 }
 
-/// A meter that several hear of: the driver that has the ends, and the log that has the frames.
+/// A meter shared by the driver, which samples the ends, and the log, which reports the frames.
 #[derive(Debug, Clone)]
 pub struct SharedSessionMeter(Arc<Mutex<SessionMeter>>);
 
 impl SharedSessionMeter {
-    /// A meter of a call that begins at `start`.
+    /// Meter of a call that starts at `start`.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
         Self(Arc::new(Mutex::new(SessionMeter::new(start))))
     }
 
-    /// The meter.
+    /// Locks the meter.
     pub fn lock(&self) -> MutexGuard<'_, SessionMeter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -453,23 +458,23 @@ impl CallObserver for SharedSessionMeter {
     }
 }
 
-/// What the rows of a session come to: its one row.
+/// Totals of the rows of a session, for its one row.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SessionTotals {
     seconds: u64,
     sums: [Mean; SECOND_COLUMNS.len()],
 }
 
-/// How a column of the row of a session is made of a column of its seconds.
+/// Method that combines a column of the seconds into one of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Total {
-    /// Of all that are there.
+    /// Sum of the known values.
     Sum,
-    /// Of all that are there.
+    /// Mean of the known values.
     Mean,
 }
 
-/// The columns of the row of a session that come of its seconds, in their order.
+/// Columns of a session's row that are computed from its seconds, in order.
 pub const TOTAL_COLUMNS: [(&str, Total); 16] = [
     ("sent_bps", Total::Mean),
     ("received_bps", Total::Mean),
@@ -490,7 +495,7 @@ pub const TOTAL_COLUMNS: [(&str, Total); 16] = [
 ];
 
 impl SessionTotals {
-    /// Another second.
+    /// Adds a second.
     pub fn add(&mut self, row: &SessionSecond) {
         self.seconds += 1;
         for (sum, (_, column)) in self.sums.iter_mut().zip(&SECOND_COLUMNS) {
@@ -498,13 +503,13 @@ impl SessionTotals {
         }
     }
 
-    /// Seconds so far.
+    /// Number of seconds so far.
     #[must_use]
     pub fn seconds(&self) -> u64 {
         self.seconds
     }
 
-    /// The column called `name`, if there is one and any second had it.
+    /// Value of column `name`; `None` if there is no such column or no second has a value.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         let &(_, total) = TOTAL_COLUMNS.iter().find(|(column, _)| *column == name)?;

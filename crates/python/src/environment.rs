@@ -122,7 +122,7 @@ impl VectorEnvironment {
     ) -> PyResult<Arrays<'py>> {
         let mask = mask.map(|mask| mask.as_array().to_vec());
         let seeds = match seed {
-            None => Seeds::GoOn,
+            None => Seeds::Continue,
             Some(SeedArgument::One(seed)) => Seeds::Derived(seed),
             Some(SeedArgument::Each(seeds)) => Seeds::Each(seeds),
         };

@@ -1,9 +1,10 @@
-//! How many steps of learning environments a core takes in a second, without Python; what a step is made of:
-//! `cargo run --release -p lockstep-sim --example environment_speed -- [CALLS [STEPS [FEEDBACK_MS]]]` (Linux).
+//! Measures the speed of learning environments without Python, in steps per second of one core. Linux only.
 //!
-//! Calls are those of `lockstep-bench-gym`: about 1 Mb/s, steps of 200 ms, acknowledgements as calls have them, or no more
-//! than one every FEEDBACK_MS, which was the default until acknowledgements were aggregated (50). Time is that of this
-//! process on its core. The last number tells whether two builds give the same.
+//! `cargo run --release -p lockstep-sim --example environment_speed -- [CALLS [STEPS [FEEDBACK_MS]]]`
+//!
+//! The calls are those of `lockstep-bench-gym`: about 1 Mb/s, steps of 200 ms. With FEEDBACK_MS, receivers
+//! acknowledge at most once per interval (default until aggregation: 50 ms). Times are processor time of this process.
+//! The printed digest is equal for two builds with equal results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +17,14 @@ use lockstep_sim::{ClipCurves, CodecModel};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Time that this process has had a core, seconds: fields 14 and 15 of proc_pid_stat(5), in hundredths.
+/// Processor time of this process, seconds. Source: fields 14 and 15 of proc_pid_stat(5), in hundredths of a second.
 fn core_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     [11, 12].iter().filter_map(|&at| fields.get(at)?.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// Memory that this process has, bytes: field 2 of proc_pid_statm(5), in pages of 4 KiB.
+/// Resident memory of this process, bytes. Source: field 2 of proc_pid_statm(5), in pages of 4 KiB.
 fn resident_bytes() -> f64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or_default() * 4096.0
@@ -45,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut vector = VectorEnvironment::new(setting, calls, 1, 1)?;
     vector.reset(&Seeds::Derived(1), None)?;
     let rates = |round: usize| -> Vec<f64> {
-        // Around 1 Mb/s, a fifth of a doubling up and down.
+        // Rates spread around 1 Mb/s by up to two factors of 1.2 in each direction.
         (0..calls).map(|call| 1e6 * f64::powf(1.2, ((call * 7 + round * 3) % 5) as f64 - 2.0)).collect()
     };
     let rounds = steps.div_ceil(calls).max(1);
@@ -67,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spent = core_seconds() - started;
     let taken = (rounds * calls) as f64;
     println!(
-        "{calls} calls: {:.0} steps a second of a core, {:.1} us each; {:.1} packets a step; {:.0} bytes a call; {:.0} x \
+        "{calls} calls: {:.0} steps per core second, {:.1} us per step; {:.1} packets per step; {:.0} bytes per call; {:.0} x \
          real time; digest {digest:016x}",
         taken / spent,
         spent / taken * 1e6,

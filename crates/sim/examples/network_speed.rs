@@ -1,5 +1,6 @@
-//! How many packets a second go through a network of lean flows, on this machine:
-//! `cargo run --release -p lockstep-sim --example network_speed`.
+//! Measures how many packets per second a network of minimal flows carries on this machine.
+//!
+//! `cargo run --release -p lockstep-sim --example network_speed`
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_sim::{Arrived, Direction, Flow, Network, Route, SharedLink};
 use lockstep_units::{ByteCount, Timestamp};
 
-/// Sends a frame of five packets 30 times a second, and answers each with an acknowledgement.
+/// Flow that sends five packets 30 times per second and acknowledges each packet.
 struct Lean {
     next: Timestamp,
     to_send: u32,

@@ -1,24 +1,25 @@
-//! When a flow is there.
+//! Intervals in which a flow is active.
 
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// The times in which a flow has something to send: from a start to a stop, perhaps with pauses between.
+/// Times at which a flow has something to send: one interval, or several with pauses between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
-    /// (from, to), `to` exclusive; in order, not empty and apart from each other.
+    /// Intervals (from, to); `to` is exclusive. They are in order, not empty and disjoint.
     intervals: Vec<(Timestamp, Timestamp)>,
 }
 
 impl Activity {
-    /// From `from` until `to`, exclusive.
+    /// One interval from `from` to `to` (exclusive).
     #[must_use]
     pub fn between(from: Timestamp, to: Timestamp) -> Self {
         Self::of([(from, to)])
     }
 
-    /// In all of `intervals`, each until its second moment, exclusive. Those that touch or overlap become one.
+    /// All `intervals` (from, to); `to` is exclusive. Intervals that touch or overlap are merged; empty ones are
+    /// ignored.
     #[must_use]
     pub fn of(intervals: impl IntoIterator<Item = (Timestamp, Timestamp)>) -> Self {
         let mut given: Vec<_> = intervals.into_iter().filter(|(from, to)| from < to).collect();
@@ -33,43 +34,43 @@ impl Activity {
         Self { intervals: merged }
     }
 
-    /// When it begins; the end of time if it never does.
+    /// Start of the first interval; [`Timestamp::MAX`] if there is none.
     #[must_use]
     pub fn start(&self) -> Timestamp {
         self.intervals.first().map_or(Timestamp::MAX, |&(from, _)| from)
     }
 
-    /// When it is over for good.
+    /// End of the last interval; zero if there is none.
     #[must_use]
     pub fn end(&self) -> Timestamp {
         self.intervals.last().map_or(Timestamp::ZERO, |&(_, to)| to)
     }
 
-    /// Whether it is active at `at`.
+    /// Whether the flow is active at `at`.
     #[must_use]
     pub fn contains(&self, at: Timestamp) -> bool {
         self.intervals.iter().any(|&(from, to)| from <= at && at < to)
     }
 
-    /// The first moment from `at` on at which it is active.
+    /// First time from `at` onwards at which the flow is active.
     #[must_use]
     pub fn next_from(&self, at: Timestamp) -> Option<Timestamp> {
         self.intervals.iter().find(|&&(_, to)| at < to).map(|&(from, _)| from.max(at))
     }
 
-    /// The intervals: (from, to), in order.
+    /// Intervals (from, to), in order.
     #[must_use]
     pub fn intervals(&self) -> &[(Timestamp, Timestamp)] {
         &self.intervals
     }
 
-    /// What is left of it until `end`.
+    /// The same intervals, cut off at `end`.
     #[must_use]
     pub fn until(&self, end: Timestamp) -> Self {
         Self::of(self.intervals.iter().map(|&(from, to)| (from, to.min(end))))
     }
 
-    /// How long it is active between `from` and `to`.
+    /// Total active time between `from` and `to`.
     #[must_use]
     pub fn time_between(&self, from: Timestamp, to: Timestamp) -> Duration {
         self.intervals.iter().map(|&(begin, end)| end.min(to).saturating_since(begin.max(from))).sum()

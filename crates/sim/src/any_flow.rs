@@ -1,4 +1,4 @@
-//! Every kind of flow in one type, so that they can share links.
+//! One type for all kinds of flows, so that they can share links.
 
 use lockstep_measure::{CallObserver, SharedSessionMeter};
 use lockstep_transport::{Datagram, Length};
@@ -8,26 +8,26 @@ use crate::call_flow::CallFlow;
 use crate::cross_traffic::{CrossTraffic, TrafficPacket};
 use crate::flow::{Arrived, Direction, Flow};
 use crate::modelled::ModelledCall;
-use crate::simulation::look;
+use crate::simulation::sample_ends;
 
-/// One of the kinds of flows.
+/// A call or cross traffic.
 pub enum AnyFlow {
-    /// A call with pictures.
+    /// Call with pixels.
     Call(Box<CallFlow>),
-    /// A call whose codec is a model.
+    /// Call with a codec model instead of pixels.
     Modelled(Box<ModelledCall>),
-    /// Something else that uses the links.
+    /// Cross traffic.
     Traffic(CrossTraffic),
 }
 
-/// A packet of one of them.
+/// Packet of an [`AnyFlow`].
 #[derive(Debug, Clone)]
 pub enum AnyPacket {
-    /// Of a call with pictures.
+    /// Datagram of a call with pixels.
     Datagram(Vec<u8>),
-    /// Of a modelled call.
+    /// Datagram of a modelled call.
     Modelled(Datagram<Length>),
-    /// Of cross traffic.
+    /// Packet of cross traffic.
     Traffic(TrafficPacket),
 }
 
@@ -37,16 +37,16 @@ fn repacked<P>(arrived: Arrived<AnyPacket>, unpack: impl FnOnce(AnyPacket) -> Op
 }
 
 impl AnyFlow {
-    /// Has `meter` look at the ends of a call; of other traffic there is nothing to be seen.
-    pub(crate) fn look(&self, meter: &SharedSessionMeter, now: Timestamp) {
+    /// Samples both ends of a call with `meter`. Does nothing for cross traffic.
+    pub(crate) fn sample(&self, meter: &SharedSessionMeter, now: Timestamp) {
         match self {
-            Self::Call(call) => look(meter, now, Some(call)),
-            Self::Modelled(call) => look(meter, now, Some(call)),
+            Self::Call(call) => sample_ends(meter, now, Some(call)),
+            Self::Modelled(call) => sample_ends(meter, now, Some(call)),
             Self::Traffic(_) => {}
         }
     }
 
-    /// Has a call's `observer` hear of its pictures; of other traffic there are none.
+    /// Reports every picture of a call to `observer`. Does nothing for cross traffic.
     pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
         match self {
             Self::Call(call) => call.observe(observer),
@@ -59,7 +59,7 @@ impl AnyFlow {
 impl Flow for AnyFlow {
     type Packet = AnyPacket;
 
-    /// A packet of another kind of flow, which no network hands out, is ignored.
+    /// Ignores packets of another kind of flow. A network never delivers those.
     fn handle_packet(&mut self, now: Timestamp, arrived: Arrived<AnyPacket>) {
         match self {
             Self::Call(call) => {

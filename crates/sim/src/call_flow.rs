@@ -1,6 +1,7 @@
-//! A call as a flow: the very ends that a live call has, their long work done at once while virtual time passes. With
-//! the real codec datagrams are bytes; with a model in its place ([`crate::modelled`]) there are neither pixels nor
-//! bytes.
+//! A simulated call as a [`Flow`]: the same ends as in a live call, driven in virtual time.
+//!
+//! Coding jobs run at once; their results become available after the virtual time that they take. With the real codec
+//! datagrams are bytes. With a model ([`crate::modelled`]) there are neither pixels nor bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,105 +25,106 @@ use crate::flow_sound::FlowSound;
 use crate::network::TopologyError;
 use crate::step_statistics::StepStatistics;
 
-/// Why a simulation ended early.
+/// Reason why a simulation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
     /// The source of pictures failed.
-    #[error("the source failed: {0}")]
+    #[error("cannot read a picture from the source: {0}")]
     Source(#[from] SourceError),
-    /// Sound could not be coded.
-    #[error("the sound cannot be coded: {0}")]
+    /// Encoding or decoding of sound failed.
+    #[error("cannot code the sound: {0}")]
     Sound(#[from] CodingError),
-    /// A picture was shown that cannot be compared with the one captured.
-    #[error("a shown picture cannot be compared with its original: {0}")]
+    /// A displayed picture cannot be compared with the captured one.
+    #[error("cannot compare a displayed picture with its original: {0}")]
     Quality(#[from] QualityError),
-    /// The call was not logged, and so has no scores.
-    #[error("the call was not logged")]
+    /// The call was not logged, so it has no scores.
+    #[error("cannot score the call: it was not logged")]
     Unlogged,
-    /// The links cannot be as they are to be.
+    /// The topology of the network is invalid.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// Whoever drove the simulation ended it.
+    /// The caller stopped the simulation.
     #[error("{0}")]
     Stopped(StopReason),
 }
 
-/// Why the driver of a simulation ended it.
+/// Reason that the caller gives for stopping a simulation.
 pub type StopReason = Box<dyn std::error::Error + Send + Sync>;
 
-/// So many captured pictures are kept to be compared with what is shown: ten seconds of them. What is shown later than
-/// that is not compared.
+/// Captured pictures kept for comparison with displayed ones: ten seconds at 30 frames per second. Pictures displayed
+/// later than that are not compared.
 const MOST_ORIGINALS: usize = 300;
 
-/// So many states of frames that are on their way are kept, so that the receiver need not work out what the sender has
-/// already: decoding is a function. A frame that comes later than that is decoded.
+/// States of frames in flight that are kept, so that the receiver can reuse them instead of decoding. Decoding is a
+/// pure function, so the result is the same. Frames that arrive later than that are decoded.
 const MOST_AHEAD: usize = 64;
-/// The largest datagram of the transport's that a packet has room for: one with a whole fragment.
+/// Largest datagram that fits one packet: one full fragment with its header.
 const LARGEST_DATAGRAM: usize = FRAGMENT_PAYLOAD + DATA_HEADER;
-/// And one frame in so many is decoded all the same, as are those from nothing: were the two ends ever to differ, the call
-/// would show it as a live one does.
+/// One frame in this many is decoded anyway, and so is every frame without a source state. A difference between the two
+/// ends would then show, as in a live call.
 const DECODED_ONCE_IN: u64 = 32;
 
-/// What a call is told beside its ends.
+/// Settings of a simulated call besides its ends.
 #[derive(Debug, Clone)]
 pub struct CallFlowOptions {
-    /// When pictures are captured.
+    /// Times at which pictures are captured.
     pub activity: Activity,
-    /// How much of it is scored, from its start on.
+    /// Duration of the scored part, from the start of the activity.
     pub length: Duration,
-    /// Whether the scored time ends with the source, if that ends before.
+    /// Whether scoring stops at the end of the source, if that comes first.
     pub ends_with_source: bool,
-    /// Virtual time that jobs of encoding take.
+    /// Virtual time of each encoding job.
     pub job_times: JobTimes,
-    /// Virtual time that decoding one frame takes.
+    /// Virtual time of decoding one frame.
     pub decode_time: Duration,
 }
 
-/// A finished call.
+/// Results of a finished call.
 pub struct CallResult<C: Codec = Vp8> {
-    /// Its scores, and rates and delays over time.
+    /// Scores, and rates and delays over time.
     pub call: FinishedCall,
-    /// How its sound was heard, if it had any.
+    /// Scores of the sound; `None` if the call had no sound.
     pub sound: Option<SoundScores>,
-    /// The sending end as the call left it.
+    /// Sending end at the end of the call.
     pub sender: SendingEnd<C>,
-    /// The receiving end as the call left it.
+    /// Receiving end at the end of the call.
     pub receiver: ReceivingEnd<C>,
 }
 
-/// Both ends of a call, its source, and what the driver of a live call would do for them.
+/// Both ends of a call, its source, and the work that a live driver does for them.
 pub struct CallFlow<C: Codec = Vp8> {
     sender: SendingEnd<C>,
     receiver: ReceivingEnd<C>,
     source: Box<dyn Source<C::Picture>>,
     setting: CallFlowOptions,
-    /// Its first moment, and the last at which something can still arrive.
+    /// Start of the call, and the last time at which a packet can still arrive.
     start: Timestamp,
     over_at: Timestamp,
-    /// When the next picture is captured, and how many were since the activity last began, and when that was.
+    /// Time of the next capture.
     next_capture: Option<Timestamp>,
+    /// Pictures captured since the activity last started, and the time of that start.
     captured_since: (u64, Timestamp),
     captures: u64,
     source_ended_at: Option<Timestamp>,
     encoding: Option<(Timestamp, Menu<C>)>,
     decoding: Option<(Timestamp, DecodeOutcome<C>)>,
-    /// What the frames lead to that are on their way, in their order, by name; nothing where there are no pixels.
+    /// States that the frames in flight lead to, in order of sending, by name. Empty for codecs that share no states.
     ahead: VecDeque<(StateId, C::State)>,
     decoded: u64,
     originals: BTreeMap<u64, Picture>,
     sound: Option<Box<FlowSound<C>>>,
-    /// What is logged of the frames, and of the link; nothing where nobody will ask.
-    /// Apart, as calls without it are stepped by the thousand.
+    /// Log of the frames and recorder of the link; `None` if the call is not logged. Boxed, because thousands of calls
+    /// are stepped without a log.
     log: Option<Box<(CallLog, SeriesRecorder)>>,
-    /// What a learning agent observes, where there is one.
+    /// Observations for a learning agent; `None` if the call has no agent.
     steps: Option<StepStatistics>,
     failure: Option<SimulationError>,
     vmaf: Option<Box<Result<VmafMeter, VmafError>>>,
 }
 
 impl<C: Codec> CallFlow<C> {
-    /// A call that has not begun.
+    /// A call that has not started.
     #[must_use]
     pub fn new(
         sender: SendingEnd<C>,
@@ -156,51 +158,51 @@ impl<C: Codec> CallFlow<C> {
         }
     }
 
-    /// The same without log and scores, for calls of which only steps are observed ([`CallFlow::steps`]).
+    /// The same call without log and scores. Only its steps are observed ([`CallFlow::steps`]).
     #[must_use]
     pub fn unlogged(self) -> Self {
         let steps = StepStatistics::new(self.source.format().frame_interval());
         Self { log: None, steps: Some(steps), ..self }
     }
 
-    /// Has the call sound, too, from the first moment of its activity to the last.
+    /// Adds sound for the whole activity.
     pub fn add_sound(&mut self, sound: CallSound<C::Payload>) {
         self.sound = Some(Box::new(FlowSound::new(sound, self.start, self.setting.activity.end())));
     }
 
-    /// Has `observer` hear of every frame of the call, if frames are logged.
+    /// Reports every frame of the call to `observer`. Does nothing if the call is not logged.
     pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
         if let Some((log, _)) = self.log.as_deref_mut() {
             log.observe(observer);
         }
     }
 
-    /// As [`CallFlow::observe`].
+    /// Builder form of [`CallFlow::observe`].
     #[must_use]
     pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
         self.observe(observer);
         self
     }
 
-    /// Compares the video delay of every frame of the call with `floor`, if frames are logged.
+    /// Compares the video delay of every frame with `floor`. Does nothing if the call is not logged.
     pub fn compare_with(&mut self, floor: VideoDelayFloor) {
         if let Some((log, _)) = self.log.as_deref_mut() {
             log.compare_with(floor);
         }
     }
 
-    /// What a learning agent observes of an unlogged call.
+    /// Observations of an unlogged call for a learning agent.
     pub fn steps(&mut self) -> Option<&mut StepStatistics> {
         self.steps.as_mut()
     }
 
-    /// How many records of frames are held, because they are not decided on or nothing was shown after them yet.
+    /// Number of frame records held: frames not yet decided on, or with nothing displayed after them.
     #[must_use]
     pub fn held_records(&self) -> usize {
         self.log.as_ref().map_or(0, |log| log.0.held_records()) + self.sender.held_records()
     }
 
-    /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
+    /// Measures VMAF with `meter`. If `meter` is an error, the scores report it.
     pub fn measure_vmaf(&mut self, meter: Result<VmafMeter, VmafError>) {
         self.vmaf = Some(Box::new(meter));
     }
@@ -217,22 +219,22 @@ impl<C: Codec> CallFlow<C> {
         &self.receiver
     }
 
-    /// When the source had no further picture.
+    /// Time at which the source had no further picture.
     #[must_use]
     pub fn source_ended_at(&self) -> Option<Timestamp> {
         self.source_ended_at
     }
 
-    /// Whether the call cannot go on; [`CallFlow::finish`] says why.
+    /// Whether the call has failed and cannot continue. [`CallFlow::finish`] returns the reason.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// The finished call. `capacity` says how many bytes the link could have carried between two moments.
+    /// Finishes the call. `capacity` returns how many bytes the link could carry between two times.
     ///
     /// # Errors
-    /// What ended the call early, or that nothing was logged.
+    /// If the call failed or was not logged.
     pub fn finish(
         mut self,
         capacity: impl Fn(Timestamp, Timestamp) -> ByteCount,
@@ -253,7 +255,7 @@ impl<C: Codec> CallFlow<C> {
         Ok(CallResult { call, sound, sender: self.sender, receiver: self.receiver })
     }
 
-    /// What the sender sends now.
+    /// Next datagram of the sending end.
     pub(crate) fn poll_media(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.is_over(now) { None } else { self.media(now) }
     }
@@ -271,32 +273,33 @@ impl<C: Codec> CallFlow<C> {
         Some(transmit)
     }
 
-    /// What the receiver sends now.
+    /// Next feedback datagram of the receiving end.
     pub(crate) fn poll_feedback(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.is_over(now) { None } else { self.receiver.poll_transmit(now) }
     }
 
-    /// Whether what the sender's end sends meets a way that carries little.
+    /// Whether the path of the sending end is narrow.
     pub(crate) fn is_way_narrow(&self, now: Timestamp) -> bool {
         self.sender.is_way_narrow(now)
     }
 
-    /// As [`lockstep_call::SendingEnd::feedback_left`].
+    /// See [`lockstep_call::SendingEnd::feedback_left`].
     pub(crate) fn feedback_left(&mut self, now: Timestamp, carried: ByteCount) {
         self.sender.feedback_left(now, carried);
     }
 
-    /// As [`lockstep_call::ReceivingEnd::thin_feedback`].
+    /// See [`lockstep_call::ReceivingEnd::thin_feedback`].
     pub(crate) fn thin_feedback(&mut self, thin: bool) {
         self.receiver.thin_feedback(thin);
     }
 
-    /// What the receiver has ride with `media` of the call in the opposite direction.
+    /// Feedback that shares a packet with `media` of the call in the opposite direction.
     pub(crate) fn poll_riding(&mut self, now: Timestamp, media: &Transmit<C::Payload>) -> Option<Transmit<C::Payload>> {
         if self.is_over(now) { None } else { self.receiver.poll_riding(now, media, LARGEST_DATAGRAM) }
     }
 
-    /// Whether the call is over: nothing is captured any more, and what was has had [`DRAIN`] to arrive.
+    /// Whether `at` is outside the call, or the call has failed. After the last capture, packets have [`DRAIN`] to
+    /// arrive.
     fn is_over(&self, at: Timestamp) -> bool {
         self.failure.is_some() || at < self.start || at > self.over_at
     }
@@ -326,7 +329,7 @@ impl<C: Codec> CallFlow<C> {
         self.captures += 1;
         let (captured, since) = &mut self.captured_since;
         *captured += 1;
-        // Not a sum of intervals: a third of a second must not drift.
+        // Multiply instead of adding intervals: rounding errors must not accumulate.
         let next = *since + self.source.format().time_of(*captured);
         self.next_capture = self.setting.activity.next_from(next);
         if let Some(resumed) = self.next_capture.filter(|&resumed| resumed > next) {
@@ -335,8 +338,8 @@ impl<C: Codec> CallFlow<C> {
         Ok(())
     }
 
-    /// Begins to encode what waits, which gives no job while one is under way; and logs what the sender has decided.
-    /// Packets that come change nothing about either.
+    /// Starts the next encoding job, if there is one and none is running. Also logs the sender's decisions. Arriving
+    /// packets affect neither.
     fn begin_encoding(&mut self, now: Timestamp) {
         if let Some(job) = self.sender.poll_encode(now) {
             let time = self.setting.job_times.of(job.kind());
@@ -347,7 +350,7 @@ impl<C: Codec> CallFlow<C> {
         }
     }
 
-    /// The same of what is to be decoded.
+    /// Starts the next decoding job, if there is one.
     #[inline]
     fn begin_decoding(&mut self, now: Timestamp) {
         if let Some(job) = self.receiver.poll_decode() {
@@ -379,7 +382,7 @@ impl<C: Codec> CallFlow<C> {
         }
     }
 
-    /// Shows what is to be shown: what was decoded, or what waited for its sound.
+    /// Displays the next picture: the decoded one, or one that waited for its sound.
     fn show(&mut self, now: Timestamp) -> Result<(), SimulationError> {
         let decoded = self.receiver.poll_display();
         let display = match &mut self.sound {
@@ -402,7 +405,7 @@ impl<C: Codec> CallFlow<C> {
         let Some(capture) = log.capture_of(display.frame) else { return Ok(()) };
         let mut quality = None;
         if let Some(shown) = C::shown_pixels(&display.picture) {
-            // Nothing older than what is shown will be shown any more.
+            // Pictures older than the displayed one are never displayed.
             let later = self.originals.split_off(&(capture + 1));
             let original = self.originals.remove(&capture);
             self.originals = later;
@@ -420,16 +423,16 @@ impl<C: Codec> CallFlow<C> {
         Ok(())
     }
 
-    fn do_what_is_due(&mut self, now: Timestamp) -> Result<(), SimulationError> {
+    fn handle_due_events(&mut self, now: Timestamp) -> Result<(), SimulationError> {
         if self.next_capture.is_some_and(|at| at <= now) {
             self.capture(now)?;
         }
         if let Some(sound) = &mut self.sound {
-            sound.do_what_is_due(now, &mut self.sender)?;
+            sound.handle_due_events(now, &mut self.sender)?;
         }
         if let Some((_, menu)) = self.encoding.take_if(|(at, _)| *at <= now) {
             self.sender.encoded(now, menu);
-            // Quality is measured on what the receiver shows.
+            // Quality is measured on the pictures that the receiver displays.
             if let Some(Committed { reached, .. }) = self.sender.poll_committed().filter(|_| C::SHARES_STATES) {
                 self.ahead.push_back(reached);
                 if self.ahead.len() > MOST_AHEAD {
@@ -516,7 +519,7 @@ impl<C: Codec> Flow for CallFlow<C> {
     }
 
     fn handle_timeout(&mut self, now: Timestamp) {
-        if let Err(failure) = self.do_what_is_due(now) {
+        if let Err(failure) = self.handle_due_events(now) {
             self.failure = Some(failure);
         }
     }

@@ -1,5 +1,5 @@
-//! A call, and perhaps the one in the opposite direction that shares its connection: feedback then rides on the pictures
-//! and the sound that go its way.
+//! A call, optionally with a call in the opposite direction on the same connection. Feedback then shares packets with
+//! the pictures and sound that go its way.
 
 use lockstep_call::Codec;
 use lockstep_transport::{RIDING, carried};
@@ -8,28 +8,27 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::call_flow::CallFlow;
 use crate::flow::{Arrived, Direction, Flow};
 
-/// What a link carries at once: pictures or sound of one call, feedback of the other, or both.
+/// One packet on a link: media of one call, feedback of the other call, or both.
 #[derive(Debug, Clone)]
 pub struct CallPacket<P> {
     media: Option<P>,
-    /// With how much it adds to the packet.
+    /// Feedback and the bytes that it adds to the packet.
     feedback: Option<Box<(ByteCount, P)>>,
 }
 
-/// Both ends of a call whose pictures go forward, and of one whose pictures come back.
+/// Both ends of the forward call, and of the reverse call if there is one.
 pub(crate) struct CallPair<C: Codec> {
-    pub(crate) there: CallFlow<C>,
-    pub(crate) back: Option<CallFlow<C>>,
+    pub(crate) first: CallFlow<C>,
+    pub(crate) opposite: Option<CallFlow<C>>,
 }
 
 impl<C: Codec> CallPair<C> {
     pub(crate) fn has_failed(&self) -> bool {
-        self.there.has_failed() || self.back.as_ref().is_some_and(CallFlow::has_failed)
+        self.first.has_failed() || self.opposite.as_ref().is_some_and(CallFlow::has_failed)
     }
 
-    /// What the end sends from which `direction` leads away: `media` of the one call, `feedback` of the other, whichever
-    /// there are.
-    fn from_an_end(
+    /// Next packet of one end: media of the call that it sends, feedback of the call that it receives, or both.
+    fn next_packet(
         now: Timestamp,
         mut media: Option<&mut CallFlow<C>>,
         mut feedback: Option<&mut CallFlow<C>>,
@@ -65,10 +64,10 @@ impl<C: Codec> Flow for CallPair<C> {
             let (size, packet) = *feedback;
             (size, Some(packet))
         });
-        // What goes forward is the pictures of the call there, and feedback of the one back.
+        // Forward packets carry media of the forward call and feedback of the reverse call.
         let (media_of, feedback_of) = match arrival.direction {
-            Direction::Forward => (Some(&mut self.there), self.back.as_mut()),
-            Direction::Reverse => (self.back.as_mut(), Some(&mut self.there)),
+            Direction::Forward => (Some(&mut self.first), self.opposite.as_mut()),
+            Direction::Reverse => (self.opposite.as_mut(), Some(&mut self.first)),
         };
         if let (Some(call), Some(packet)) = (media_of, packet.media) {
             let size = arrival.size.saturating_sub(feedback_size);
@@ -81,20 +80,20 @@ impl<C: Codec> Flow for CallPair<C> {
     }
 
     fn poll_transmit(&mut self, now: Timestamp) -> Option<(Direction, ByteCount, Self::Packet)> {
-        let forward = Self::from_an_end(now, Some(&mut self.there), self.back.as_mut());
+        let forward = Self::next_packet(now, Some(&mut self.first), self.opposite.as_mut());
         if let Some((size, packet)) = forward {
             return Some((Direction::Forward, size, packet));
         }
-        let (size, packet) = Self::from_an_end(now, self.back.as_mut(), Some(&mut self.there))?;
+        let (size, packet) = Self::next_packet(now, self.opposite.as_mut(), Some(&mut self.first))?;
         Some((Direction::Reverse, size, packet))
     }
 
     fn poll_timeout(&self) -> Option<Timestamp> {
-        Timestamp::earliest([self.there.poll_timeout(), self.back.as_ref().and_then(Flow::poll_timeout)])
+        Timestamp::earliest([self.first.poll_timeout(), self.opposite.as_ref().and_then(Flow::poll_timeout)])
     }
 
     fn handle_timeout(&mut self, now: Timestamp) {
-        for call in [Some(&mut self.there), self.back.as_mut()].into_iter().flatten() {
+        for call in [Some(&mut self.first), self.opposite.as_mut()].into_iter().flatten() {
             if call.poll_timeout().is_some_and(|at| at <= now) {
                 call.handle_timeout(now);
             }

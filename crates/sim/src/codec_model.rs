@@ -1,61 +1,60 @@
-//! A codec without pixels: sizes and qualities as real encodes of real clips have them, drawn from a model that
-//! `lockstep model fit` fits. For training and for studies of control, where coding every picture would take hours.
+//! Codec model: sizes and SSIM of real encodes of real clips, without pixels.
 //!
-//! Here is what the model says of clips; what is coded with it is in `modelled_clip`.
+//! `lockstep model fit` fits a model. Training and studies of control use it, because coding every picture would take
+//! hours. This module holds the parameters of clips; `modelled_clip` draws frames from them.
 
 use serde::{Deserialize, Serialize};
 
 use lockstep_units::random::mix;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
-/// How many quantizers there are.
+/// Number of quantizers.
 pub(crate) const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
-/// Where distributions are tabulated: so many standard deviations of a normal variable from its mean, from the least to the
-/// largest, evenly.
+/// Points at which distributions are tabulated, in standard deviations of a normal variable. They are evenly spaced.
 pub const NORMAL_POINTS: [f64; 9] = [-3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0];
-/// Quantizers of frames at which it is tabulated what they owe to their references: fine ones, where most of a frame is
-/// noise that no reference helps with, differ from coarse ones.
+/// Quantizers at which reference effects are tabulated. Fine and coarse ones differ: most of a fine frame is noise,
+/// which no reference predicts.
 pub const FOLLOWER_POINTS: [u8; 6] = [4, 13, 26, 48, 76, 112];
-/// Where the effect of a reference is tabulated: its quantizer less that of the frame that follows it.
+/// Points at which reference effects are tabulated: quantizer of the reference minus quantizer of the frame.
 pub const REFERENCE_POINTS: [f64; 9] = [-90.0, -45.0, -18.0, -7.0, 0.0, 7.0, 18.0, 45.0, 90.0];
 
-/// Why a model cannot be used.
+/// Reason why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecModelError {
-    /// It is no JSON of this form.
-    #[error("the codec model cannot be read: {0}")]
+    /// The text is not JSON of this form.
+    #[error("cannot read the codec model: {0}")]
     Json(#[from] serde_json::Error),
-    /// It has no clip.
+    /// The model has no clip.
     #[error("the codec model has no clip")]
     Empty,
-    /// A clip's curve has fewer than two points, or they do not rise in quantizer and fall in size.
-    #[error("clip `{0}` of the codec model has no falling curve of sizes over rising quantizers")]
+    /// A clip's curve has fewer than two points, or its quantizers do not rise, or its sizes do not fall.
+    #[error("codec model: clip `{0}`: expected at least two points with rising quantizers and falling sizes")]
     Curve(String),
-    /// A distribution falls.
-    #[error("clip `{clip}` of the codec model has {field} that do not rise")]
+    /// The quantiles of a distribution do not rise.
+    #[error("codec model: clip `{clip}`: {field} do not rise")]
     Quantiles {
-        /// Which clip.
+        /// Name of the clip.
         clip: String,
-        /// Which distribution.
+        /// Field of the distribution.
         field: &'static str,
     },
-    /// A number is not finite or negative where it must not be.
-    #[error("clip `{clip}` of the codec model has {field} = {value}")]
+    /// A number is not finite or outside its valid range.
+    #[error("codec model: clip `{clip}`: {field} = {value} is out of range")]
     Number {
-        /// Which clip.
+        /// Name of the clip.
         clip: String,
-        /// Which number.
+        /// Field of the number.
         field: &'static str,
-        /// What it is.
+        /// Value of the number.
         value: f64,
     },
     /// No clip has this name.
-    #[error("the codec model has no clip `{name}`; it has {known}")]
+    #[error("the codec model has no clip `{name}`; known clips: {known}")]
     UnknownClip {
-        /// The name.
+        /// The requested name.
         name: String,
-        /// The names that there are.
+        /// Names of all clips.
         known: String,
     },
 }
@@ -66,98 +65,98 @@ pub enum CodecModelError {
 pub struct ModelPoint {
     /// Quantizer index, 0-127.
     pub quantizer: u8,
-    /// Geometric mean of an inter frame's bits for each luma sample.
+    /// Geometric mean of the bits per luma sample of interframes.
     pub inter_bits: f64,
-    /// Standard deviation of the natural logarithm of an inter frame's size.
+    /// Standard deviation of the natural logarithm of interframe sizes.
     pub inter_deviation: f64,
-    /// Geometric mean of a key frame's bits for each luma sample.
+    /// Geometric mean of the bits per luma sample of key frames.
     pub key_bits: f64,
     /// Mean luma SSIM, dB: -10 log10(1 - SSIM).
     pub ssim_db: f64,
 }
 
-/// What frames of each quantizer of [`FOLLOWER_POINTS`] owe to their references, by [`REFERENCE_POINTS`].
+/// Reference effects for each quantizer of [`FOLLOWER_POINTS`], at [`REFERENCE_POINTS`].
 pub type EffectTable = [[f64; REFERENCE_POINTS.len()]; FOLLOWER_POINTS.len()];
 
-/// A share for each quantizer of [`FOLLOWER_POINTS`].
+/// One share for each quantizer of [`FOLLOWER_POINTS`].
 pub type Persistence = [f64; FOLLOWER_POINTS.len()];
 
-/// What a frame owes to its reference: how much it differs from one whose reference was coded at its own quantizer.
+/// Reference effect: difference between a frame and one whose reference has the frame's own quantizer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReferenceEffect {
-    /// Natural logarithm of its size: more after a coarser one.
+    /// Effect on the natural logarithm of the size; larger after a coarser reference.
     pub size: EffectTable,
-    /// Its SSIM, dB: less after a coarser one.
+    /// Effect on SSIM, dB; lower after a coarser reference.
     pub ssim_db: EffectTable,
-    /// The share of a difference in quantizers that the frame leaves to the next one, as far as sizes show it.
-    /// For finer references, and for coarser ones.
+    /// Share of the difference in quantizers that a frame passes on to the next one, fitted to sizes. First for finer
+    /// references, then for coarser ones.
     pub size_persistence: [Persistence; 2],
-    /// The same as far as SSIM shows it: where nothing moves, quality stays for long.
+    /// The same share fitted to SSIM. Where nothing moves, quality lasts longer than the effect on size.
     pub ssim_persistence: [Persistence; 2],
-    /// The share of the effect of a coarser reference on size that is left where what does not move is finer than the frame,
-    /// from before the reference.
+    /// Share of a coarser reference's effect on size that remains if static parts are finer than the frame. These parts
+    /// come from before the reference.
     pub refined_share: f64,
 }
 
-/// How far the model is off on a part of the clip that it was not fitted to.
+/// Error of the model on the part of the clip that it was not fitted to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldOutError {
-    /// Pictures fitted to, and pictures held out.
+    /// Number of pictures fitted to, and number of pictures held out.
     pub pictures: (u32, u32),
-    /// Mean size of inter frames, model over clip less one, at each quantizer of the points.
+    /// Relative error of the mean interframe size at each quantizer of the points: model / clip - 1.
     pub size: Vec<f64>,
-    /// SSIM, model less clip, dB, at each quantizer of the points.
+    /// Error of SSIM at each quantizer of the points, dB: model - clip.
     pub ssim_db: Vec<f64>,
-    /// Standard deviation of ln(size) from frame to frame within a second: model over clip less one.
+    /// Relative error of the standard deviation of ln(size) within a second: model / clip - 1.
     pub frame_deviation: f64,
-    /// Standard deviation of the mean of ln(size) over a second: the model's and the clip's; of fewer than three seconds
-    /// held out the clip says little.
+    /// Standard deviation of the mean of ln(size) over a second, of the model and of the clip. The clip's value is
+    /// unreliable with fewer than three held-out seconds.
     pub second_deviation: (f64, f64),
 }
 
-/// How one clip codes.
+/// Parameters of one clip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClipModel {
     /// The clip's name.
     pub name: String,
-    /// Time between two pictures of the clip, seconds.
+    /// Frame interval of the clip, seconds.
     pub frame_interval: f64,
-    /// Points with rising quantizers.
+    /// Points of the curves, with rising quantizers.
     pub points: Vec<ModelPoint>,
-    /// How difficult pictures are is counted in standard deviations of ln(size). Of its variance, this share is of what
-    /// lasts for seconds.
+    /// Share of the variance of difficulty that lasts for seconds. The difficulty of a picture is counted in standard
+    /// deviations of ln(size).
     pub slow_share: f64,
-    /// Time over which that is correlated (to 1/e), seconds.
+    /// Correlation time (to 1/e) of the slow part of the difficulty, seconds.
     pub correlation_seconds: f64,
-    /// Correlation of the rest from picture to picture.
+    /// Correlation of the fast part of the difficulty from picture to picture.
     pub frame_correlation: f64,
-    /// Quantiles of the rest, at [`NORMAL_POINTS`] of a normal variable.
+    /// Quantiles of the fast part of the difficulty, at [`NORMAL_POINTS`].
     pub frame_quantiles: [f64; NORMAL_POINTS.len()],
-    /// How much SSIM is lost in dB by a picture that is more difficult by one.
+    /// Loss of SSIM per unit of difficulty, dB.
     pub ssim_slope: f64,
-    /// Standard deviation of SSIM apart from that, dB.
+    /// Standard deviation of the rest of SSIM, dB.
     pub ssim_deviation: f64,
     /// Standard deviation of ln(size) of key frames.
     pub key_deviation: f64,
-    /// Scene cuts a second.
+    /// Scene cuts per second.
     pub scene_cuts: f64,
-    /// ln(size) of the frame that begins a scene over that of a key frame: it is an inter frame that finds nothing to
+    /// ln(size) of the frame that begins a scene, minus that of a key frame. Such an interframe finds nothing to
     /// predict from.
     #[serde(default)]
     pub cut_size: f64,
-    /// The share of scenes that begin with a key frame.
+    /// Share of scenes that begin with a key frame.
     pub cut_keys: f64,
-    /// How ln(size) grows with the logarithm of the time since the reference's picture, by [`FOLLOWER_POINTS`].
+    /// Growth of ln(size) per logarithm of the reference's age, by [`FOLLOWER_POINTS`].
     pub gap_slopes: [f64; FOLLOWER_POINTS.len()],
-    /// What the quality of the reference does.
+    /// Effects of the quality of the reference.
     pub reference: ReferenceEffect,
-    /// Quantiles of size over budget of frames that were coded once more to fit
-    /// ([`lockstep_vp8::Fitting::pass`]), at [`NORMAL_POINTS`]: of the second pass and of later ones.
+    /// Quantiles of the fill of frames that were coded again to fit a budget, at [`NORMAL_POINTS`]. First for the
+    /// second pass ([`lockstep_vp8::Fitting::pass`]), then for later passes.
     pub fills: [[f64; NORMAL_POINTS.len()]; 2],
-    /// How far that is off; none where it was not measured.
+    /// Held-out error of this model; `None` if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOutError>,
 }
@@ -171,18 +170,19 @@ pub struct CodecModel {
 }
 
 impl CodecModel {
-    /// The model that comes with Lockstep, fitted to natural clips and to the one that it generates (`make codec-model`).
+    /// The model that comes with Lockstep (`make codec-model`). It is fitted to natural clips and to the generated
+    /// clip.
     ///
     /// # Errors
-    /// None, as a test shows; a build whose model is damaged says how.
+    /// If the model in this build is damaged.
     pub fn built_in() -> Result<Self, CodecModelError> {
         Self::from_json(include_str!("codec_model.json"))
     }
 
-    /// Reads a model as [`serde_json`] writes it.
+    /// Parses and validates a model in JSON, as written by [`serde_json`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the text is not JSON of this form, or a number is invalid.
     pub fn from_json(text: &str) -> Result<Self, CodecModelError> {
         let model: Self = serde_json::from_str(text)?;
         model.validate()?;
@@ -207,13 +207,13 @@ impl CodecModel {
         })
     }
 
-    /// The clip that a call of `seed` has: each is as likely.
+    /// The clip for a call with `seed`. All clips are equally likely.
     ///
     /// # Panics
-    /// If there is no clip, which no model that was read lacks.
+    /// If there is no clip. A parsed model has at least one.
     #[must_use]
     pub fn drawn(&self, seed: u64) -> &ClipModel {
-        // Neighbouring seeds must not give neighbouring clips.
+        // `mix` gives neighbouring seeds unrelated clips.
         &self.clips[(mix(0, seed) % self.clips.len() as u64) as usize]
     }
 }
@@ -273,7 +273,7 @@ impl ClipModel {
         Ok(())
     }
 
-    /// A value at every quantizer, straight between the points.
+    /// `value` at every quantizer, by linear interpolation between the points.
     pub(crate) fn curve(&self, value: impl Fn(&ModelPoint) -> f64) -> [f64; QUANTIZERS] {
         std::array::from_fn(|quantizer| {
             let after = self.points.partition_point(|point| usize::from(point.quantizer) < quantizer);
@@ -286,20 +286,20 @@ impl ClipModel {
     }
 }
 
-/// A value at every quantizer, straight between [`FOLLOWER_POINTS`] and constant beyond them.
+/// Values at every quantizer, interpolated linearly between [`FOLLOWER_POINTS`] and constant beyond them.
 pub(crate) fn at_every_quantizer(values: &[f64; FOLLOWER_POINTS.len()]) -> [f64; QUANTIZERS] {
     let points = FOLLOWER_POINTS.map(f64::from);
     std::array::from_fn(|quantizer| between(&points, values, quantizer as f64))
 }
 
-/// The same of a table of effects.
+/// Effects at every quantizer, interpolated like [`at_every_quantizer`].
 pub(crate) fn effects_at_every_quantizer(table: &EffectTable) -> Vec<[f64; REFERENCE_POINTS.len()]> {
     let columns: [_; REFERENCE_POINTS.len()] =
         std::array::from_fn(|point| at_every_quantizer(&std::array::from_fn(|follower| table[follower][point])));
     (0..QUANTIZERS).map(|quantizer| columns.map(|column| column[quantizer])).collect()
 }
 
-/// The value at `x` of what has `values` at rising `points`: straight between them, constant beyond them.
+/// Linear interpolation at `x` of `values` at rising `points`; constant beyond the points.
 pub(crate) fn between<const POINTS: usize>(points: &[f64; POINTS], values: &[f64; POINTS], x: f64) -> f64 {
     let after = points.partition_point(|&point| point < x);
     if after == 0 {
@@ -319,14 +319,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_that_makes_no_sense_is_refused_with_the_place() {
+    fn an_invalid_model_is_refused_and_the_error_names_the_field() {
         let with = |change: fn(&mut ClipModel)| {
             let mut model = CodecModel::built_in().unwrap();
             change(&mut model.clips[0]);
             CodecModel::from_json(&serde_json::to_string(&model).unwrap()).unwrap_err().to_string()
         };
-        assert!(with(|clip| clip.points[0].inter_bits = 0.0).contains("falling curve"));
-        assert!(with(|clip| clip.points.truncate(1)).contains("falling curve"));
+        assert!(with(|clip| clip.points[0].inter_bits = 0.0).contains("rising quantizers and falling sizes"));
+        assert!(with(|clip| clip.points.truncate(1)).contains("rising quantizers and falling sizes"));
         assert!(with(|clip| clip.frame_quantiles[0] = 5.0).contains("do not rise"));
         assert!(with(|clip| clip.gap_slopes[2] = 1e9).contains("gap_slopes = 1000000000"));
         assert!(with(|clip| clip.reference.size[0][8] = 99.0).contains("reference.size = 99"));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_model_has_natural_clips_and_says_how_far_each_is_off_where_it_was_not_fitted() {
+    fn every_clip_of_the_built_in_model_has_a_held_out_error() {
         let model = CodecModel::built_in().unwrap();
         assert!(model.clips.len() >= 4, "{}", model.clips.len());
         for clip in &model.clips {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_draw_every_clip_and_the_same_one_again() {
+    fn seeds_draw_every_clip_and_equal_seeds_the_same_clip() {
         let model = CodecModel::built_in().unwrap();
         let names: BTreeSet<&str> = (0..100).map(|seed| model.drawn(seed).name.as_str()).collect();
         assert_eq!(names.len(), model.clips.len());

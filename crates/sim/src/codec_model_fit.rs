@@ -1,5 +1,9 @@
-//! Fits a [`ClipModel`] to what the real codec makes of a clip, and says how far it is off on a part of the clip that it
-//! was not fitted to.
+//! Fits a [`ClipModel`] to measurements of the real codec, and computes its held-out error.
+//!
+//! ```text
+//! measurements --> model of the whole clip ----------------> ClipModel
+//!             \--> model of the first two thirds --> error on the last third
+//! ```
 
 use lockstep_call::{mean, quantile};
 
@@ -10,18 +14,18 @@ use crate::codec_model::{
 use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Returned, Run, Segment};
 use crate::modelled_clip::coarse_share;
 
-/// The quantizers whose sizes say how difficult pictures are: the extremes are all noise or all headers.
+/// Quantizers whose sizes measure difficulty. Finer ones are mostly noise, coarser ones mostly headers.
 const TYPICAL: std::ops::RangeInclusive<u8> = 18..=94;
-/// That of which variances are compared.
+/// Index in [`MEASURED`] of the quantizer at which variances are compared.
 const MIDDLE: usize = 6;
-/// The share of each segment, from its start on, that the held-out error is of a fit to.
+/// Share of each segment, from its start, to which the model of the held-out error is fitted.
 const FITTED_SHARE: f64 = 2.0 / 3.0;
-/// A curve falls at least by this factor from one point to the next.
+/// Factor by which sizes fall at least from one point to the next.
 const LEAST_FALL: f64 = 0.98;
-/// How far from a point of the table frames count for it: this share of it, or so many quantizers at least.
+/// Reach of a point of the effect table: a share of its value, but at least this many quantizers.
 const REACH: (f64, f64) = (0.75, 12.0);
 
-/// The pictures of a segment that count.
+/// Predicate that selects pictures of a segment.
 type Part = fn(picture: usize, of: usize) -> bool;
 
 fn all(_picture: usize, _of: usize) -> bool {
@@ -43,14 +47,14 @@ fn deviation(values: &[f64]) -> f64 {
     libm::sqrt(mean(squares).unwrap_or(0.0))
 }
 
-/// Quantiles of `values` at [`NORMAL_POINTS`] of a normal variable; `usual` where there are none.
+/// Quantiles of `values` at [`NORMAL_POINTS`]; `usual` if there are no values.
 fn quantiles(mut values: Vec<f64>, usual: [f64; NORMAL_POINTS.len()]) -> [f64; NORMAL_POINTS.len()] {
     values.sort_unstable_by(f64::total_cmp);
     let share = |point: f64| 0.5 * (1.0 + libm::erf(point / std::f64::consts::SQRT_2));
     std::array::from_fn(|index| quantile(&values, share(NORMAL_POINTS[index])).unwrap_or(usual[index]))
 }
 
-/// The frames of one quantizer in the pictures that count.
+/// Values at one quantizer, of the selected pictures.
 fn values(segments: &[Segment], part: Part, at: usize, of: impl Fn(&Run) -> &[Option<f64>]) -> Vec<f64> {
     let values = |segment: &Segment| -> Vec<f64> {
         let count = segment.pictures;
@@ -60,8 +64,8 @@ fn values(segments: &[Segment], part: Part, at: usize, of: impl Fn(&Run) -> &[Op
     segments.iter().flat_map(values).collect()
 }
 
-/// How difficult pictures are, in deviations of ln(size), segment by segment; pictures that are no inter frames are left
-/// out.
+/// Difficulty of each picture in deviations of ln(size), segment by segment. Pictures that are not interframes are
+/// skipped.
 fn difficulties(segments: &[Segment], part: Part, means: &[(f64, f64)]) -> Vec<Vec<f64>> {
     let of = |segment: &Segment| {
         let counted = (0..segment.pictures).filter(|&picture| part(picture, segment.pictures));
@@ -76,15 +80,15 @@ fn difficulties(segments: &[Segment], part: Part, means: &[(f64, f64)]) -> Vec<V
     segments.iter().map(of).collect()
 }
 
-/// How values vary over seconds and within them.
+/// Variation of values between seconds and within them.
 struct Variation {
     second_deviation: f64,
     /// Correlation of the mean of one second with that of the next.
     neighbours: f64,
     frame_deviation: f64,
-    /// Correlation of what is left from frame to frame.
+    /// Correlation of deviations from the second's mean, from frame to frame.
     frame_correlation: f64,
-    /// What is left.
+    /// Deviations from the second's mean.
     within: Vec<f64>,
     seconds: usize,
 }
@@ -109,7 +113,7 @@ impl Variation {
             }
             seconds.extend(means);
         }
-        // Means of seconds that were taken out correlate what is left negatively.
+        // Subtracting the mean of each second adds a negative correlation.
         let bias = 1.0 / in_a_second as f64;
         Self {
             second_deviation: deviation(&seconds),
@@ -121,14 +125,14 @@ impl Variation {
         }
     }
 
-    /// The variance that the mean of a second has of what is correlated from frame to frame only.
+    /// Variance of a second's mean if values are correlated from frame to frame only.
     fn of_means(frame_variance: f64, correlation: f64, in_a_second: usize) -> f64 {
         frame_variance * (1.0 + correlation) / (1.0 - correlation) / in_a_second as f64
     }
 }
 
-/// The effect that references have, at [`REFERENCE_POINTS`]: the slope through nothing of what is near each, which never
-/// turns back.
+/// Reference effect at [`REFERENCE_POINTS`]: slope through the origin of the frames near each point. The result is
+/// monotonic.
 fn effect(
     followed: &[Followed],
     of: impl Fn(&Followed) -> f64,
@@ -147,7 +151,7 @@ fn effect(
             product += weight * frame.difference * of(frame);
             square += weight * frame.difference * frame.difference;
         }
-        // Beyond what was measured it stays what it is.
+        // Beyond the measured range the effect is constant.
         point.clamp(finest, coarsest) * product / square
     });
     let middle = REFERENCE_POINTS.iter().position(|&point| point == 0.0).unwrap_or(0);
@@ -161,13 +165,14 @@ fn effect(
     table
 }
 
-/// [`effect`] on frames of each quantizer of [`FOLLOWER_POINTS`].
+/// [`effect`] for each quantizer of [`FOLLOWER_POINTS`].
 fn effects(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> EffectTable {
     FOLLOWER_POINTS.map(|quantizer| effect(followed, &of, sign, quantizer))
 }
 
-/// The share of a difference in quantizers to a reference that frames leave to the next, with which the effects in `table`
-/// are least off after several frames: of a finer reference if `sign` is negative, of a coarser one if it is positive.
+/// Share of a difference in quantizers that frames pass on to the next one. It minimizes the squared error of the
+/// effects in `table` after several frames. A negative `sign` selects finer references, a positive one coarser
+/// references.
 fn persistence_of(
     followed: &[Followed],
     table: &EffectTable,
@@ -189,12 +194,12 @@ fn persistence_of(
     shares.min_by(|&one, &other| error(one).total_cmp(&error(other))).unwrap_or(0.0)
 }
 
-/// [`persistence_of`] frames of each quantizer of [`FOLLOWER_POINTS`].
+/// [`persistence_of`] for each quantizer of [`FOLLOWER_POINTS`].
 fn persistence(followed: &[Followed], table: &EffectTable, of: impl Fn(&Followed) -> f64, sign: f64) -> Persistence {
     std::array::from_fn(|at| persistence_of(followed, table, &of, at, sign))
 }
 
-/// The share of its effect on size that a coarser reference has where what does not move is finer than the frame.
+/// Share of a coarser reference's effect on size that remains where static parts are finer than the frame.
 fn refined_share(returned: &[Returned], table: &EffectTable) -> f64 {
     let (mut product, mut square) = (0.0, 1e-9);
     for (quantizer, row) in FOLLOWER_POINTS.iter().zip(table) {
@@ -208,7 +213,7 @@ fn refined_share(returned: &[Returned], table: &EffectTable) -> f64 {
     (product / square).clamp(0.0, 1.0)
 }
 
-/// How ln(size) of frames of a quantizer grows with the logarithm of their references' age.
+/// Growth of ln(size) per logarithm of the reference's age, at one quantizer.
 fn gap_slope(gaps: &[Gap], quantizer: u8) -> f64 {
     let of_it = || gaps.iter().filter(|gap| gap.quantizer == quantizer);
     let product: f64 = of_it().map(|gap| gap.age * gap.size).sum();
@@ -221,7 +226,7 @@ impl ClipMeasurements {
         ((1.0 / self.frame_interval.as_secs_f64()).round() as usize).max(2)
     }
 
-    /// Mean and deviation of ln(size) of inter frames at each quantizer.
+    /// Mean and deviation of ln(size) of interframes at each quantizer.
     fn means(&self, part: Part) -> Vec<(f64, f64)> {
         let of = |at| {
             let sizes = values(&self.segments, part, at, |run| &run.inter);
@@ -250,7 +255,7 @@ impl ClipMeasurements {
         points
     }
 
-    /// Slope of SSIM over difficulty, and deviation around it, dB: over all typical quantizers.
+    /// Slope of SSIM over difficulty and the deviation around it, dB, over all typical quantizers.
     fn ssim_variation(&self, part: Part, means: &[(f64, f64)]) -> (f64, f64) {
         let (mut product, mut square, mut residuals) = (0.0, 1e-9, Vec::new());
         let typical = || MEASURED.iter().enumerate().filter(|(_, quantizer)| TYPICAL.contains(quantizer));
@@ -332,7 +337,7 @@ impl ClipMeasurements {
         }
     }
 
-    /// What was measured of the pictures that count.
+    /// Measurements of the selected pictures.
     fn of<T: Clone>(&self, part: Part, of: impl Fn(&Segment) -> &[T], picture: impl Fn(&T) -> usize) -> Vec<T> {
         let counted = |segment: &Segment| -> Vec<T> {
             of(segment).iter().filter(|value| part(picture(value), segment.pictures)).cloned().collect()
@@ -340,10 +345,10 @@ impl ClipMeasurements {
         self.segments.iter().flat_map(counted).collect()
     }
 
-    /// How far `model` is off on the pictures that count.
+    /// Error of `model` on the selected pictures.
     ///
     /// # Panics
-    /// If the model was fitted to other quantizers.
+    /// If the model was not fitted to the measured quantizers.
     fn error(&self, model: &ClipModel, part: Part, pictures: (u32, u32)) -> HeldOutError {
         let means = self.means(part);
         let in_a_second = self.in_a_second();
@@ -354,7 +359,7 @@ impl ClipMeasurements {
             let measured = mean(values(&self.segments, part, at, |run| &run.ssim_db));
             point.ssim_db - measured.unwrap_or(point.ssim_db)
         };
-        // Sizes at the middle quantizer, as the model has them and as they are.
+        // ln(size) at the middle quantizer.
         let of_middle = |segment: &Segment| -> Vec<f64> {
             let run = &segment.runs[MIDDLE];
             (0..segment.pictures)
@@ -367,11 +372,11 @@ impl ClipMeasurements {
         let centred: Vec<Vec<f64>> =
             series.iter().map(|values| values.iter().map(|value| value - middle).collect()).collect();
         let clip = Variation::of(&centred, in_a_second);
-        let told = model.points[MIDDLE].inter_deviation;
+        let deviation_at_middle = model.points[MIDDLE].inter_deviation;
         let frame_variance = 1.0 - model.slow_share;
         let of_means = Variation::of_means(frame_variance, model.frame_correlation, in_a_second);
-        let frame_deviation = told * libm::sqrt((frame_variance - of_means).max(0.0));
-        let second_deviation = told * libm::sqrt(model.slow_share + of_means);
+        let frame_deviation = deviation_at_middle * libm::sqrt((frame_variance - of_means).max(0.0));
+        let second_deviation = deviation_at_middle * libm::sqrt(model.slow_share + of_means);
         HeldOutError {
             pictures,
             size: model.points.iter().zip(&means).map(size).collect(),
@@ -381,7 +386,7 @@ impl ClipMeasurements {
         }
     }
 
-    /// The model of the whole clip. Its held-out error is that of a model of the first two thirds of each segment, on the
+    /// Model of the whole clip. Its held-out error is that of a model of the first two thirds of each segment, on the
     /// last third.
     #[must_use]
     pub fn fit(&self) -> ClipModel {
@@ -390,7 +395,7 @@ impl ClipMeasurements {
         ClipModel { held_out: Some(error), ..self.model(all) }
     }
 
-    /// How far `model`, of other clips, is off on this one.
+    /// Error on this clip of a `model` of other clips.
     #[must_use]
     pub fn error_of(&self, model: &ClipModel) -> HeldOutError {
         self.error(model, all, (0, self.segments.iter().map(|segment| segment.pictures as u32).sum()))
@@ -407,8 +412,8 @@ mod tests {
 
     const AT: usize = 3;
 
-    /// Series of frames at one quantizer after references `differences` away, of which each leaves `share` of the effect's
-    /// argument to the next; the effect is a twentieth of it.
+    /// Frames at one quantizer after references `differences` away. Each frame passes on `share` of the difference. The
+    /// effect is a twentieth of the difference.
     fn series(differences: &[f64], share: f64) -> Vec<Followed> {
         let frame = |difference: f64, before: usize| Followed {
             picture: before,
@@ -423,13 +428,13 @@ mod tests {
     }
 
     #[test]
-    fn effects_and_how_long_they_last_are_found_again() {
+    fn fitted_effects_and_persistence_equal_the_generated_ones() {
         let followed = series(&[-44.0, -35.0, -22.0, -10.0, 11.0, 28.0, 64.0], 0.8);
         let size = |frame: &Followed| frame.size;
         let table = effects(&followed, size, 1.0);
         let expected = [-2.2, -2.2, -0.9, -0.35, 0.0, 0.35, 0.9, 2.25, 3.2];
         assert!(table[AT].iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.01), "{table:?}");
-        assert_eq!(table[AT - 1], [0.0; REFERENCE_POINTS.len()], "of which nothing was measured");
+        assert_eq!(table[AT - 1], [0.0; REFERENCE_POINTS.len()], "not measured");
         for sign in [-1.0, 1.0] {
             let share = persistence_of(&followed, &table, size, AT, sign);
             assert!((share - 0.8).abs() < 0.011, "{sign}: {share}");
@@ -437,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finer_from_before_takes_its_share_of_a_coarser_references_effect() {
+    fn a_finer_static_part_reduces_a_coarser_references_effect() {
         let table = effects(&series(&[18.0, 45.0], 0.5), |frame| frame.size, 1.0);
         let quantizer = FOLLOWER_POINTS[AT];
         let frame = |difference: f64| {
@@ -450,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_of_references_counts_at_each_quantizer_by_itself() {
+    fn the_slope_over_reference_age_is_fitted_per_quantizer() {
         let gap = |quantizer: u8, slope: f64, age: f64| Gap { picture: 0, quantizer, age, size: slope * age };
         let gaps = [gap(48, 0.4, 0.7), gap(48, 0.4, 2.0), gap(4, 0.1, 1.4)];
         assert!((gap_slope(&gaps, 48) - 0.4).abs() < 1e-6 && (gap_slope(&gaps, 4) - 0.1).abs() < 1e-6);

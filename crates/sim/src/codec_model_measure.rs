@@ -1,4 +1,4 @@
-//! What the real codec makes of a clip, as far as a [`ClipModel`](crate::ClipModel) is fitted to it.
+//! Measures how the real codec codes a clip. A [`ClipModel`](crate::ClipModel) is fitted to the results.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,111 +9,114 @@ use lockstep_vp8::{Analysis, Encoded, Fitting, FrameKind, MAXIMUM_QUANTIZER, Par
 
 use crate::codec_model::FOLLOWER_POINTS;
 
-/// Where the curves are measured: close together where VP8's steps are small (RFC 6386, section 14.1), closest where the
-/// noise of cameras begins to be coded, and sizes grow tenfold within a few indices.
+/// Quantizers at which curves are measured. They are dense where VP8's steps are small (RFC 6386, section 14.1). They
+/// are densest where camera noise begins to be coded: sizes grow tenfold within a few indices.
 pub(crate) const MEASURED: [u8; 18] = [0, 2, 4, 5, 6, 7, 8, 10, 13, 18, 26, 36, 48, 60, 76, 94, 112, MAXIMUM_QUANTIZER];
-/// Quality is measured, and a key frame made, of every such picture.
+/// Interval, in pictures, at which SSIM is measured.
 const QUALITY_INTERVAL: usize = 4;
+/// Interval, in pictures, at which a key frame is coded.
 const KEY_INTERVAL: usize = 12;
-/// The state after every such picture is kept to find out what references do.
+/// Interval, in pictures, at which the state is kept to measure reference effects.
 const STATE_INTERVAL: usize = 20;
-/// What is followed from then on by frames of [`FOLLOWER_POINTS`].
+/// Quantizers of references from which frames of [`FOLLOWER_POINTS`] are coded.
 const REFERENCES: [u8; 12] = [4, 8, 13, 18, 26, 36, 48, 60, 76, 94, 112, MAXIMUM_QUANTIZER];
-/// After every so-manieth of those a series of frames is coded, and sizes and qualities of these are compared.
+/// After one kept state in this many, a series of frames is coded.
 const CHAINED: usize = 3;
+/// Frames after the kept state at which size and SSIM of the series are compared.
 const CHAIN: [usize; 3] = [4, 8, 16];
-/// Pictures so many later are coded from one state, at its own quantizer.
+/// Ages, in pictures, at which a picture is coded from a kept state at the state's quantizer.
 const GAPS: [usize; 3] = [2, 4, 8];
-/// The quantizer at which scene cuts are looked for.
+/// Quantizer at which scene cuts are detected.
 const MIDDLE: u8 = 48;
-/// Frames are made to fit what these quantizers give.
+/// Quantizers whose mean sizes are the budgets of fitted frames.
 const FITTED: [u8; 3] = [26, 48, 76];
-/// How far off the right quantizer the first pass of a frame is that is made to fit, in turn.
+/// Errors of the first pass's quantizer when frames are fitted to a budget, used in turn.
 const MISSES: [i16; 6] = [-12, 8, -5, 12, -8, 5];
-/// A budget can be met by pictures that need no more than this share of it at the coarsest quantizer.
+/// A picture can meet a budget if the coarsest quantizer needs at most this share of the budget.
 const REACHABLE: f64 = 0.7;
-/// No more pictures than this are made to fit for each budget.
+/// Limit on fitted pictures per budget.
 const MOST_FITTED: usize = 60;
 
-/// A frame begins a new scene if it takes at least this share of what a key frame does, and so many times what half of the
-/// frames and both of its neighbours take: hardly anything is predicted then, though the encoder may code it as an inter
-/// frame. What is as hard to predict for several pictures is motion.
+/// A frame begins a scene if its size is at least this share of a key frame's. Hardly anything is predicted then,
+/// although the encoder may code an interframe.
 const CUT_SHARE: f64 = 0.5;
+/// It must also be this many times the median and the size of both neighbours. Several pictures in a row that are hard
+/// to predict are motion.
 const CUT_RISE: f64 = 4.0;
 
 /// Frames of one quantizer, by picture.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// Natural logarithm of an inter frame's size.
+    /// Natural logarithm of the interframe's size.
     pub(crate) inter: Vec<Option<f64>>,
-    /// Of a key frame's size.
+    /// Natural logarithm of the key frame's size.
     pub(crate) key: Vec<Option<f64>>,
     /// SSIM, dB.
     pub(crate) ssim_db: Vec<Option<f64>>,
 }
 
-/// A frame whose reference is of another quantizer than usual.
+/// Frame whose reference was coded at another quantizer than its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Followed {
     pub(crate) picture: usize,
-    /// The frame's quantizer.
+    /// Quantizer of the frame.
     pub(crate) quantizer: u8,
-    /// How many frames before it had its quantizer, too.
+    /// Number of frames before it at the same quantizer.
     pub(crate) before: usize,
-    /// The quantizer of the reference of the first of them less theirs.
+    /// Quantizer of the reference of the first of these frames, minus their quantizer.
     pub(crate) difference: f64,
-    /// ln(size) less that of a frame after references of its own quantizer only.
+    /// ln(size) minus that of a frame whose references all have its quantizer.
     pub(crate) size: f64,
-    /// SSIM, likewise, dB.
+    /// SSIM minus that of such a frame, dB.
     pub(crate) ssim_db: f64,
 }
 
-/// A frame whose reference shows a picture of longer ago than the one before.
+/// Frame whose reference is older than the previous picture.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gap {
     pub(crate) picture: usize,
     pub(crate) quantizer: u8,
-    /// Logarithm of the reference's age, pictures.
+    /// Natural logarithm of the reference's age in pictures.
     pub(crate) age: f64,
-    /// ln(size) less that of a frame whose reference is the picture before.
+    /// ln(size) minus that of a frame whose reference is the previous picture.
     pub(crate) size: f64,
 }
 
-/// A frame finer than a series of frames before it, and coarser than what these followed.
+/// Frame finer than the series of frames before it, but coarser than the reference of that series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Returned {
     pub(crate) picture: usize,
     pub(crate) quantizer: u8,
-    /// The quantizer of the series less the frame's.
+    /// Quantizer of the series minus the frame's.
     pub(crate) difference: f64,
-    /// The quantizer of what came before the series less the frame's.
+    /// Quantizer of the reference of the series minus the frame's.
     pub(crate) kept: f64,
-    /// ln(size) less that of a frame after a reference of its own quantizer.
+    /// ln(size) minus that of a frame whose reference has the frame's quantizer.
     pub(crate) size: f64,
 }
 
-/// Pictures that follow each other.
+/// Consecutive pictures and their measurements.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) pictures: usize,
-    /// By [`MEASURED`].
+    /// One run for each quantizer of [`MEASURED`].
     pub(crate) runs: Vec<Run>,
-    /// Pictures at which the scene changes.
+    /// Pictures that begin a scene.
     pub(crate) cuts: Vec<usize>,
-    /// Those pictures, at each quantizer: ln(size) over that of a key frame, where they were coded as inter frames.
+    /// ln(size) minus that of a key frame at each scene cut and quantizer; `None` for key frames.
     pub(crate) cut_sizes: Vec<(usize, Option<f64>)>,
     pub(crate) followed: Vec<Followed>,
     pub(crate) gaps: Vec<Gap>,
     pub(crate) returned: Vec<Returned>,
-    /// Picture, and size over budget of the second and of later passes.
+    /// Picture, and fill of the second pass and of later passes.
     pub(crate) fills: [Vec<(usize, f64)>; 2],
 }
 
-/// What the real codec makes of a clip.
+/// Measurements of one clip.
 #[derive(Debug)]
 pub struct ClipMeasurements {
     pub(crate) name: String,
-    /// Luma samples of a picture.
+    /// Luma samples per picture.
     pub(crate) samples: f64,
     pub(crate) frame_interval: Duration,
     pub(crate) segments: Vec<Segment>,
@@ -127,7 +130,7 @@ fn quality(picture: &Picture, encoded: &Encoded) -> Result<f64, QualityError> {
     Ok(ssim_db(ssim(picture, &encoded.picture())?))
 }
 
-/// The states that are kept of one run.
+/// Kept states of one run, with their pictures.
 type Kept = Vec<(usize, State)>;
 
 fn run(pictures: &[Picture], quantizer: u8, cuts: &mut Vec<usize>) -> Result<(Run, Kept), QualityError> {
@@ -149,7 +152,7 @@ fn run(pictures: &[Picture], quantizer: u8, cuts: &mut Vec<usize>) -> Result<(Ru
                 let key = Analysis::new(&State::default(), picture, &parameters).encode(quantizer);
                 run.key[index] = Some(logarithm(&key));
             }
-            // What follows a kept state is compared with frames of this run.
+            // Frames after a kept state are compared with frames of this run.
             if index % QUALITY_INTERVAL == 0 || index % STATE_INTERVAL == 1 {
                 run.ssim_db[index] = Some(quality(picture, &encoded)?);
             }
@@ -181,7 +184,7 @@ impl Segment {
             states.push(kept);
             progress((done + 1) as f64 / 16.0);
         }
-        segment.set_cuts_apart();
+        segment.remove_cuts();
         segment.follow(pictures, &states)?;
         progress(14.0 / 16.0);
         for quantizer in FITTED {
@@ -191,8 +194,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Finds the pictures that begin a scene without being key frames, and takes them out of the inter frames.
-    fn set_cuts_apart(&mut self) {
+    /// Detects pictures that begin a scene, and removes them from the interframes.
+    fn remove_cuts(&mut self) {
         let found: Vec<usize> = self.run(MIDDLE).map_or_else(Vec::new, |run| {
             let mut sizes: Vec<f64> = run.inter.iter().flatten().copied().collect();
             sizes.sort_unstable_by(f64::total_cmp);
@@ -221,12 +224,12 @@ impl Segment {
         }
     }
 
-    /// The run of one of [`MEASURED`].
+    /// The run at one quantizer of [`MEASURED`].
     pub(crate) fn run(&self, quantizer: u8) -> Option<&Run> {
         self.runs.get(MEASURED.iter().position(|&measured| measured == quantizer)?)
     }
 
-    /// Codes pictures from the states of other runs, and from those of earlier pictures.
+    /// Codes pictures from kept states of other runs and of earlier pictures.
     fn follow(&mut self, pictures: &[Picture], states: &[Kept]) -> Result<(), QualityError> {
         let (mut followed, mut gaps, mut returned) = (Vec::new(), Vec::new(), Vec::new());
         for (&reference, kept) in MEASURED.iter().zip(states) {
@@ -270,8 +273,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Codes what follows the second picture after `index`, which led to `state`, at its quantizer; and, where the frames
-    /// are coarser than what they follow, single ones in between at finer quantizers.
+    /// Codes a series at `quantizer`, from the second picture after `index`; `state` results from the first. If the
+    /// series is coarser than its reference, also codes single frames at quantizers in between.
     fn chain(
         &self,
         pictures: &[Picture],
@@ -286,7 +289,7 @@ impl Segment {
         for (later, picture) in pictures.iter().enumerate().skip(index + 2).take(CHAIN[CHAIN.len() - 1] - 1) {
             let analysis = Analysis::new(&state, picture, &Parameters::default());
             let encoded = analysis.encode(quantizer);
-            // A new scene ends it.
+            // A scene cut ends the series.
             let Some(size) = run.inter[later].filter(|_| !encoded.key_frame) else { break };
             if later - index == CHAIN[1] {
                 for finer in FOLLOWER_POINTS.into_iter().filter(within) {
@@ -315,12 +318,12 @@ impl Segment {
         Ok((followed, returned))
     }
 
-    /// Makes frames fit budgets that are what they take at `quantizer`.
+    /// Fits frames to the mean size at `quantizer`.
     fn fit(&mut self, pictures: &[Picture], quantizer: u8) {
         let Some(run) = self.run(quantizer) else { return };
         let Some(middle) = mean(run.inter.iter().flatten()) else { return };
         let budget = libm::exp(middle) as usize;
-        // Where hardly the coarsest quantizer fits the budget, a pass says nothing of how well it is aimed.
+        // If even the coarsest quantizer hardly fits the budget, the fill does not show how precise a pass is.
         let coarsest = self.run(MAXIMUM_QUANTIZER).map_or_else(Vec::new, |run| run.inter.clone());
         let reachable = |index: usize| {
             let least = coarsest.get(index).copied().flatten();
@@ -342,7 +345,7 @@ impl Segment {
                     break;
                 }
                 encoded = fitting.pass(budget);
-                // At the ends of the scale a budget cannot be filled, or not be kept.
+                // At the ends of the quantizer range, no frame may fill or keep the budget.
                 let between = (FINEST_USEFUL_QUANTIZER + 1..MAXIMUM_QUANTIZER).contains(&encoded.quantizer);
                 if between && reachable(index) {
                     fills[pass.min(1)].push((index, encoded.frame.len() as f64 / budget as f64));
@@ -357,8 +360,8 @@ impl Segment {
 }
 
 impl ClipMeasurements {
-    /// Codes the pictures of `segments`, which are taken every `frame_interval` and follow each other within a segment, at
-    /// many quantizers. Takes minutes for a few hundred pictures; `progress` hears the share that is done.
+    /// Codes the pictures of `segments` at many quantizers. The pictures of a segment are consecutive and
+    /// `frame_interval` apart. A few hundred pictures take minutes. `progress` receives the completed share.
     ///
     /// # Errors
     /// If the pictures are too small to measure their quality.

@@ -1,5 +1,6 @@
-//! How long coding takes, for calls in virtual time: by picture size, preset, and the work that a job does. Measured on
-//! a machine by `lockstep bench encode-time`, which writes the machine's name beside the figures.
+//! Encode times for calls in virtual time, by picture size, preset and kind of job.
+//!
+//! `lockstep bench encode-time` measures them on a machine and stores the machine's name with them.
 
 use std::time::Duration;
 
@@ -9,72 +10,72 @@ use lockstep_call::EncodeWork;
 use lockstep_measure::Machine;
 use lockstep_vp8::Preset;
 
-/// Why a model of encode times cannot be used.
+/// Reason why a model of encode times cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeTimeError {
-    /// It is no JSON of this form.
-    #[error("the encode times cannot be read: {0}")]
+    /// The text is not JSON of this form.
+    #[error("cannot read the encode times: {0}")]
     Json(#[from] serde_json::Error),
-    /// A preset was measured at no size, or its sizes do not rise.
-    #[error("the encode times of preset {0} are not of rising picture sizes, one at least")]
+    /// A preset has no picture sizes, or its sizes do not rise.
+    #[error("encode times: preset {0}: expected at least one picture size, and rising sizes")]
     Sizes(&'static str),
-    /// A time is none.
-    #[error("the encode times of preset {preset} at {pixels} pixels have {field} = {value}")]
+    /// A time is out of range.
+    #[error("encode times: preset {preset} at {pixels} pixels: {field} = {value} is out of range")]
     Number {
-        /// Of which preset.
+        /// Name of the preset.
         preset: &'static str,
-        /// At which size.
+        /// Picture size, luma samples.
         pixels: u32,
-        /// Which time.
+        /// Field of the time.
         field: &'static str,
-        /// What it is.
+        /// Value of the time, ms.
         value: f64,
     },
 }
 
-/// Times at one picture size, milliseconds.
+/// Encode times at one picture size, ms.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimePoint {
-    /// Luma samples of a picture.
+    /// Luma samples per picture.
     pub pixels: u32,
-    /// Of [`EncodeWork::OneFrame`].
+    /// Time of [`EncodeWork::OneFrame`], ms.
     pub one_frame_ms: f64,
-    /// Of [`EncodeWork::FirstPass`].
+    /// Time of [`EncodeWork::FirstPass`], ms.
     pub first_pass_ms: f64,
-    /// Of [`EncodeWork::LaterPass`].
+    /// Time of [`EncodeWork::LaterPass`], ms.
     pub later_pass_ms: f64,
-    /// Of [`EncodeWork::SerialMenu`].
+    /// Time of [`EncodeWork::SerialMenu`], ms.
     pub serial_menu_ms: f64,
 }
 
-/// How long one machine takes to code pictures.
+/// Encode times of one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EncodeTime {
-    /// The machine.
+    /// Machine on which the times were measured.
     pub machine: Machine,
-    /// The pictures that it coded, as the command that measured was told.
+    /// Clip that was coded, as given on the command line.
     pub clip: String,
-    /// [`Preset::RealTime`], by rising picture size.
+    /// Times of [`Preset::RealTime`], by rising picture size.
     pub real_time: Vec<TimePoint>,
-    /// [`Preset::Quality`], likewise.
+    /// Times of [`Preset::Quality`], by rising picture size.
     pub quality: Vec<TimePoint>,
 }
 
-/// How long each kind of work takes in one call, whose picture size and preset do not change.
+/// Encode times of one call, which has one picture size and one preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct JobTimes {
-    /// Of [`EncodeWork::OneFrame`].
+    /// Time of [`EncodeWork::OneFrame`].
     pub one_frame: Duration,
-    /// Of [`EncodeWork::FirstPass`].
+    /// Time of [`EncodeWork::FirstPass`].
     pub first_pass: Duration,
-    /// Of [`EncodeWork::LaterPass`].
+    /// Time of [`EncodeWork::LaterPass`].
     pub later_pass: Duration,
-    /// Of [`EncodeWork::SerialMenu`].
+    /// Time of [`EncodeWork::SerialMenu`].
     pub serial_menu: Duration,
-    /// Of [`EncodeWork::ParallelMenu`].
+    /// Time of [`EncodeWork::ParallelMenu`].
     pub parallel_menu: Duration,
 }
 
@@ -90,19 +91,19 @@ impl TimePoint {
 }
 
 impl EncodeTime {
-    /// The times that come with Lockstep. The model names the machine they were measured on, by
-    /// `lockstep bench encode-time --output FILE`.
+    /// The encode times that come with Lockstep, from `lockstep bench encode-time --output FILE`. They name the machine
+    /// on which they were measured.
     ///
     /// # Errors
-    /// None, as a test shows; a build whose model is damaged says how.
+    /// If the encode times in this build are damaged.
     pub fn built_in() -> Result<Self, EncodeTimeError> {
         Self::from_json(include_str!("encode_time.json"))
     }
 
-    /// Reads a model as [`serde_json`] writes it.
+    /// Parses and validates encode times in JSON, as written by [`serde_json`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the text is not JSON of this form, or a size or time is invalid.
     pub fn from_json(text: &str) -> Result<Self, EncodeTimeError> {
         let model: Self = serde_json::from_str(text)?;
         for (preset, points) in [("real-time", &model.real_time), ("quality", &model.quality)] {
@@ -121,8 +122,8 @@ impl EncodeTime {
         Ok(model)
     }
 
-    /// The times of a call whose pictures have `pixels` luma samples: straight between the sizes measured, in
-    /// proportion to the pixels beyond them.
+    /// Times for pictures of `pixels` luma samples. They are interpolated linearly between measured sizes and
+    /// proportional to the pixels beyond them.
     #[must_use]
     pub fn job_times(&self, preset: Preset, pixels: usize) -> JobTimes {
         let points = match preset {
@@ -137,13 +138,13 @@ impl EncodeTime {
             first_pass: time(|point| point.first_pass_ms),
             later_pass: time(|point| point.later_pass_ms),
             serial_menu,
-            // Both candidates at once take as long as one.
+            // Both candidates are coded at once if there are several cores.
             parallel_menu: if self.machine.cores > 1 { one_frame } else { serial_menu },
         }
     }
 }
 
-/// A time at a picture size.
+/// Time at one picture size.
 fn at(points: &[TimePoint], pixels: f64, of: fn(&TimePoint) -> f64) -> f64 {
     let after = points.partition_point(|point| f64::from(point.pixels) < pixels);
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
@@ -160,15 +161,15 @@ fn at(points: &[TimePoint], pixels: f64, of: fn(&TimePoint) -> f64) -> f64 {
 }
 
 impl Default for JobTimes {
-    /// Of pictures of 640x360 with [`Preset::RealTime`], on the machine of [`EncodeTime::built_in`].
+    /// Times of 640x360 with [`Preset::RealTime`], on the machine of [`EncodeTime::built_in`].
     fn default() -> Self {
-        let model = EncodeTime::built_in().expect("the times that come with Lockstep are well made, as a test shows");
+        let model = EncodeTime::built_in().expect("a test parses the built-in encode times");
         model.job_times(Preset::RealTime, 640 * 360)
     }
 }
 
 impl JobTimes {
-    /// How long `work` takes.
+    /// Time of `work`.
     #[must_use]
     pub fn of(&self, work: EncodeWork) -> Duration {
         match work {
@@ -180,7 +181,7 @@ impl JobTimes {
         }
     }
 
-    /// The same proportions on a faster or slower machine, which takes `time` for `work`.
+    /// Times scaled to a machine that needs `time` for `work`.
     #[must_use]
     pub fn where_takes(&self, work: EncodeWork, time: Duration) -> Self {
         let factor = time.as_secs_f64() / self.of(work).as_secs_f64().max(1e-9);
@@ -210,7 +211,7 @@ mod tests {
     ];
 
     #[test]
-    fn large_pictures_and_the_quality_preset_take_longer_and_one_frame_less_than_two() {
+    fn encode_times_rise_with_size_preset_and_work() {
         let model = EncodeTime::built_in().unwrap();
         assert!(!model.machine.processor.is_empty() && model.machine.cores > 0);
         let small = model.job_times(Preset::RealTime, 640 * 360);
@@ -224,31 +225,31 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_told_one_time_keeps_the_proportions_of_all() {
+    fn setting_one_time_scales_all_times_in_proportion() {
         let times = EncodeTime::built_in().unwrap().job_times(Preset::RealTime, 640 * 360);
-        let told = times.where_takes(EncodeWork::SerialMenu, 2 * times.serial_menu);
+        let scaled = times.where_takes(EncodeWork::SerialMenu, 2 * times.serial_menu);
         for work in ALL {
-            let ratio = told.of(work).as_secs_f64() / times.of(work).as_secs_f64();
+            let ratio = scaled.of(work).as_secs_f64() / times.of(work).as_secs_f64();
             assert!((ratio - 2.0).abs() < 1e-6, "{work:?}: {ratio}");
         }
-        assert_eq!(told.serial_menu, 2 * times.serial_menu);
+        assert_eq!(scaled.serial_menu, 2 * times.serial_menu);
     }
 
     #[test]
-    fn times_that_make_no_sense_are_refused_with_the_place() {
+    fn invalid_encode_times_are_refused_and_the_error_names_them() {
         let mut model = EncodeTime::built_in().unwrap();
         model.quality[0].later_pass_ms = -1.0;
         let error = EncodeTime::from_json(&serde_json::to_string(&model).unwrap()).unwrap_err().to_string();
         assert!(error.contains("preset quality") && error.contains("later_pass_ms = -1"), "{error}");
         model.quality.clear();
         let error = EncodeTime::from_json(&serde_json::to_string(&model).unwrap()).unwrap_err().to_string();
-        assert!(error.contains("one at least"), "{error}");
+        assert!(error.contains("at least one picture size"), "{error}");
         assert!(EncodeTime::from_json("[]").is_err());
     }
 
     proptest! {
         #[test]
-        fn whatever_reads_as_a_model_gives_times_at_every_size(
+        fn every_valid_model_gives_times_at_every_size(
             points in proptest::collection::vec((1u32..u32::MAX, 1e-6f64..1e6), 0..6),
             pixels in 1usize..1 << 40,
         ) {

@@ -1,10 +1,10 @@
-//! What a [`Network`](crate::Network) carries: flows of packets between two ends.
+//! Flows of packets between two ends, which a [`Network`](crate::Network) carries.
 
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
-/// The way of a packet, and the end that gets it.
+/// Direction of a packet, which also determines the end that receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the sender to the receiver.
@@ -13,54 +13,54 @@ pub enum Direction {
     Reverse,
 }
 
-/// A packet that came out of the network.
+/// A packet that left the network.
 #[derive(Debug, Clone)]
 pub struct Arrived<P> {
-    /// Which end gets it: the receiver gets what went [`Direction::Forward`].
+    /// Direction of the packet. [`Direction::Forward`] packets arrive at the receiver.
     pub direction: Direction,
-    /// When its sender sent it.
+    /// Time of sending.
     pub sent_at: Timestamp,
-    /// When it came out of the last link; now.
+    /// Time at which it left the last link, which is now.
     pub at: Timestamp,
-    /// Its size on the links, headers included.
+    /// Size on the links, headers included.
     pub size: ByteCount,
-    /// How long it waited in queues, on all links together.
+    /// Total queueing delay on all links.
     pub queueing_delay: Duration,
-    /// Whether one of the queues marked it (ECN).
+    /// Whether a queue marked the packet (ECN).
     pub congestion_experienced: bool,
     /// The packet.
     pub packet: P,
 }
 
 impl<P> Arrived<P> {
-    /// What is inside, and the same arrival of whatever else is made of that.
+    /// The packet, and its arrival without a packet.
     pub(crate) fn take(self) -> (P, Arrived<()>) {
         let Self { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet } = self;
         (packet, Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet: () })
     }
 
-    /// The same arrival of another packet.
+    /// The same arrival with another packet.
     pub(crate) fn with<Q>(&self, packet: Q) -> Arrived<Q> {
         let Self { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet: _ } = *self;
         Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet }
     }
 }
 
-/// Both ends of one flow: a call, a download, cross traffic. Clock-free, as everything that decides is.
+/// Both ends of one flow: a call, a download or other cross traffic. Like all control code, a flow does not read a
+/// clock.
 ///
-/// The ends talk to each other through the network alone; that both are in one object is for the simulator's
-/// convenience.
+/// The ends communicate only through the network. One object holds both ends because that is simple for the simulator.
 pub trait Flow {
-    /// What this flow sends.
+    /// Packets of this flow.
     type Packet: Clone;
 
-    /// A packet of this flow came to one of its ends.
+    /// Handles a packet that arrived at one of the ends.
     fn handle_packet(&mut self, now: Timestamp, arrived: Arrived<Self::Packet>);
-    /// The next packet that an end sends now, with its size on the links, headers included. Asked until there is none,
-    /// after everything else that happens to the flow.
+    /// Next packet to send now, with its size on the links, headers included. The network polls until there is none,
+    /// after every other call.
     fn poll_transmit(&mut self, now: Timestamp) -> Option<(Direction, ByteCount, Self::Packet)>;
-    /// When [`Flow::handle_timeout`] wants to be called next. The first answer says when the flow begins.
+    /// Time of the next call of [`Flow::handle_timeout`]. The first value is the start of the flow.
     fn poll_timeout(&self) -> Option<Timestamp>;
-    /// The time that [`Flow::poll_timeout`] gave has come.
+    /// Handles the time of [`Flow::poll_timeout`].
     fn handle_timeout(&mut self, now: Timestamp);
 }

@@ -1,38 +1,38 @@
-//! The sound of a call in virtual time.
+//! Sound of a simulated call: capture, playback and lip sync in virtual time.
 
 use lockstep_call::{CallSound, Codec, Display, LipSync, ReceivingEnd, SendingEnd, SoundScores};
 use lockstep_sound::{CodingError, FRAME_DURATION};
 use lockstep_units::Timestamp;
 
-/// Loudspeakers ask for their next frame at another moment than microphones give theirs: half a frame later.
-const PLAYING_LAGS: std::time::Duration = std::time::Duration::from_millis(10);
+/// Offset of playback from capture: half a frame, because loudspeakers and microphones are not synchronized.
+const PLAYBACK_OFFSET: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Both ends of a call's sound, and when each is asked next.
+/// Both ends of a call's sound, with the times of the next capture and playback.
 pub(crate) struct FlowSound<C: Codec> {
     sound: CallSound<C::Payload>,
     sync: LipSync<C>,
     speaks_at: Option<Timestamp>,
     plays_at: Timestamp,
-    /// Nothing is said from then on.
+    /// Time at which capture ends.
     until: Timestamp,
 }
 
 impl<C: Codec> FlowSound<C> {
-    /// Sound from `start` until `until`.
+    /// Sound captured from `start` until `until`.
     pub(crate) fn new(sound: CallSound<C::Payload>, start: Timestamp, until: Timestamp) -> Self {
         let sync = LipSync::new(sound.lip_sync);
-        Self { sound, sync, speaks_at: Some(start + FRAME_DURATION), plays_at: start + PLAYING_LAGS, until }
+        Self { sound, sync, speaks_at: Some(start + FRAME_DURATION), plays_at: start + PLAYBACK_OFFSET, until }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
         Timestamp::earliest([self.speaks_at, Some(self.plays_at), self.sync.poll_timeout()])
     }
 
-    /// Says and plays what is due.
-    pub(crate) fn do_what_is_due(&mut self, now: Timestamp, sender: &mut SendingEnd<C>) -> Result<(), CodingError> {
+    /// Captures and plays the frames that are due.
+    pub(crate) fn handle_due_events(&mut self, now: Timestamp, sender: &mut SendingEnd<C>) -> Result<(), CodingError> {
         if let Some(at) = self.speaks_at.filter(|&at| at <= now) {
             if let Some(packet) = self.sound.voice.speak(now, &sender.sound_allowance(now))? {
-                // Its frames are numbered in order, and none is longer than a datagram: nothing is refused.
+                // Frame numbers rise and no frame exceeds a datagram, so sending cannot fail.
                 _ = sender.send_sound(now, packet);
             }
             self.speaks_at = Some(at + FRAME_DURATION).filter(|&next| next <= self.until);
@@ -48,19 +48,19 @@ impl<C: Codec> FlowSound<C> {
         Ok(())
     }
 
-    /// What came is to be played.
+    /// Passes received packets to playback.
     pub(crate) fn take(&mut self, now: Timestamp, receiver: &mut ReceivingEnd<C>) {
         while let Some(packet) = receiver.poll_sound() {
             self.sound.playback.insert(now, packet);
         }
     }
 
-    /// A picture that could be shown.
+    /// Adds a picture that is ready for display.
     pub(crate) fn hold(&mut self, now: Timestamp, display: Display<C>) {
         self.sync.push(now, display);
     }
 
-    /// The picture that is to be shown.
+    /// Next picture to display.
     pub(crate) fn poll_display(&mut self, now: Timestamp) -> Option<Display<C>> {
         self.sync.poll(now)
     }

@@ -1,6 +1,7 @@
-//! No video, but a source that always fills up what the target allows: what Concerto compares video with (MobiCom 2019,
-//! section 2), to tell what a path carries from what a codec makes of it. What tells it from video can be added to it,
-//! one thing at a time.
+//! Source that always fills the target with frames, instead of video.
+//!
+//! Concerto compares video with such a source (MobiCom 2019, section 2). It separates the effects of the path from
+//! those of the codec. Options add single properties of video.
 
 use std::time::Duration;
 
@@ -10,26 +11,26 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::modelled_codec::{Modelled, filling};
 
-/// How such a source fills up what the target allows.
+/// How the source fills the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filling {
-    /// So much of the target waits in the pacer beyond the next frame interval; with two frame intervals the pacer is
-    /// never empty, with none each frame is followed by a pause as video's are.
+    /// Part of the target that waits in the pacer beyond the next frame interval, as a duration. With two frame
+    /// intervals the pacer is never empty. With zero, a pause follows each frame, as with video.
     pub ahead: Duration,
-    /// A new target is taken over at most so often.
+    /// Smallest interval between two changes of the target.
     pub target_interval: Duration,
-    /// What is done about losses.
+    /// Recovery from losses.
     pub recovery: Recovery,
 }
 
 impl Default for Filling {
-    /// What the target allows in a frame interval, at every picture, and nothing is sent again.
+    /// Fills one frame interval at every picture, without retransmission.
     fn default() -> Self {
         Self { ahead: Duration::ZERO, target_interval: Duration::ZERO, recovery: Recovery::FromHeldState }
     }
 }
 
-/// The encoder of such a source. No frame needs another, and none has a quality.
+/// Encoder of the source. Its frames depend on no other frame and have no quality.
 #[derive(Debug, Clone, Copy)]
 pub struct FullThrottle {
     frame_interval: Duration,
@@ -38,7 +39,7 @@ pub struct FullThrottle {
 }
 
 impl FullThrottle {
-    /// One that fills up every `frame_interval`.
+    /// An encoder that fills the target every `frame_interval`.
     #[must_use]
     pub fn new(frame_interval: Duration, filling: Filling) -> Self {
         Self { frame_interval, filling, target: None }
@@ -64,7 +65,7 @@ impl FrameEncoder<Modelled> for FullThrottle {
         self.filling.recovery
     }
 
-    /// As much as the target allows, less what still waits in the pacer.
+    /// Starts a frame of the target's size minus the bytes that wait in the pacer.
     fn begin(&mut self, request: &FrameRequest<'_, Modelled>) -> Option<FrameStart<Modelled>> {
         let target = self.target(request.now, request.target);
         let size = target.bytes_in(self.frame_interval + self.filling.ahead).saturating_sub(request.queued);
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fills_up_what_the_target_allows_and_what_is_to_wait() {
+    fn frames_fill_the_target_and_the_part_that_waits() {
         let interval = Duration::from_millis(40);
         let mut pauses = FullThrottle::new(interval, Filling::default());
         assert_eq!([size(&mut pauses, 0, 800, 0), size(&mut pauses, 40, 400, 1_000)], [Some(4_000), Some(1_000)]);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_with_a_codecs_inertia_takes_a_new_target_once_a_second() {
+    fn a_target_interval_of_a_second_delays_a_new_target() {
         let filling = Filling { target_interval: Duration::from_secs(1), ..Filling::default() };
         let mut source = FullThrottle::new(Duration::from_millis(40), filling);
         let sizes = [(0, 800), (40, 400), (960, 400), (1_000, 400)].map(|(at, kbps)| size(&mut source, at, kbps, 0));

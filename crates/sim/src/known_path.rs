@@ -1,4 +1,4 @@
-//! What a link will carry, for controllers that know their path.
+//! Knowledge of a link's future, for controllers such as `hindsight`.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl KnownCapacity for TraceCapacity {
     }
 }
 
-/// The path whose only bottleneck is `link`, which starts at `start` on the sender's clock.
+/// Path with `link` as its only bottleneck. The trace starts at `start` on the sender's clock.
 #[must_use]
 pub fn known_path(link: &LinkConfig, start: Timestamp) -> KnownPath {
     let bursts = link.loss.burst.map_or(0.0, |burst| {

@@ -1,5 +1,13 @@
-//! Drives calls and cross traffic over links in virtual time: the same call objects as in a live call, and a clock that
-//! jumps from event to event. Deterministic: the same seed gives the same log, byte for byte.
+//! Runs calls and cross traffic over links in virtual time.
+//!
+//! The call objects are those of a live call; the clock jumps from event to event. Runs are deterministic: equal seeds
+//! give equal logs, byte for byte.
+//!
+//! ```text
+//! flows (calls, cross traffic) <--> network <--> links
+//!        |                            |
+//!     scores, records              meters
+//! ```
 #![forbid(unsafe_code)]
 
 mod activity;

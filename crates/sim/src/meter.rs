@@ -1,4 +1,4 @@
-//! What one flow sends and gets, as the network sees it, whatever kind of flow it is.
+//! Measures one flow in a network, for any kind of flow.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::flow::Arrived;
 
-/// The time over which sizes are summed up.
+/// Interval over which sizes are summed.
 pub const METER_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Nothing later than this many intervals is recorded: 24 hours.
+/// Limit on recorded intervals: 24 hours.
 const MOST_INTERVALS: usize = 864_000;
 
-/// Sizes over time and the delays of packets, of the way from the sender to the receiver.
+/// Sizes over time, and delays of packets from the sender to the receiver.
 #[derive(Debug, Clone)]
 pub struct FlowMeter {
     sent: Vec<ByteCount>,
@@ -24,7 +24,7 @@ pub struct FlowMeter {
     queueing_ms: Distribution,
     marked_packets: u64,
     fed_back: ByteCount,
-    /// Packets that were sent in this time are counted, and their delays.
+    /// Packets sent in this interval are counted, and their delays are recorded.
     counted: (Timestamp, Timestamp),
 }
 
@@ -61,13 +61,13 @@ fn between(bins: &[ByteCount], from: Timestamp, to: Timestamp) -> ByteCount {
     bins.get(from..to).unwrap_or_default().iter().copied().sum()
 }
 
-/// Whole microseconds, in milliseconds.
+/// Converts to ms, rounded down to whole microseconds.
 fn milliseconds(time: Duration) -> f64 {
     f64::from(u32::try_from(time.as_micros()).unwrap_or(u32::MAX)) * 1e-3
 }
 
 impl FlowMeter {
-    /// One that counts the packets, and their delays, that are sent from `from` until `to`, exclusive.
+    /// A meter of packets sent from `from` until `to` (exclusive).
     pub(crate) fn counting(from: Timestamp, to: Timestamp) -> Self {
         Self { counted: (from, to), ..Self::default() }
     }
@@ -97,25 +97,25 @@ impl FlowMeter {
         }
     }
 
-    /// Bytes sent, headers included, from the interval of `from` up to that of `to`, exclusive.
+    /// Bytes sent, headers included, from the interval of `from` until that of `to` (exclusive).
     #[must_use]
     pub fn sent_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
         between(&self.sent, from, to)
     }
 
-    /// Bytes that arrived in that time.
+    /// Bytes that arrived in the same intervals.
     #[must_use]
     pub fn received_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
         between(&self.received, from, to)
     }
 
-    /// The rate at which packets were sent in each [`METER_INTERVAL`] of the first `length`.
+    /// Sending rate in each [`METER_INTERVAL`] of the first `length`.
     #[must_use]
     pub fn sent_rates(&self, length: Duration) -> Vec<Bitrate> {
         Self::rates(&self.sent, length)
     }
 
-    /// The rate at which packets arrived in each [`METER_INTERVAL`] of the first `length`.
+    /// Arrival rate in each [`METER_INTERVAL`] of the first `length`.
     #[must_use]
     pub fn received_rates(&self, length: Duration) -> Vec<Bitrate> {
         Self::rates(&self.received, length)
@@ -126,38 +126,38 @@ impl FlowMeter {
         (0..count).map(|index| Bitrate::mean(bins.get(index).copied().unwrap_or_default(), METER_INTERVAL)).collect()
     }
 
-    /// Packets sent, of those that count: all, or those of
-    /// [`Network::metered_between`](crate::Network::metered_between).
+    /// Counted packets that were sent. [`Network::metered_between`](crate::Network::metered_between) limits the counted
+    /// interval.
     #[must_use]
     pub fn sent_packets(&self) -> u64 {
         self.sent_packets
     }
 
-    /// Packets of those that arrived.
+    /// Counted packets that arrived.
     #[must_use]
     pub fn received_packets(&self) -> u64 {
         self.received_packets
     }
 
-    /// Packets of those that arrived with a mark (ECN).
+    /// Counted packets that arrived with an ECN mark.
     #[must_use]
     pub fn marked_packets(&self) -> u64 {
         self.marked_packets
     }
 
-    /// Bytes that the receiver sent back meanwhile, headers included.
+    /// Bytes that the receiver sent in the counted interval, headers included.
     #[must_use]
     pub fn feedback_bytes(&self) -> ByteCount {
         self.fed_back
     }
 
-    /// The one-way delays of all packets that arrived, milliseconds.
+    /// One-way delays of the counted packets that arrived, ms.
     #[must_use]
     pub fn one_way_delays_ms(&self) -> Distribution {
         self.one_way_ms.clone()
     }
 
-    /// The times that they waited in queues, all links together, milliseconds.
+    /// Queueing delays of these packets on all links together, ms.
     #[must_use]
     pub fn queueing_delays_ms(&self) -> Distribution {
         self.queueing_ms.clone()

@@ -1,6 +1,8 @@
-//! A call without pixels and bytes: the ends, the transport, the controllers, the menus, the links and the scores of a
-//! real call, with a model in the codec's place ([`crate::Modelled`]) and datagrams that are never written.
-//! Four orders of magnitude faster than real time, for training and for sweeps.
+//! Modelled calls: calls without pixels and bytes, for training and sweeps.
+//!
+//! Ends, transport, controllers, menus, links and scores are those of a real call. A model replaces the codec
+//! ([`crate::Modelled`]), and datagrams are not serialized. Modelled calls run thousands of times faster than real
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,48 +29,48 @@ use crate::padded::{Padded, Padding};
 /// Both ends of a modelled call.
 pub type ModelledCall = CallFlow<Modelled>;
 
-/// Which codec the model stands in for.
+/// Codec that the model replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModelledCodec {
-    /// Frames that fit the budget of their moment, coded from any state that the receiver holds.
+    /// Functional codec: frames fit their budgets and can be coded from any state that the receiver holds.
     Functional(MenuMode),
-    /// One quantizer a frame, decided before coding by a rate control that takes the target over once a second; lost
-    /// fragments are sent again, and a key frame follows where that fails.
+    /// Conventional codec: a rate control chooses one quantizer before coding and updates its target once per second.
+    /// Lost fragments are sent again; a key frame follows if that fails.
     Conventional,
-    /// The same, its frames padded.
+    /// Conventional codec with padded frames.
     Padded(Padding),
-    /// No video, but a source that always fills up what the controller's target allows.
+    /// Source that always fills the controller's target, instead of video.
     FullThrottle(Filling),
 }
 
-/// What a modelled call is told.
+/// Settings of a modelled call.
 #[derive(Debug, Clone)]
 pub struct ModelledSetting {
-    /// Pictures a second.
+    /// Frame rate.
     pub frame_rate: FrameRate,
-    /// The most bytes of a frame in one fragment.
+    /// Largest payload of one fragment, bytes.
     pub payload: ByteCount,
-    /// Time that jobs of encoding take.
+    /// Encode times of jobs.
     pub job_times: JobTimes,
     /// Time to decode a frame.
     pub decode_time: Duration,
-    /// The codec.
+    /// Codec that the model replaces.
     pub codec: ModelledCodec,
-    /// The bit rate beyond which pictures gain nothing; none for no such bound.
+    /// Bit rate beyond which quality does not improve; `None` for no limit.
     pub ceiling: Option<Bitrate>,
-    /// How often the receiver acknowledges.
+    /// Interval of acknowledgements.
     pub feedback: FeedbackInterval,
-    /// When pictures are captured.
+    /// Times at which pictures are captured.
     pub activity: Activity,
-    /// How much of the call is scored, from its start on: until its stop, if that is earlier.
+    /// Duration of the scored part, from the start of the activity. The part ends with the activity at the latest.
     pub length: Duration,
-    /// The tuned constants of the sending end; the controller has its own.
+    /// Tuned constants of the sending end. The controller has separate ones.
     pub tuning: Tuning,
 }
 
 impl ModelledCodec {
-    /// An encoder of pictures with `curves` that come every `interval`.
+    /// Encoder of pictures with `curves` at a frame interval of `interval`.
     #[must_use]
     pub fn encoder(
         self,
@@ -84,7 +86,7 @@ impl ModelledCodec {
         }
     }
 
-    /// The finest quantizer that it uses.
+    /// Finest quantizer that the codec uses.
     #[must_use]
     pub fn finest_quantizer(self) -> u8 {
         match self {
@@ -93,7 +95,7 @@ impl ModelledCodec {
         }
     }
 
-    /// What is done until there is something to send.
+    /// Work that is done before the first frame of a picture can be sent.
     #[must_use]
     pub fn first_work(self) -> EncodeWork {
         match self {
@@ -104,7 +106,8 @@ impl ModelledCodec {
 }
 
 impl ModelledSetting {
-    /// Thirty pictures a second from zero on without end, fragments and feedback as real calls have them.
+    /// Default setting: 30 frames per second from time zero without end. Fragments and feedback are those of real
+    /// calls.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -127,7 +130,7 @@ impl ModelledSetting {
         self.frame_rate.time_of(1)
     }
 
-    /// A call that has not begun, of pictures of `clip`.
+    /// A call with the pictures of `clip` that has not started.
     #[must_use]
     pub fn call(
         &self,
@@ -161,14 +164,14 @@ impl Default for ModelledSetting {
     }
 }
 
-/// A clip of pictures without pixels at a frame rate.
+/// Source of pictures without pixels at a frame rate.
 pub struct ModelledSource {
     clip: ModelledClip,
     format: VideoFormat,
 }
 
 impl ModelledSource {
-    /// The pictures of `clip`, without end.
+    /// Endless source of the pictures of `clip`.
     #[must_use]
     pub fn new(clip: ModelledClip, frame_rate: FrameRate) -> Self {
         let (width, height) = clip.curves().picture_size();

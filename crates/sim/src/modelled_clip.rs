@@ -1,15 +1,18 @@
-//! What a call without pixels captures and codes: the pictures of a clip, of which nothing is known but how hard they are
-//! ([`ModelledClip`]), and what coding one would give ([`ClipCurves`]).
+//! Random pictures of a modelled call ([`ModelledClip`]) and the frames that coding them gives ([`ClipCurves`]).
 //!
-//! At a quantizer, the logarithm of a frame's size is the clip's curve plus the picture's difficulty, counted in deviations
-//! at that quantizer. Difficulty has a part that lasts for seconds and one that hardly outlives a picture; both are
-//! autoregressive processes of first order, the latter with the tails that the clip has. A reference that was coded
-//! coarser or finer, or shows a picture of longer ago, makes the frame larger or smaller, and better or worse, though never
-//! larger than one that finds nothing to predict from. Such is the frame of a new scene: it takes what a key frame does,
-//! about, and often is one.
+//! A picture is known only by its difficulty, in deviations of ln(size). At a quantizer, ln(size) of a frame is the sum
+//! of:
 //!
-//! All that is random belongs to the source and is drawn with the picture; coding depends on nothing but its arguments, so
-//! that an encoder may code a picture as often as it likes, in any order, and find what it found before.
+//! - the clip's curve at that quantizer,
+//! - the difficulty times the clip's deviation at that quantizer,
+//! - the effects of the reference's quantizer and age.
+//!
+//! Difficulty has a slow part, which lasts for seconds, and a fast part. Both are first-order autoregressive processes;
+//! the fast part has the clip's tails. A reference affects SSIM, too. It never makes a frame larger than one without
+//! any prediction. The first frame of a scene is such a frame: it has about the size of a key frame, and often is one.
+//!
+//! All random numbers are drawn with the picture. Coding is a pure function, so an encoder may code a picture
+//! repeatedly and in any order.
 
 mod best_frames;
 
@@ -30,25 +33,25 @@ use crate::codec_model::{
 
 pub use best_frames::BestFrame;
 
-/// No frame is smaller, bytes: headers and one bit a macroblock.
+/// Smallest frame, bytes: headers and one bit per macroblock.
 const LEAST_SIZE: f64 = 40.0;
-/// Bounds of the difficulty, deviations: what no clip was seen to exceed.
+/// Limit on difficulty, deviations. No measured clip exceeds it.
 const MOST_DIFFICULTY: f64 = 6.0;
-/// Bounds of what a picture may be off its quantizer's SSIM, dB.
+/// Limit on the SSIM excess of a picture, dB.
 const MOST_SSIM_EXCESS: f64 = 6.0;
-/// Bounds of the time since the reference's picture that matters, intervals between pictures of the clip: beyond, nothing
-/// is left that could be predicted.
+/// Bounds of the reference's age, frame intervals of the clip. Beyond the upper bound nothing can be predicted.
 const GAPS: (f64, f64) = (0.25, 64.0);
 
-/// What a frame that was coded is as a reference.
+/// Properties of a coded frame as a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelledReference {
-    /// The number of its picture.
+    /// Number of its picture.
     picture: u64,
-    /// The quantizer that frames were lately coded at, in 256ths.
+    /// Effective quantizer of recent frames, in 256ths. It determines the reference's effect on size.
     recent: u16,
-    /// The quantizers that what does not move is as good as, and is at worst spoilt by, in 256ths: it may be from long ago.
+    /// Effective quantizer of the best static parts, in 256ths. Such parts may be old.
     kept: u16,
+    /// Effective quantizer of the worst static parts, in 256ths.
     spoilt: u16,
 }
 
@@ -57,84 +60,88 @@ pub struct ModelledReference {
 pub struct ModelledPicture {
     number: u64,
     difficulty: f64,
-    /// What its SSIM is off that of its quantizer, dB.
+    /// SSIM minus that of its quantizer, dB.
     ssim_excess: f64,
-    /// The logarithm of the time between pictures, in intervals of the clip's.
-    often: f64,
-    /// What ln(size) of it as a key frame is off the mean.
+    /// Natural logarithm of the frame interval, in frame intervals of the clip.
+    log_interval: f64,
+    /// ln(size) as a key frame, minus the mean.
     key_excess: f64,
-    /// What its second and later passes fill of their budgets.
+    /// Fills of the second pass and of later passes.
     fills: [f64; 2],
     scene_cut: bool,
-    /// Whether a new scene is begun with a key frame.
+    /// Whether a scene cut becomes a key frame.
     cut_is_key: bool,
     reference: Option<ModelledReference>,
 }
 
 impl ModelledPicture {
-    /// How many pictures the source gave before.
+    /// Index of the picture in the source.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// How much larger its frames are than the clip's mean, standard deviations.
+    /// Difficulty of the picture in standard deviations of ln(size).
     #[must_use]
     pub fn difficulty(&self) -> f64 {
         self.difficulty
     }
 
-    /// Whether its frame is a key frame whatever it could be coded from: its scene is new.
+    /// Whether the picture becomes a key frame with any reference, because it begins a scene.
     #[must_use]
-    pub fn begins_anew(&self) -> bool {
+    pub fn needs_key_frame(&self) -> bool {
         self.scene_cut && self.cut_is_key
     }
 
-    /// The picture, to be coded from what `reference` says. Without, its reference is the picture before, as good as it
-    /// will be.
+    /// The picture with another reference. Without one, its reference is the previous picture, coded at the same
+    /// quantizer.
     #[must_use]
     pub fn coded_from(self, reference: Option<ModelledReference>) -> Self {
         Self { reference, ..self }
     }
 }
 
-/// One frame that was coded, as far as the model knows.
+/// Properties of a coded frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelledFrame {
-    /// Size.
+    /// Size of the frame.
     pub size: ByteCount,
     /// Quantizer index, 0-127.
     pub quantizer: u8,
-    /// Luma SSIM of its picture, 0-1.
+    /// Luma SSIM of the picture, 0-1.
     pub ssim: f64,
-    /// What the next frame may be coded from.
+    /// The frame as a reference of the next one.
     pub reference: ModelledReference,
 }
 
-/// A clip's curves at one picture size, ready to be looked up; shared by all calls of that clip and size.
+/// Curves of a clip at one picture size. All calls with that clip and size share them.
 #[derive(Debug)]
 pub struct ClipCurves {
     clip: ClipModel,
     picture_size: (usize, usize),
-    /// Natural logarithm of the size in bytes.
+    /// Natural logarithm of an interframe's size in bytes, by quantizer.
     inter: [f64; QUANTIZERS],
-    /// Its standard deviation.
+    /// Standard deviation of that logarithm.
     deviation: [f64; QUANTIZERS],
+    /// Natural logarithm of a key frame's size in bytes.
     key: [f64; QUANTIZERS],
     /// Luma SSIM, dB.
     ssim_db: [f64; QUANTIZERS],
-    /// What the reference does to ln(size) and SSIM, by the frame's quantizer.
+    /// Effect of the reference on ln(size), by the frame's quantizer.
     size_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
+    /// Effect of the reference on SSIM in dB, by the frame's quantizer.
     ssim_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
-    /// What a frame leaves to the next one of the difference to a finer and to a coarser reference, for size and for SSIM.
+    /// Shares of a difference in quantizers that a frame passes on, for size: after a finer and after a coarser
+    /// reference.
     size_persistence: [[f64; QUANTIZERS]; 2],
+    /// The same shares for SSIM.
     ssim_persistence: [[f64; QUANTIZERS]; 2],
-    /// How ln(size) grows with the logarithm of the reference's age.
+    /// Growth of ln(size) per logarithm of the reference's age.
     gap_slopes: [f64; QUANTIZERS],
 }
 
 impl ClipCurves {
-    /// The curves of `clip` in pictures of `width` by `height` luma samples.
+    /// Curves of `clip` for pictures of `width` by `height` luma samples.
     #[must_use]
     pub fn new(clip: &ClipModel, width: usize, height: usize) -> Self {
         let bytes = (width * height) as f64 / 8.0;
@@ -153,13 +160,13 @@ impl ClipCurves {
         }
     }
 
-    /// Width and height of its pictures, luma samples.
+    /// Width and height of the pictures, luma samples.
     #[must_use]
     pub fn picture_size(&self) -> (usize, usize) {
         self.picture_size
     }
 
-    /// Natural logarithm of the size of `picture` at a quantizer. `gap` is the logarithm of its reference's age.
+    /// ln(size) of `picture` at a quantizer. `gap` is the logarithm of the reference's age.
     fn logarithm(&self, picture: &ModelledPicture, quantizer: usize, key_frame: bool, gap: f64) -> f64 {
         if key_frame || picture.scene_cut {
             let cut = if key_frame { 0.0 } else { self.clip.cut_size };
@@ -171,20 +178,21 @@ impl ClipCurves {
             if recent <= 0.0 {
                 return effect;
             }
-            // What is finer from before needs no more bits.
+            // Static parts that are finer than the frame need no further bits.
             effect * coarse_share(self.clip.reference.refined_share, recent, difference(reference.kept, quantizer))
         });
         let slope = self.gap_slopes[quantizer];
-        let usual = self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + slope * picture.often;
-        // A reference cannot do worse than none.
+        let usual =
+            self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + slope * picture.log_interval;
+        // A reference cannot be worse than no reference.
         let most = usual.max(self.key[quantizer] + picture.key_excess + self.clip.cut_size.max(0.0));
         (usual + history + slope * gap).min(most)
     }
 
-    /// The logarithm of the age of the reference of `picture`, pictures.
+    /// Logarithm of the age of the reference of `picture`, in pictures.
     fn gap(&self, picture: &ModelledPicture, key_frame: bool) -> f64 {
         match picture.reference {
-            // The picture before is where the curves are from.
+            // The curves hold for a reference of age one.
             Some(reference) if !key_frame && !picture.scene_cut && picture.number > reference.picture + 1 => {
                 let gap = (picture.number - reference.picture) as f64;
                 libm::log(gap.clamp(GAPS.0, GAPS.1))
@@ -193,7 +201,7 @@ impl ClipCurves {
         }
     }
 
-    /// The frame of `size` bytes at `quantizer`, or between it and the next finer one by `share` of the way.
+    /// Frame of `size` bytes at `quantizer`. `share` interpolates towards the next finer quantizer.
     fn frame(
         &self,
         picture: &ModelledPicture,
@@ -229,7 +237,7 @@ impl ClipCurves {
         }
     }
 
-    /// `picture` at `quantizer` (above 127 it is taken as 127).
+    /// Codes `picture` at `quantizer`, which is limited to 127.
     #[must_use]
     pub fn encode(&self, picture: &ModelledPicture, quantizer: u8, key_frame: bool) -> ModelledFrame {
         let index = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
@@ -238,8 +246,9 @@ impl ClipCurves {
         self.frame(picture, index, 0.0, size, key_frame)
     }
 
-    /// `picture` after it was coded `passes` times, once at least, once more to fit `budget`; filled as far as real frames
-    /// fill theirs ([`lockstep_vp8::Fitting`]), which may be too far. Larger where even the coarsest quantizer is.
+    /// Codes `picture` to fit `budget` after `passes` earlier passes (at least one). The fill is that of real frames
+    /// ([`lockstep_vp8::Fitting`]), which may exceed the budget. The frame is larger if even the coarsest quantizer
+    /// exceeds it.
     #[must_use]
     pub fn encode_to_fit(
         &self,
@@ -261,34 +270,34 @@ impl ClipCurves {
         if small > wanted {
             return self.encode(picture, coarse as u8, key_frame);
         }
-        // From here on the finer one is too large and the coarser one is not.
+        // Invariant: the finer quantizer is too large, the coarser one is not.
         while fine + 1 < coarse {
             let middle = (fine + coarse) / 2;
             let between = logarithm(middle);
             if between > wanted { (fine, large) = (middle, between) } else { (coarse, small) = (middle, between) }
         }
-        // Between two quantizers lies what a real encoder reaches by steering.
+        // A real encoder reaches sizes between two quantizers by steering.
         let share = (wanted - small) / (large - small).max(1e-9);
         self.frame(picture, coarse, share, size, key_frame)
     }
 }
 
-/// The share of its effect on size that a reference has whose quantizer is that of the frame and `recent` more, where what
-/// does not move is as good as with the frame's and `kept` more: all of it unless that is finer, and `refined` where it is
-/// finer by half as much as the reference is coarser.
+/// Share of a coarser reference's effect on size that applies. `recent` and `kept` are the reference's and the static
+/// parts' quantizers minus the frame's. All of the effect applies unless static parts are finer than the frame.
+/// `refined` of it applies if they are finer by at least half of `recent`.
 pub(crate) fn coarse_share(refined: f64, recent: f64, kept: f64) -> f64 {
     refined + (1.0 - refined) * (1.0 + 2.0 * kept / recent.max(1e-9)).clamp(0.0, 1.0)
 }
 
-/// How much coarser than `quantizer` what is in 256ths of one is.
+/// How much coarser a `reference` quantizer in 256ths is than `quantizer`.
 fn difference(reference: u16, quantizer: usize) -> f64 {
     f64::from(reference) / 256.0 - quantizer as f64
 }
 
-/// A process that returns to its mean and has unit variance.
+/// First-order autoregressive process with mean zero and variance one.
 #[derive(Debug, Clone, Copy)]
 struct Autoregression {
-    /// Share of it that stays from one picture to the next.
+    /// Correlation of consecutive values.
     persistence: f64,
     value: f64,
 }
@@ -305,26 +314,26 @@ impl Autoregression {
     }
 }
 
-/// The source of a call without pixels: the pictures of one clip.
+/// Source of a modelled call: an endless series of pictures of one clip.
 #[derive(Debug, Clone)]
 pub struct ModelledClip {
     curves: Arc<ClipCurves>,
     generator: Pcg64,
-    /// Pictures given so far.
+    /// Number of pictures so far.
     pictures: u64,
     slow: Autoregression,
     fast: Autoregression,
     ssim: Autoregression,
-    /// What the slow part adds to the difficulty, for one.
+    /// Standard deviation of the slow part of the difficulty.
     slow_deviation: f64,
-    /// Probability that a picture shows another scene than the one before.
+    /// Probability that a picture begins a scene.
     scene_cut: f64,
-    /// The logarithm of the time between pictures, in intervals of the clip's.
-    often: f64,
+    /// Natural logarithm of the frame interval, in frame intervals of the clip.
+    log_interval: f64,
 }
 
 impl ModelledClip {
-    /// Pictures that come every `frame_interval`. Equal arguments give equal pictures.
+    /// Pictures at a frame interval of `frame_interval`. Equal arguments give equal pictures.
     #[must_use]
     pub fn new(curves: Arc<ClipCurves>, frame_interval: Duration, seed: u64) -> Self {
         let clip = &curves.clip;
@@ -339,14 +348,14 @@ impl ModelledClip {
             ssim: Autoregression::new(persistence, &mut generator),
             slow_deviation: libm::sqrt(clip.slow_share),
             scene_cut: clip.scene_cuts * interval,
-            often: libm::log(intervals.clamp(GAPS.0, GAPS.1)),
+            log_interval: libm::log(intervals.clamp(GAPS.0, GAPS.1)),
             pictures: 0,
             generator,
             curves,
         }
     }
 
-    /// The curves that its pictures are coded by.
+    /// Curves that code the pictures.
     #[must_use]
     pub fn curves(&self) -> &Arc<ClipCurves> {
         &self.curves
@@ -372,7 +381,7 @@ impl ModelledClip {
             number,
             difficulty,
             ssim_excess: ssim_excess.clamp(-MOST_SSIM_EXCESS, MOST_SSIM_EXCESS),
-            often: self.often,
+            log_interval: self.log_interval,
             key_excess: clip.key_deviation * difficult,
             fills: std::array::from_fn(|pass| between(&NORMAL_POINTS, &clip.fills[pass], fills[pass])),
             scene_cut,
@@ -394,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn coding_a_picture_again_gives_what_it_gave_before() {
+    fn coding_a_picture_again_gives_the_same_frame() {
         let mut clip = clip(5);
         let curves = Arc::clone(clip.curves());
         let pictures: Vec<ModelledPicture> = (0..20).map(|_| clip.next_picture()).collect();
@@ -409,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_fill_their_budgets_as_real_passes_do_and_larger_ones_are_better() {
+    fn frames_fill_budgets_like_real_ones_and_quality_rises() {
         let mut clip = clip(1);
         let curves = Arc::clone(clip.curves());
         let mut fills = Vec::new();
@@ -426,13 +435,13 @@ mod tests {
             }
         }
         fills.sort_unstable_by(f64::total_cmp);
-        let told = curves.clip.fills[0][NORMAL_POINTS.len() / 2];
+        let expected = curves.clip.fills[0][NORMAL_POINTS.len() / 2];
         let median = fills[fills.len() / 2];
-        assert!((0.8..=1.1).contains(&median) && (median / told - 1.0).abs() < 0.1, "{median} of {told}");
+        assert!((0.8..=1.1).contains(&median) && (median / expected - 1.0).abs() < 0.1, "{median} of {expected}");
     }
 
     #[test]
-    fn a_budget_too_small_for_the_coarsest_gives_the_coarsest() {
+    fn too_small_a_budget_gives_the_coarsest_quantizer() {
         let mut clip = clip(1);
         let picture = clip.next_picture();
         let frame = clip.curves().encode_to_fit(&picture, ByteCount::new(1), false, 1);
@@ -441,14 +450,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_frame_is_larger_than_an_inter_frame() {
+    fn a_key_frame_is_larger_than_an_interframe() {
         let mut clip = clip(3);
         let picture = clip.next_picture();
         assert!(clip.curves().encode(&picture, 64, true).size > clip.curves().encode(&picture, 64, false).size);
     }
 
     #[test]
-    fn sizes_vary_from_second_to_second_as_the_clip_says_and_replay_from_the_seed() {
+    fn sizes_vary_like_the_clip_and_equal_seeds_give_equal_sizes() {
         let sizes = |seed| {
             let mut clip = clip(seed);
             let curves = Arc::clone(clip.curves());
@@ -464,15 +473,15 @@ mod tests {
             libm::sqrt(mean(&values.iter().map(|value| (value - middle).powi(2)).collect::<Vec<_>>()))
         };
         let clip = &CodecModel::built_in().unwrap().clips[0];
-        let told = clip.curve(|point| point.inter_deviation)[40];
-        assert!((deviation(&first) / told - 1.0).abs() < 0.25, "{} of {told}", deviation(&first));
+        let expected = clip.curve(|point| point.inter_deviation)[40];
+        assert!((deviation(&first) / expected - 1.0).abs() < 0.25, "{} of {expected}", deviation(&first));
         let seconds: Vec<f64> = first.chunks(30).map(mean).collect();
-        let least = told * libm::sqrt(clip.slow_share) * 0.6;
+        let least = expected * libm::sqrt(clip.slow_share) * 0.6;
         assert!(deviation(&seconds) > least, "{} of {least}", deviation(&seconds));
     }
 
     #[test]
-    fn a_reference_that_is_coarser_or_older_makes_the_frame_larger_and_a_finer_one_makes_it_better() {
+    fn coarser_or_older_references_enlarge_frames() {
         let mut clip = clip(2);
         let curves = Arc::clone(clip.curves());
         let before = clip.next_picture();
@@ -489,13 +498,16 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_a_new_scene_takes_what_a_key_frame_does_whatever_its_reference() {
+    fn the_size_of_a_scene_cut_does_not_depend_on_its_reference() {
         let mut model = CodecModel::built_in().unwrap().clips[0].clone();
         (model.scene_cuts, model.cut_size, model.cut_keys, model.key_deviation) = (1.0, 0.3, 0.0, 0.0);
         let curves = Arc::new(ClipCurves::new(&model, 640, 360));
         let mut clip = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1);
         let reference = curves.encode(&clip.next_picture(), 10, true).reference;
-        let cut = (0..1_000).map(|_| clip.next_picture()).find(|picture| picture.scene_cut).expect("one a second");
+        let cut = (0..1_000)
+            .map(|_| clip.next_picture())
+            .find(|picture| picture.scene_cut)
+            .expect("expected one scene cut per second");
         let size = |picture: &ModelledPicture, key_frame| curves.encode(picture, 40, key_frame).size.as_f64();
         let inter = size(&cut, false);
         assert!((inter / size(&cut, true) - libm::exp(0.3)).abs() < 0.01, "{inter}");
@@ -503,19 +515,19 @@ mod tests {
     }
 
     #[test]
-    fn a_scene_that_the_codec_begins_with_a_key_frame_does_so_in_the_model() {
+    fn scene_cuts_become_key_frames_at_the_clips_rate() {
         let mut model = CodecModel::built_in().unwrap().clips[0].clone();
         (model.scene_cuts, model.cut_keys) = (1.0, 1.0);
         let curves = Arc::new(ClipCurves::new(&model, 640, 360));
         let mut clip = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1);
         let pictures: Vec<ModelledPicture> = (0..1_000).map(|_| clip.next_picture()).collect();
-        let cuts = pictures.iter().filter(|picture| picture.begins_anew()).count();
+        let cuts = pictures.iter().filter(|picture| picture.needs_key_frame()).count();
         assert!((20..50).contains(&cuts), "{cuts} in 33 s");
-        assert!(pictures.iter().all(|picture| picture.begins_anew() == picture.scene_cut));
+        assert!(pictures.iter().all(|picture| picture.needs_key_frame() == picture.scene_cut));
     }
 
     #[test]
-    fn no_reference_makes_a_frame_larger_than_none_does() {
+    fn a_reference_never_makes_a_frame_larger_than_none() {
         let mut clip = clip(7);
         let curves = Arc::clone(clip.curves());
         let coarse = curves.encode(&clip.next_picture(), MAXIMUM_QUANTIZER, false).reference;
@@ -529,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fine_frame_after_a_coarse_one_is_a_reference_between_them() {
+    fn a_fine_frame_after_a_coarse_one_is_a_medium_reference() {
         let mut clip = clip(4);
         let curves = Arc::clone(clip.curves());
         let coarse = curves.encode(&clip.next_picture(), 110, false).reference;
@@ -540,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn coarse_frames_after_a_fine_one_stay_better_for_longer_than_they_stay_smaller() {
+    fn a_fine_frame_improves_quality_longer_than_it_saves_bits() {
         let mut clip = clip(6);
         let curves = Arc::clone(clip.curves());
         let mut reference = curves.encode(&clip.next_picture(), 10, false).reference;
@@ -557,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn one_fine_frame_between_coarse_ones_makes_them_better() {
+    fn one_fine_frame_improves_the_coarse_frames_after_it() {
         let mut clip = clip(8);
         let curves = Arc::clone(clip.curves());
         let mut reference = curves.encode(&clip.next_picture(), 110, false).reference;

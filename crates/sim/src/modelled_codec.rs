@@ -1,5 +1,7 @@
-//! A codec without pixels and bytes: sizes and qualities as real encodes have them, names of states that depend on all
-//! that real ones depend on, frames that are nothing but a length. See [`CodecModel`](crate::CodecModel).
+//! A [`Codec`] without pixels and bytes; see [`CodecModel`](crate::CodecModel).
+//!
+//! Sizes and SSIM are those of real encodes. State names depend on everything that real ones depend on. A frame is only
+//! a length.
 
 use std::sync::Arc;
 
@@ -10,12 +12,11 @@ use lockstep_units::random::mix;
 
 use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledReference};
 
-/// The model in the codec's place.
+/// The modelled codec.
 #[derive(Debug, Clone, Copy)]
 pub enum Modelled {}
 
-/// What a decoder of the model holds: the name of what a real one would hold; and, at the encoder, what the next frame
-/// owes to it.
+/// State of the modelled codec: its name, and at the encoder its properties as a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModelledState {
     name: StateId,
@@ -30,23 +31,23 @@ pub struct ModelledAnalysis {
     source: StateId,
 }
 
-/// A picture that the model makes fit, pass by pass.
+/// A picture that the model fits to a budget, pass by pass.
 #[derive(Debug)]
 pub struct ModelledFitting {
     analysis: ModelledAnalysis,
     first: u8,
-    /// Quantizers and sizes so far.
+    /// Quantizers and sizes of the passes so far.
     coded: Vec<(u8, ByteCount)>,
 }
 
-/// The name of the state that a frame leads to: it depends on all that a real one depends on, and is never that of the
-/// empty state.
+/// State that a frame leads to. Its name depends on everything that a real one depends on, and never equals the empty
+/// state's.
 fn state_after(source: u64, picture: &ModelledPicture, quantizer: u8, size: ByteCount) -> ModelledState {
     let name = [picture.number(), u64::from(quantizer), size.get()].into_iter().fold(source, mix);
     ModelledState { name: StateId(name.max(1)), reference: None }
 }
 
-/// A frame of `size` that shows nothing and decodes from nothing.
+/// A frame of `size` that shows nothing and needs no source state.
 pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Candidate<Modelled> {
     let state = state_after(0, picture, 0, size);
     Candidate { frame: Length::from(size), quantizer: 0, key_frame: true, state, ssim: None }
@@ -54,10 +55,10 @@ pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Candidate<M
 
 impl ModelledAnalysis {
     fn is_key_frame(&self) -> bool {
-        self.source == StateId::EMPTY || self.picture.begins_anew()
+        self.source == StateId::EMPTY || self.picture.needs_key_frame()
     }
 
-    /// The candidate that is as the model has it.
+    /// Candidate with the properties of `frame`.
     fn candidate(&self, frame: ModelledFrame) -> Candidate<Modelled> {
         let ModelledFrame { size, quantizer, ssim, reference } = frame;
         let key_frame = self.is_key_frame();
@@ -149,7 +150,7 @@ impl FunctionalCodec for Modelled {
     }
 
     fn estimate_size(_analysis: &ModelledAnalysis, _quantizer: u8) -> Option<ByteCount> {
-        // The models were measured without.
+        // The models were measured without size estimates.
         None
     }
 
@@ -170,7 +171,7 @@ impl FunctionalCodec for Modelled {
     }
 
     fn is_filled(fitting: &ModelledFitting, budget: ByteCount) -> bool {
-        // As `lockstep_vp8::Fitting` has it.
+        // Same value as in `lockstep_vp8::Fitting`.
         const FILLED: f64 = 0.92;
         let filled = |size: ByteCount| size.as_f64() >= FILLED * budget.as_f64();
         fitting.coded.iter().any(|&(quantizer, size)| size <= budget && (quantizer == 0 || filled(size)))

@@ -1,4 +1,4 @@
-//! Sound without sound, for modelled calls.
+//! Modelled sound: packets and playback without samples, for modelled calls.
 
 use lockstep_call::{SoundAllowance, Speaking};
 use lockstep_sound::{CodingError, Decode, FRAME_DURATION, FRAME_SAMPLES, Frame};
@@ -7,14 +7,14 @@ use lockstep_units::{Bitrate, Timestamp};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 
-/// Somebody talks for so long and is silent for so long in the mean, both exponentially distributed (ITU-T P.59).
+/// Mean duration of talking, seconds. Talking and silence are exponentially distributed (ITU-T P.59).
 const TALK_SECONDS: f64 = 1.004;
+/// Mean duration of silence, seconds.
 const SILENCE_SECONDS: f64 = 1.587;
-/// In silence, every so many frames a packet without bytes says so, as
-/// [`SoundSender`](lockstep_sound::SoundSender)'s do.
+/// During silence, one frame in this many is an empty packet, as in [`SoundSender`](lockstep_sound::SoundSender).
 const FRAMES_BETWEEN_SILENT_PACKETS: u32 = 20;
 
-/// Packets of the sizes of somebody's voice, who talks and is silent by turns.
+/// A voice that alternates between talking and silence. Packets have the sizes of coded speech.
 #[derive(Debug)]
 pub struct ModelledVoice {
     random: Pcg32,
@@ -25,7 +25,7 @@ pub struct ModelledVoice {
 }
 
 impl ModelledVoice {
-    /// The voice of `seed`.
+    /// A voice with the random numbers of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { random: Pcg32::seed_from_u64(seed), next: 0, talks: false, frames_left: 0, silent: 0 }
@@ -61,7 +61,7 @@ impl Speaking<Length> for ModelledVoice {
     }
 }
 
-/// Hears nothing, at the right time.
+/// Decoder that returns silence for every packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ModelledListener;
 

@@ -1,4 +1,8 @@
-//! Many flows over shared links, in virtual time.
+//! Network of many flows over shared links, in virtual time.
+//!
+//! ```text
+//! flow --> first link --> ... --> last link --> access delay --> flow
+//! ```
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,47 +13,45 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::flow::{Arrived, Direction, Flow};
 use crate::meter::FlowMeter;
 
-/// A packet on a link, and whose it is.
+/// A packet on a link, with its flow and its position on the route.
 #[derive(Debug, Clone)]
 pub struct Transit<P> {
     flow: u32,
     hop: u16,
     direction: Direction,
-    /// When its sender sent it.
+    /// Time of sending.
     sent_at: Timestamp,
-    /// How long it waited in the queues of the links before this one.
+    /// Queueing delay on the links before this one.
     queued_before: Duration,
-    /// Whether one of those queues marked it.
+    /// Whether a queue of a link before this one marked the packet.
     congestion_experienced: bool,
-    /// None once it has arrived.
+    /// The packet; `None` after its arrival.
     packet: Option<P>,
 }
 
-/// A link that flows share. What it carries is apart: on its way through queue, service and flight a packet is moved a dozen
-/// times.
+/// A link that flows share. Packets are boxed, because queue, service and propagation move each of them many times.
 pub type SharedLink<P> = Link<Box<Transit<P>>>;
 
-/// So many places for packets are kept to be used again.
+/// Limit on boxes of arrived packets that are kept for reuse.
 const MOST_SPARE: usize = 64;
 
-/// The way of one flow's packets.
+/// Route of one flow's packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// The links from the sender to the receiver, by their numbers in the network, in the order in which they are
-    /// passed. Empty for a way without a bottleneck.
+    /// Indices of the links from the sender to the receiver, in order. Empty for a path without a bottleneck.
     pub forward: Vec<usize>,
-    /// The links from the receiver to the sender.
+    /// Indices of the links from the receiver to the sender, in order.
     pub reverse: Vec<usize>,
-    /// Delay each way that this flow has on top of its links', behind the last of them. Equal flows with different
-    /// access delays have different round-trip times over the same bottleneck.
+    /// Additional delay of this flow in each direction, after the last link. It gives flows over the same bottleneck
+    /// different round-trip times.
     pub access_delay: Duration,
-    /// Whether its ends understand marks (RFC 3168): what goes forward is then ECN-capable. What comes back only
-    /// acknowledges, and is not (section 6.1.4).
+    /// Whether both ends support ECN (RFC 3168). Forward packets are then ECN-capable. Reverse packets only
+    /// acknowledge, and never are (section 6.1.4).
     pub ecn_capable: bool,
 }
 
 impl Route {
-    /// Over link 0 there and link 1 back, as [`Network::new`] has it; with ends that understand marks.
+    /// Forward over link 0 and back over link 1, as in [`Network::new`], with ECN.
     #[must_use]
     pub fn single_bottleneck() -> Self {
         Self { forward: vec![0], reverse: vec![1], access_delay: Duration::ZERO, ecn_capable: true }
@@ -63,76 +65,78 @@ impl Route {
     }
 }
 
-/// Why a network cannot be like this.
+/// Reason why a topology is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// Not one route for each flow.
-    #[error("there are {routes} routes for {flows} flows")]
+    /// The number of routes is not the number of flows.
+    #[error("expected one route per flow ({flows}), found {routes}")]
     Routes {
-        /// How many routes were given.
+        /// Number of routes.
         routes: usize,
-        /// How many flows were given.
+        /// Number of flows.
         flows: usize,
     },
-    /// A route over a link that is not there.
-    #[error("the route of flow {flow} goes over link {link}, but there are only {links}")]
+    /// A route contains a link that does not exist.
+    #[error("the route of flow {flow} contains link {link}: expected an index below {links}")]
     Link {
-        /// The flow, counted from zero.
+        /// Index of the flow.
         flow: usize,
-        /// The link, counted from zero.
+        /// Index of the link.
         link: usize,
-        /// How many links there are.
+        /// Number of links.
         links: usize,
     },
-    /// A medium is shared by a link that is not there, or by one that is not on a medium; or nothing gives a link on a
-    /// medium its turns.
-    #[error("link {0} cannot share this medium: it is not there, or its medium is another one or none")]
+    /// A shared medium and its links do not match. The link does not exist, names no medium, is on several media, or is
+    /// on none although it names one.
+    #[error("link {0} cannot share a medium: expected an existing link on exactly one medium")]
     Medium(usize),
-    /// A route over more links than 65,535.
-    #[error("the route of flow {0} is too long")]
+    /// A route has more than 65,535 links.
+    #[error("the route of flow {0} is too long: expected at most 65535 links")]
     TooLong(usize),
 }
 
-/// Flows over shared links: one bottleneck each way ([`Network::new`]), or several in a row and a route for each flow
+/// Flows over shared links: one bottleneck in each direction ([`Network::new`]), or any links with one route per flow
 /// ([`Network::with_routes`]).
 ///
-/// Events of one moment come in a fixed order: what comes out of the links, link by link, then the turns of shared
-/// media, medium by medium, then access delays and timeouts, flow by flow; after each of these what the flow then
-/// sends. So equal flows and links give equal runs.
+/// Simultaneous events have a fixed order, so equal flows and links give equal runs:
 ///
-/// An event costs a look at one number a flow and a link, and the work of whom it concerns.
+/// - deliveries of links, by link,
+/// - turns of shared media, by medium,
+/// - access delays and timeouts, by flow.
+///
+/// After each event its flow sends what it has to send. An event costs one comparison per flow, link and medium.
 pub struct Network<F: Flow> {
     now: Timestamp,
     flows: Vec<F>,
     routes: Vec<Route>,
     links: Vec<SharedLink<F::Packet>>,
     media: Vec<Medium>,
-    /// Which of them each link is on.
+    /// Index of each link's medium, if any.
     medium_of: Vec<Option<usize>>,
-    /// Packets behind their last link that the flow's access delay still holds, in the order of their times.
+    /// Packets that are past their last link and within the access delay, per flow, in order of arrival.
     delayed: Vec<VecDeque<(Timestamp, Arrived<F::Packet>)>>,
-    /// Places of packets that have arrived.
+    /// Boxes of arrived packets, for reuse.
     spare: Vec<Box<Transit<F::Packet>>>,
-    /// When something happens next: to each link, then to each flow, then to each medium; [`Timestamp::MAX`] for never.
+    /// Next event of each link, then of each flow, then of each medium; [`Timestamp::MAX`] for none.
     wakes: Vec<Timestamp>,
-    /// Whether a flow was changed from outside since its wake was noted.
+    /// Whether a caller may have changed flows since the last update of `wakes`.
     changed: bool,
     meters: Option<Vec<FlowMeter>>,
 }
 
 impl<F: Flow> Network<F> {
-    /// A network of one bottleneck each way, at [`Timestamp::ZERO`].
+    /// A network at [`Timestamp::ZERO`] with one bottleneck in each direction.
     #[must_use]
     pub fn new(flows: Vec<F>, forward: SharedLink<F::Packet>, reverse: SharedLink<F::Packet>) -> Self {
         let routes = vec![Route::single_bottleneck(); flows.len()];
         Self::build(flows, routes, vec![forward, reverse])
     }
 
-    /// A network of any links, at [`Timestamp::ZERO`]. The routes are those of the flows, in their order.
+    /// A network at [`Timestamp::ZERO`] with any links. `routes` has one route per flow, in the same order.
     ///
     /// # Errors
-    /// If there is not one route for each flow, or a route goes over a link that is not there.
+    /// [`TopologyError::Routes`], [`TopologyError::Link`] or [`TopologyError::TooLong`].
     pub fn with_routes(
         flows: Vec<F>,
         routes: Vec<Route>,
@@ -163,10 +167,10 @@ impl<F: Flow> Network<F> {
         Self { now, flows, routes, links, media, medium_of, delayed, spare, wakes, changed, meters }
     }
 
-    /// Has links share `media`. Every link whose configuration names a medium must be on one.
+    /// Lets links share `media`. Every link whose configuration names a medium must be on exactly one.
     ///
     /// # Errors
-    /// If a medium is shared by a link that is not there or names no medium, or if nothing gives a link its turns.
+    /// If a medium and its links do not match ([`TopologyError::Medium`]).
     pub fn sharing(mut self, media: Vec<Medium>) -> Result<Self, TopologyError> {
         for (number, medium) in media.iter().enumerate() {
             for link in medium.links() {
@@ -187,20 +191,20 @@ impl<F: Flow> Network<F> {
         Ok(self)
     }
 
-    /// Records from now on what each flow sends and gets. See [`Network::meters`].
+    /// Enables one meter per flow ([`Network::meters`]).
     #[must_use]
     pub fn metered(self) -> Self {
         self.metered_between(Timestamp::ZERO, Timestamp::MAX)
     }
 
-    /// The same, but of packets and their delays only those count that are sent from `from` until `to`, exclusive.
+    /// Enables meters that count only packets sent from `from` until `to` (exclusive), and their delays.
     #[must_use]
     pub fn metered_between(mut self, from: Timestamp, to: Timestamp) -> Self {
         self.meters = Some(vec![FlowMeter::counting(from, to); self.flows.len()]);
         self
     }
 
-    /// When something happens next; none if nothing ever will.
+    /// Time of the next event; `None` if there is none.
     #[must_use]
     pub fn next_event(&self) -> Option<Timestamp> {
         let noted = self.wakes.iter().copied().min();
@@ -213,7 +217,7 @@ impl<F: Flow> Network<F> {
         next.filter(|&at| at < Timestamp::MAX).map(|at| at.max(self.now))
     }
 
-    /// Lets everything happen that happens up to `until`, that moment included.
+    /// Processes all events up to and including `until`.
     pub fn run_until(&mut self, until: Timestamp) {
         if self.changed {
             for flow in 0..self.flows.len() {
@@ -251,7 +255,7 @@ impl<F: Flow> Network<F> {
         self.wakes[self.links.len() + self.flows.len() + medium] = wake;
     }
 
-    /// Gives `link` a packet.
+    /// Sends a packet over `link`.
     fn put(&mut self, link: usize, at: Timestamp, size: ByteCount, transit: Box<Transit<F::Packet>>) {
         let capable = transit.direction == Direction::Forward && self.routes[transit.flow as usize].ecn_capable;
         let shared = &mut self.links[link];
@@ -274,7 +278,7 @@ impl<F: Flow> Network<F> {
                         self.pass_on(delivered);
                     }
                     self.note_link(link);
-                    // Nearly always only one came, and it is known then that no other did.
+                    // Usually one packet is delivered, and the link then has no further event now.
                     if !came || self.wakes[link] > now {
                         break;
                     }
@@ -293,7 +297,7 @@ impl<F: Flow> Network<F> {
             if self.wakes[self.links.len() + flow] > now {
                 continue;
             }
-            // Where nothing is held, it was noted for its timeout.
+            // If no packet is delayed, the event is a timeout.
             let mut due = self.delayed[flow].is_empty();
             while self.delayed[flow].front().is_some_and(|&(at, _)| at <= now) {
                 if let Some((_, arrived)) = self.delayed[flow].pop_front() {
@@ -310,7 +314,7 @@ impl<F: Flow> Network<F> {
         }
     }
 
-    /// A packet came out of a link: onto the next one, or to its flow.
+    /// Forwards a delivered packet to the next link or to its flow.
     fn pass_on(&mut self, delivered: Delivered<Box<Transit<F::Packet>>>) {
         let Delivered { at, size, queueing_delay, congestion_experienced, packet: mut transit, .. } = delivered;
         let flow = transit.flow as usize;
@@ -378,59 +382,57 @@ impl<F: Flow> Network<F> {
             if let Some(&first) = route.links(direction).first() {
                 self.put(first, now, size, transit);
             } else {
-                // A nanosecond at least: an end that answers at once would otherwise never let time pass.
+                // At least one nanosecond, or an end that answers immediately would stop time.
                 let at = now + route.access_delay.max(Duration::from_nanos(1));
                 self.arrive(transit, at, size);
             }
         }
     }
 
-    /// The moment up to which everything has happened.
+    /// Current time. All events up to it have been processed.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The flows, in the order in which they were given.
+    /// Flows, in the order given.
     #[must_use]
     pub fn flows(&self) -> &[F] {
         &self.flows
     }
 
-    /// The flows, to change them from outside, as a learning agent does that sets a rate. What a flow then wants to
-    /// send, it sends at its next timeout.
+    /// Mutable flows, for instance for an agent that sets a rate. Changed flows send at their next timeout.
     pub fn flows_mut(&mut self) -> &mut [F] {
         self.changed = true;
         &mut self.flows
     }
 
-    /// The links, in the order in which they were given; with one bottleneck, the forward and the reverse link.
+    /// Links, in the order given. With one bottleneck, the forward link is first and the reverse link second.
     #[must_use]
     pub fn links(&self) -> &[SharedLink<F::Packet>] {
         &self.links
     }
 
-    /// The media that links share, in the order in which they were given.
+    /// Shared media, in the order given.
     #[must_use]
     pub fn media(&self) -> &[Medium] {
         &self.media
     }
 
-    /// What each flow sent and got since [`Network::metered`]; empty without it. What an access delay still holds
-    /// counts as got.
+    /// One meter per flow since [`Network::metered`]; empty without it. Packets within the access delay count as
+    /// received.
     #[must_use]
     pub fn meters(&self) -> &[FlowMeter] {
         self.meters.as_deref().unwrap_or_default()
     }
 
-    /// Flows and links as they are now, to be taken apart.
+    /// Splits the network into its flows and links.
     #[must_use]
     pub fn into_parts(self) -> (Vec<F>, Vec<SharedLink<F::Packet>>) {
         (self.flows, self.links)
     }
 
-    /// Bytes that the first link, in a network of one bottleneck the forward one, could have carried between two
-    /// moments.
+    /// Bytes that the first link could have carried between two times. With one bottleneck, that is the forward link.
     #[must_use]
     pub fn capacity_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
         self.links.first().map_or(ByteCount::ZERO, |link| link.capacity_between(from, to))
@@ -445,7 +447,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends a packet of 1,250 bytes every `interval`, and counts what comes back as an echo.
+    /// Sends ten packets of 1,250 bytes, one every `interval`, and records their echoes.
     struct Echo {
         next: Timestamp,
         interval: Duration,
@@ -480,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn two_flows_share_a_link_and_get_their_own_packets_back() {
+    fn two_flows_on_one_link_receive_their_own_packets() {
         let link = || {
             let config = LinkConfig {
                 delay: Duration::from_millis(5),
@@ -500,7 +502,8 @@ mod tests {
         for flow in network.flows() {
             assert_eq!(flow.echoed.iter().map(|&(packet, _)| packet).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
         }
-        // A millisecond of service and five of delay each way; at moment zero both send, so the second waits once.
+        // Service takes 1 ms and propagation 5 ms in each direction. Both flows send at time zero, so the second packet
+        // waits once.
         assert_eq!(network.flows()[0].echoed[0].1, Timestamp::from_millis(12));
         assert_eq!(network.flows()[1].echoed[0].1, Timestamp::from_millis(13));
         assert_eq!(network.next_event(), None);
@@ -517,20 +520,20 @@ mod tests {
     }
 
     #[test]
-    fn links_in_a_row_are_passed_in_order_and_an_access_delay_is_added_each_way() {
+    fn links_of_a_route_and_the_access_delay_add_up() {
         let access_delay = Duration::from_millis(7);
         let route = Route { forward: vec![0, 1], reverse: vec![2], access_delay, ecn_capable: false };
         let links = vec![one_way(10_000, 5), one_way(5_000, 1), one_way(10_000, 2)];
         let mut network = Network::with_routes(vec![echo(1)], vec![route], links).unwrap().metered();
         network.run_until(Timestamp::from_millis(1_000));
-        // There 1 + 5, 2 + 1 and 7 ms; back 1 + 2 and 7.
+        // Forward 1 + 5, 2 + 1 and 7 ms; reverse 1 + 2 and 7 ms.
         assert_eq!(network.flows()[0].echoed, [(9, Timestamp::from_millis(26))]);
         assert_eq!(network.meters()[0].one_way_delays_ms().quantile(0.5), Some(16.0));
         assert_eq!(network.meters()[0].received_packets(), 1);
     }
 
     #[test]
-    fn flows_in_both_directions_share_each_link_with_the_others_answers() {
+    fn opposite_flows_share_links_with_each_others_answers() {
         let away = Route::single_bottleneck();
         let home = Route { forward: vec![1], reverse: vec![0], ..Route::single_bottleneck() };
         let links = vec![one_way(10_000, 5), one_way(10_000, 5)];
@@ -543,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_without_links_still_takes_time() {
+    fn time_advances_for_a_flow_without_links() {
         let route = Route { forward: Vec::new(), reverse: Vec::new(), ..Route::single_bottleneck() };
         let mut network = Network::with_routes(vec![echo(3)], vec![route], Vec::new()).unwrap();
         network.run_until(Timestamp::from_millis(1_000));
@@ -551,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_over_a_link_that_is_not_there_is_refused() {
+    fn a_route_over_a_missing_link_is_refused() {
         let route = Route { forward: vec![0, 2], ..Route::single_bottleneck() };
         let links = vec![one_way(1, 1), one_way(1, 1)];
         let error = Network::with_routes(vec![echo(1)], vec![route], links).err().unwrap();

@@ -1,5 +1,4 @@
-//! Video with a conventional codec whose frames are padded, so that the path sees more than the codec makes. Of the
-//! model only: studies ask what padding would change.
+//! Conventional video with padded frames, for modelled calls only. Studies use it to measure the effect of padding.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,32 +11,32 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::modelled_clip::ClipCurves;
 use crate::modelled_codec::Modelled;
 
-/// What frames are padded to.
+/// Size to which frames are padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
-    /// What the target has allowed since the last frame, so that video sends what a full-throttle source would, except
-    /// that it sends more where its codec does.
+    /// Bytes that the target allowed since the last frame. Video then sends as much as a full-throttle source, or more
+    /// where its codec exceeds the target.
     Target,
-    /// The controller's budget, which holds what its probes need, too (WebRTC's pacer pads these).
+    /// The controller's budget, which includes the bytes of its probes. WebRTC's pacer pads probes, too.
     Budget,
 }
 
-/// What is owed to the target, or was sent beyond it, is forgotten beyond this.
+/// Limit on the deficit or excess relative to the target that is carried over, as a duration.
 const MEMORY: Duration = Duration::from_secs(1);
 
-/// A conventional encoder whose frames are padded.
+/// Conventional encoder that pads its frames.
 #[derive(Debug)]
 pub struct Padded {
     video: ConventionalEncoder<Modelled>,
     padding: Padding,
     asked_at: Option<Timestamp>,
-    /// Bytes that the target allowed and that were not sent; below zero, sent beyond it.
+    /// Bytes that the target allowed and the encoder did not send; negative after an excess.
     owed: f64,
     budget: Cell<ByteCount>,
 }
 
 impl Padded {
-    /// Video as [`ConventionalEncoder`] codes it, padded.
+    /// Creates a [`ConventionalEncoder`] with padding.
     #[must_use]
     pub fn new(curves: Arc<ClipCurves>, frame_interval: Duration, padding: Padding) -> Self {
         let video = ConventionalEncoder::new(curves, frame_interval);
@@ -66,7 +65,7 @@ impl FrameEncoder<Modelled> for Padded {
         self.video.choose(menu, budget, anyway)
     }
 
-    /// The codec's own rate control does not hear of the padding.
+    /// The codec's rate control ignores the padding.
     fn commit(&mut self, menu: Menu<Modelled>, choice: Option<usize>) -> Option<(StateId, Candidate<Modelled>)> {
         let (name, mut frame) = self.video.commit(menu, choice)?;
         let padded = match self.padding {
@@ -102,7 +101,8 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_millis(40);
 
-    /// Ten seconds at `kbps` with a budget of 20 kB each: bit rate and least frame after the first.
+    /// Codes ten seconds at `kbps` with a budget of 20 kB per frame. Returns the bit rate and the smallest frame after
+    /// the first.
     fn run(padding: Option<Padding>, kbps: u64) -> (f64, u64) {
         let model = CodecModel::built_in().unwrap();
         let curves = Arc::new(ClipCurves::new(&model.clips[0], 64, 48));
@@ -130,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn pictures_too_small_to_fill_the_target_are_padded_to_it_or_to_the_budget() {
-        // No picture of 64x48 takes 5 Mb/s.
+    fn small_frames_are_padded_to_the_target_or_the_budget() {
+        // Pictures of 64x48 cannot fill 5 Mb/s.
         assert!(run(None, 5_000).0 < 3e6);
         let (rate, _) = run(Some(Padding::Target), 5_000);
         assert!((4.8e6..5.1e6).contains(&rate), "{rate}");

@@ -1,13 +1,13 @@
-//! Independent work on several cores.
+//! Runs independent jobs on several cores.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Does `work` for each of `jobs`, on `workers` threads, and tells `done` of each result as it comes, with the job's
-/// place. The order in which results come depends on the machine; the results do not, as long as `work` depends on its
-/// job alone. When `done` says that enough is done, no further job is begun.
+/// Runs `work` on each of `jobs` with `workers` threads. `done` receives each result with the index of its job, in
+/// order of completion. This order varies; the results do not if `work` depends only on its job. If `done` returns
+/// false, no further job starts.
 pub fn in_parallel<Job: Sync, Outcome: Send>(
     jobs: &[Job],
     workers: NonZero<usize>,
@@ -37,7 +37,7 @@ pub fn in_parallel<Job: Sync, Outcome: Send>(
     });
 }
 
-/// The next job that nobody has taken.
+/// Takes the next job.
 fn take<'a, Job>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
     let index = next.fetch_add(1, Ordering::Relaxed);
     Some((index, jobs.get(index)?))
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_job_is_done_once_on_any_number_of_threads() {
+    fn every_job_runs_once_on_any_number_of_threads() {
         let jobs: Vec<u32> = (0..50).collect();
         for workers in [1, 3, 100] {
             let mut results = vec![None; jobs.len()];
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn no_job_is_begun_once_enough_is_done() {
+    fn no_job_starts_after_done_returns_false() {
         let jobs: Vec<u32> = (0..1_000_000).collect();
         let mut count = 0;
         in_parallel(

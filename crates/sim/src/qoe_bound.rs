@@ -1,42 +1,46 @@
-//! An upper bound on QoE_d of a modelled call over a known link, which no schedule of frames can exceed.
+//! An upper bound on the QoE_d of a modelled call over a known link. No schedule of frames exceeds it.
 //!
-//! [`BoundedCall::bound`] gives it, and the QoE_d of a schedule that the link carries ([`QoeBound::schedule`]): the best
-//! possible lies between them. Nothing in the bound is tuned, and nothing is simulated. QoE_d falls with the mean video
-//! delay of all captured pictures and rises with dB of the mean SSIM of the shown ones ([`lockstep_measure::qoe_d`]). The
-//! bound is found in two steps:
+//! [`BoundedCall::bound`] returns the bound and the QoE_d of a feasible schedule ([`QoeBound::schedule`]). The optimum
+//! lies between them. The bound has no tuned constants and needs no simulation.
 //!
-//! 1. For a mean SSIM of at least `m`, Lagrangian duality bounds the sum of delays below: it is at least the minimum of
-//!    `sum(delay) - price * sum(ssim - m)` over all schedules, whatever the price (seconds for each unit of SSIM). The
-//!    minimum is computed by dynamic programming over the pictures, from the last one to the first.
-//! 2. Branch and bound over `m`, in dB, takes the best trade of SSIM for delay.
+//! QoE_d falls with the mean video delay of all captured pictures. It rises with the mean SSIM of the shown ones, in dB
+//! ([`lockstep_measure::qoe_d`]). The bound is computed in two steps:
 //!
-//! Proof of 1: let a schedule have `sum(ssim) >= m * shown`. For each price of zero or more, its sum of delays is at least
-//! `sum(delay) - price * sum(ssim - m)`, which is at least the minimum of that over all schedules. Of 2: QoE_d rises with
-//! the mean SSIM and falls with the mean delay; a schedule whose mean SSIM lies in an interval has at most the QoE_d of the
-//! interval's upper end and the least delay of its lower end.
+//! 1. Lagrangian duality: for schedules with a mean SSIM of at least `m`, the sum of delays has a lower bound. It is
+//!    the minimum of `sum(delay) - price * sum(ssim - m)` over all schedules, for any price (seconds per unit of SSIM).
+//!    Dynamic programming over the pictures, from last to first, computes the minimum.
+//! 2. Branch and bound over `m`, in dB, finds the best combination of SSIM and delay.
 //!
-//! Age of references: a shown frame refers to a decoded frame, or to none. If that frame was shown, it is no newer than the
-//! last one shown before. If not, a newer frame was shown before it was decoded ([`ReceivingEnd`](lockstep_call::ReceivingEnd)).
-//! Either way the reference's picture is at least as old as the last shown one, so skipping pictures costs bits. Where pictures
-//! wait for sound this does not hold ([`BoundedCall::shows_all`]).
+//! Proof of step 1: let a schedule have `sum(ssim) >= m * shown`. For each price of zero or more, its sum of delays is
+//! at least `sum(delay) - price * sum(ssim - m)`. That is at least the minimum over all schedules.
 //!
-//! The program's state is the moment until which the bottleneck serves what was sent before, and how many pictures wait to
-//! be followed by a shown one. A picture is skipped, or sent with a number of bytes: these follow from the moment at which
-//! the bottleneck has served its last byte. Each simplification gives schedules more than a call can have:
+//! Proof of step 2: QoE_d rises with the mean SSIM and falls with the mean delay. Let the mean SSIM of a schedule lie
+//! in an interval. Its QoE_d is at most that of the interval's upper end with the smallest delay of its lower end.
+//!
+//! Age of references: a shown frame has a decoded frame as its reference, or none. If the reference was shown, it is no
+//! newer than the last frame shown before. If not, a newer frame was shown before the reference was decoded
+//! ([`ReceivingEnd`](lockstep_call::ReceivingEnd)). So the reference's picture is at least as old as the last shown
+//! one, and skipping pictures costs bits. This does not hold if pictures wait for sound ([`BoundedCall::shows_all`]).
+//!
+//! The state of the program has two parts: the time until which the bottleneck is busy, and the number of pictures
+//! since the last shown one. A picture is either skipped or sent. Its size follows from the time at which the
+//! bottleneck serves its last byte.
+//!
+//! Each simplification only adds schedules that a call cannot have:
 //!
 //! | in a call | in the bound |
 //! |---|---|
-//! | packets queue, are dropped by the queue, lost, reordered, late by jitter | every byte passes as soon as capacity and order allow |
-//! | feedback, sound, parity, retransmissions and probes share the link | only shown frames use it, with one header a fragment |
-//! | a frame is coded from one reference, which had to be sent | each frame has, of the references as old as the last shown picture, the one that is best for it ([`ClipCurves::best_frames`](crate::ClipCurves::best_frames)) |
-//! | the encoder makes several passes over pictures, one picture at a time | the first bytes leave after the shortest encoding time |
-//! | a frame is decoded after the frame before it | each is decoded at once, in the decoding time |
+//! | packets are queued, dropped, lost, reordered or delayed by jitter | every byte passes as soon as capacity and order allow |
+//! | feedback, sound, parity, retransmissions and probes share the link | only shown frames use it, with one header per fragment |
+//! | a frame is coded from one reference that was sent | each frame has its best reference among those at least as old as the last shown picture ([`ClipCurves::best_frames`](crate::ClipCurves::best_frames)) |
+//! | the encoder makes several passes, one picture at a time | the first bytes leave after the shortest encoding time |
+//! | a frame is decoded after the frame before it | each frame is decoded at once, in the decoding time |
 //! | the age of a reference is exact, in pictures | it is rounded down to a power of two, 16 at most |
-//! | controllers see feedback, late | everything is known in advance |
-//! | sizes are whole bytes | they are told apart by 1.6 % |
-//! | time is continuous | a frame that ends within a cell of [`CELL`] ends at its start, with all bytes that pass until its end; of frames that take longer than [`EXACT_CELLS`], within an 8th of their time |
-//! | a backlog may be long | one beyond [`BACKLOG_CELLS`] cells with capacity counts as that long for the frames after it |
-//! | skipped pictures wait for the next shown one | beyond [`PENDING`] of them, each waits for the earliest moment at which a later picture can be shown |
+//! | controllers receive delayed feedback | the whole call is known in advance |
+//! | sizes are whole bytes | sizes have classes of 1.6 % |
+//! | time is continuous | a frame that ends within a cell of [`CELL`] ends at its start, with all bytes of the cell; frames beyond [`EXACT_CELLS`] end within an 8th of their time |
+//! | a backlog has any length | for the frames after it, a backlog counts at most as [`BACKLOG_CELLS`] cells with capacity |
+//! | skipped pictures wait for the next shown one | beyond [`PENDING`], each waits for the earliest time at which a later picture can be shown |
 
 mod program;
 mod schedule;
@@ -57,60 +61,60 @@ use crate::modelled_clip::{ClipCurves, ModelledClip, ModelledPicture};
 
 /// Resolution of time.
 pub const CELL: Duration = Duration::from_millis(4);
-/// The longest backlog that is told apart, in cells in which the link has capacity.
+/// Longest backlog that the state distinguishes, in cells with capacity.
 pub const BACKLOG_CELLS: usize = 32;
-/// Frames that take more cells end at moments that are further apart.
+/// Number of cells within which a frame may end in any cell. Longer frames have a coarser resolution.
 pub const EXACT_CELLS: usize = 16;
-/// Skipped pictures whose wait is exact.
+/// Number of skipped pictures whose delay is exact.
 pub const PENDING: usize = 15;
-/// Resolution of the mean SSIM, dB: the bound is at most 0.101 times this above the dual optimum.
+/// Resolution of the mean SSIM, dB. The bound exceeds the dual optimum by at most 0.101 times this.
 const RESOLUTION_DB: f64 = 0.1;
-/// Prices that are tried for one mean SSIM.
+/// Limit on the prices tried for one branch.
 const MOST_PRICES: usize = 8;
-/// Prices that are nearer to each other are not distinguished.
+/// Ratio below which two prices are not distinguished.
 const PRICE_RESOLUTION: f64 = 1.2;
-/// Nor is another price tried that gains less QoE_d.
+/// Gain of QoE_d below which no further price is tried.
 const PRICE_GAIN: f64 = 0.005;
 
-/// A modelled call over a link of its own.
+/// A modelled call on a link without other traffic.
 #[derive(Debug, Clone)]
 pub struct BoundedCall {
-    /// The link from sender to receiver.
+    /// Link from the sender to the receiver.
     pub link: LinkConfig,
-    /// The pictures, from the first one on.
+    /// Pictures of the call.
     pub clip: ModelledClip,
-    /// How often they are captured.
+    /// Frame rate of the source.
     pub frame_rate: FrameRate,
-    /// The scored length of the call.
+    /// Duration of the scored part.
     pub length: Duration,
-    /// The most bytes of a frame in one fragment.
+    /// Largest payload of one fragment, bytes.
     pub payload: ByteCount,
-    /// The least time from the capture of a picture to the first byte of its frame.
+    /// Shortest time from the capture of a picture to the first byte of its frame.
     pub encode_time: Duration,
-    /// The time that decoding takes.
+    /// Time to decode a frame.
     pub decode_time: Duration,
-    /// The finest quantizer that the encoder uses.
+    /// Finest quantizer that the encoder uses.
     pub finest: u8,
-    /// Whether every decoded frame is shown that is newer than those shown before.
+    /// Whether every decoded frame is shown that is newer than all shown before.
     pub shows_all: bool,
 }
 
-/// An upper bound on QoE_d.
+/// Upper bound on QoE_d.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct QoeBound {
-    /// No schedule exceeds this QoE_d.
+    /// QoE_d that no schedule exceeds.
     pub qoe_d: f64,
-    /// Mean video delay where the bound is reached, milliseconds.
+    /// Mean video delay at the bound, ms.
     pub delay_ms: f64,
-    /// dB of the mean SSIM where it is reached.
+    /// Mean SSIM at the bound, dB.
     pub ssim_db: f64,
-    /// QoE_d of a schedule that the link carries, found with the whole call known. The best possible lies between it and the
-    /// bound. None where luck decides: the link loses, reorders or delays packets at random.
+    /// QoE_d of a feasible schedule that knows the whole call. The optimum lies between it and the bound. `None` if the
+    /// link loses, reorders or delays packets at random.
     pub schedule: Option<f64>,
 }
 
 impl BoundedCall {
-    /// The bound; none if no picture is scored, or the link has no capacity of its own ([`LinkConfig::medium`]).
+    /// Computes the bound. `None` if no picture is scored, or if the link shares a medium ([`LinkConfig::medium`]).
     #[must_use]
     pub fn bound(&self) -> Option<QoeBound> {
         if self.link.medium.is_some() {
@@ -128,22 +132,23 @@ impl BoundedCall {
         Timestamp::ZERO + self.frame_rate.time_of(picture)
     }
 
-    /// What the link carries for a frame of `size` bytes.
+    /// Bytes on the link for a frame of `size` bytes.
     fn wire(&self, size: ByteCount) -> u64 {
         let fragments = size.get().div_ceil(self.payload.get().max(1)).max(1);
         size.get() + fragments * (DATA_HEADER as u64 + CARRIAGE)
     }
 }
 
-/// What is known of schedules with a mean SSIM in an interval.
+/// Bound on the schedules with a mean SSIM in an interval.
 #[derive(Debug, Clone, Copy)]
 struct Branch {
-    /// Their bound.
+    /// Upper bound on QoE_d.
     qoe_d: f64,
-    /// The interval, dB.
+    /// Lower end of the interval, dB.
     from: f64,
+    /// Upper end of the interval, dB.
     to: f64,
-    /// The least mean delay, seconds.
+    /// Lower bound on the mean delay, seconds.
     delay: f64,
 }
 
@@ -167,26 +172,26 @@ impl Ord for Branch {
     }
 }
 
-/// What the search knows so far.
+/// State of the search.
 #[derive(Debug, Clone, Copy)]
 struct Search {
-    /// The share of pictures that good schedules show.
+    /// Share of shown pictures in good schedules.
     shown: f64,
-    /// The best price of the last branch, as a share of the stationary one.
+    /// Best price of the last branch over its stationary price.
     share: f64,
-    /// The bound is at least this.
+    /// Lower bound on the result.
     reached: f64,
 }
 
-/// The price of SSIM, seconds of summed delay for each unit of summed SSIM, at which QoE_d is stationary if the mean SSIM is
-/// `mean` and a share of `shown` pictures is shown.
+/// Price of SSIM at which QoE_d is stationary, seconds of summed delay per unit of summed SSIM. It depends on the
+/// `mean` SSIM and the share of `shown` pictures.
 fn stationary_price(mean: f64, shown: f64) -> f64 {
     let (per_second, per_db) = (qoe_d(0.0, 0.0) - qoe_d(1e3, 0.0), qoe_d(0.0, 1.0) - qoe_d(0.0, 0.0));
     let slope = 10.0 / std::f64::consts::LN_10 / (1.0 - mean);
     per_db * slope / per_second / shown
 }
 
-/// SSIM of decibels.
+/// SSIM from decibels.
 fn ssim_of(decibels: f64) -> f64 {
     1.0 - libm::exp10(-0.1 * decibels)
 }
@@ -210,7 +215,7 @@ impl Problem {
         }
     }
 
-    /// Bounds the schedules with a mean SSIM between two.
+    /// Bounds the schedules with a mean SSIM from `from` to `to`, dB.
     fn branch(&self, from: f64, to: f64, search: &mut Search) -> Branch {
         let mean = ssim_of(from);
         let mut price = search.share * stationary_price(mean, search.shown);
@@ -226,7 +231,7 @@ impl Problem {
             if qoe_d(1e3 * delay, to) <= search.reached {
                 return Branch { qoe_d: qoe_d(1e3 * delay, to), from, to, delay };
             }
-            // The dual is concave in the price, and what is gained is its slope: it bounds what another price gains.
+            // The dual is concave in the price, and `gained` is its slope. It bounds the gain of any other price.
             let reach =
                 if gained > 0.0 { price - low.unwrap_or(0.0) } else { high.map_or(f64::INFINITY, |high| high - price) };
             let gain = qoe_d(0.0, 0.0) - qoe_d(1e3 * reach * gained.abs() / pictures, 0.0);
@@ -292,8 +297,8 @@ mod tests {
         call.bound().unwrap().qoe_d
     }
 
-    /// QoE_d of a schedule over the link itself, each frame with its best SSIM. `bytes` gives the size of the frame of each
-    /// picture, by its number and what waits before the link, or none to skip it.
+    /// QoE_d of a schedule on the link, each frame with its best SSIM. `bytes` returns a picture's frame size, or
+    /// `None` to skip it. Its arguments are the picture's index and the bytes in the queue.
     fn qoe_of(call: &BoundedCall, mut bytes: impl FnMut(u64, ByteCount) -> Option<u64>) -> Option<f64> {
         let mut link = Link::new(call.link.clone(), 1).unwrap();
         let (mut clip, curves) = (call.clip.clone(), call.clip.curves().clone());
@@ -359,13 +364,13 @@ mod tests {
                 reached = reached.max(quality.unwrap_or(f64::NEG_INFINITY));
             }
             assert!(reached <= bound, "a schedule of {reached} exceeds the bound of {bound}");
-            // Schedules drawn at random come near: the bound is not idle.
-            assert!(reached >= bound - 0.25, "the best of the schedules has {reached}, the bound is {bound}");
+            // Random schedules come near the bound, so it is not loose.
+            assert!(reached >= bound - 0.25, "the best schedule reaches {reached} of the bound of {bound}");
         }
     }
 
     #[test]
-    fn delay_of_the_path_costs_what_qoe_d_says() {
+    fn path_delay_lowers_the_bound_as_in_qoe_d() {
         let near = call(Trace::constant(Bitrate::from_kbps(1_000)), 3);
         let far =
             BoundedCall { link: LinkConfig { delay: Duration::from_millis(120), ..near.link.clone() }, ..near.clone() };
@@ -374,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn schedule_over_a_link_stays_below_the_bound() {
+    fn the_schedule_is_feasible_and_stays_below_the_bound() {
         for (number, trace) in traces().into_iter().enumerate() {
             let QoeBound { qoe_d, schedule, .. } = call(trace, number as u64 + 1).bound().unwrap();
             let schedule = schedule.unwrap();
@@ -383,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn older_references_make_fewer_pictures_dearer() {
+    fn older_references_lower_the_bound() {
         let aged = call(Trace::constant(Bitrate::from_kbps(60)), 5);
         let fresh = BoundedCall { shows_all: false, ..aged.clone() };
         assert!(bound(&aged) < bound(&fresh) - 0.01, "{} and {}", bound(&aged), bound(&fresh));
@@ -396,13 +401,13 @@ mod tests {
     }
 
     #[test]
-    fn without_capacity_nothing_is_worth_showing() {
+    fn without_capacity_the_bound_is_low() {
         let bound = bound(&call(Trace::constant(Bitrate::ZERO), 2));
         assert!(bound < 2.0, "{bound}");
     }
 
     #[test]
-    fn call_without_pictures_or_own_capacity_has_no_bound() {
+    fn no_pictures_or_a_shared_medium_give_no_bound() {
         let usual = call(Trace::constant(Bitrate::from_kbps(500)), 1);
         assert_eq!(BoundedCall { length: Duration::ZERO, ..usual.clone() }.bound(), None);
         let link = LinkConfig { medium: Some("cell".to_owned()), ..usual.link.clone() };

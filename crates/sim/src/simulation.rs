@@ -1,4 +1,4 @@
-//! One call over one link each way.
+//! One simulated call over one link in each direction, optionally with a call in the opposite direction.
 
 use std::time::Duration;
 
@@ -16,43 +16,42 @@ use crate::call_pair::{CallPacket, CallPair};
 use crate::encode_time::JobTimes;
 use crate::network::{Network, SharedLink};
 
-/// Virtual time between two reports of the progress of a call without pixels, of which thousands of seconds pass in
-/// one.
+/// Virtual time between two progress reports of a modelled call, of which thousands of seconds run per second.
 const MODELLED_PROGRESS: Duration = Duration::from_millis(500);
 
-/// What a simulation is told beside the call and its links.
+/// Settings of a simulation besides the call and its links.
 #[derive(Debug, Clone)]
 pub struct SimulationOptions {
-    /// Scored length of the call. It ends earlier if the source does.
+    /// Duration of the scored part. It ends earlier if the source does.
     pub length: Duration,
-    /// Virtual time that jobs of encoding take.
+    /// Virtual time of each encoding job.
     pub job_times: JobTimes,
-    /// Virtual time that decoding one frame takes.
+    /// Virtual time of decoding one frame.
     pub decode_time: Duration,
 }
 
-/// A finished simulation.
+/// Results of a finished simulation.
 pub struct SimulationResult<C: Codec = Vp8> {
-    /// The call's scores.
+    /// Scores of the call.
     pub scores: Scores,
     /// Rates and delays over time.
     pub series: Series,
-    /// How its sound was heard, if it had any.
+    /// Scores of the sound; `None` if the call had no sound.
     pub sound: Option<SoundScores>,
-    /// What came of the call in the opposite direction, if there was one.
+    /// Results of the call in the opposite direction; `None` if there was none.
     pub opposite: Option<OppositeResult>,
-    /// The forward link's counters.
+    /// Counters of the forward link.
     pub forward: LinkStatistics,
-    /// The reverse link's counters.
+    /// Counters of the reverse link.
     pub reverse: LinkStatistics,
-    /// The sending end as the call left it.
+    /// Sending end at the end of the call.
     pub sender: SendingEnd<C>,
-    /// The receiving end as the call left it.
+    /// Receiving end at the end of the call.
     pub receiver: ReceivingEnd<C>,
 }
 
-/// Has `meter` look at the ends of `call`.
-pub(crate) fn look<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: Option<&CallFlow<C>>) {
+/// Samples both ends of `call` with `meter`.
+pub(crate) fn sample_ends<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: Option<&CallFlow<C>>) {
     if let Some(call) = call {
         let mut meter = meter.lock();
         meter.sending(now, call.sender());
@@ -60,24 +59,24 @@ pub(crate) fn look<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: O
     }
 }
 
-/// A call in virtual time, alone on its links or with one in the opposite direction.
+/// A call in virtual time, alone on its links or with a call in the opposite direction.
 pub struct Simulation<C: Codec = Vp8> {
-    /// The call, and that in the opposite direction if there is one.
+    /// The call, and the call in the opposite direction if there is one.
     calls: Vec<CallFlow<C>>,
     forward: SharedLink<CallPacket<C::Packet>>,
     reverse: SharedLink<CallPacket<C::Packet>>,
     setting: CallFlowOptions,
     length: Duration,
     frame_interval: Duration,
-    /// Of the call, and of that in the opposite direction.
+    /// Session meters of the call and of the call in the opposite direction.
     sessions: [Option<SharedSessionMeter>; 2],
 }
 
-/// How often a session meter looks at the ends.
+/// Sampling interval of session meters.
 pub(crate) const METERED: Duration = Duration::from_secs(1);
 
 impl<C: Codec> Simulation<C> {
-    /// A call that begins at [`Timestamp::ZERO`].
+    /// A call that starts at [`Timestamp::ZERO`].
     #[must_use]
     pub fn new(
         sender: SendingEnd<C>,
@@ -89,7 +88,7 @@ impl<C: Codec> Simulation<C> {
     ) -> Self {
         let frame_interval = source.format().frame_interval();
         let setting = CallFlowOptions {
-            // A little longer than what is scored, so that the last scored frames have later ones to be followed by.
+            // Longer than the scored part, so that later frames follow the last scored ones.
             activity: Activity::between(Timestamp::ZERO, Timestamp::ZERO + options.length + DRAIN),
             length: options.length,
             ends_with_source: true,
@@ -100,7 +99,7 @@ impl<C: Codec> Simulation<C> {
         Self { calls, forward, reverse, setting, length: options.length, frame_interval, sessions: [None, None] }
     }
 
-    /// Has `observer` hear of every captured frame, in order, as soon as nothing about it can change any more.
+    /// Reports every captured frame to `observer`, in order, once its record is final.
     #[must_use]
     pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
         if let Some(call) = self.calls.first_mut() {
@@ -109,15 +108,14 @@ impl<C: Codec> Simulation<C> {
         self
     }
 
-    /// Has `meter` look at the ends of the call each second. Whoever wants its pictures in the rows, too, has the meter observe
-    /// them.
+    /// Samples both ends of the call with `meter` every second. To record pictures, too, add the meter as an observer.
     #[must_use]
     pub fn metered_by(mut self, meter: SharedSessionMeter) -> Self {
         self.sessions[0] = Some(meter);
         self
     }
 
-    /// Has `meter` look at the ends of the call in the opposite direction each second, and observe its pictures; to be said
+    /// Samples the call in the opposite direction with `meter` every second, and reports its pictures to it. Call it
     /// after [`with_opposite`](Self::with_opposite).
     #[must_use]
     pub fn metered_backwards_by(mut self, meter: SharedSessionMeter) -> Self {
@@ -128,8 +126,8 @@ impl<C: Codec> Simulation<C> {
         self
     }
 
-    /// Has another call go the opposite way at the same time, over the same links: its pictures go where the first one's
-    /// feedback goes, which rides on them where there is room.
+    /// Adds a simultaneous call in the opposite direction over the same links. Feedback shares packets with the other
+    /// call's media if there is room.
     #[must_use]
     pub fn with_opposite(
         mut self,
@@ -146,7 +144,7 @@ impl<C: Codec> Simulation<C> {
         self
     }
 
-    /// Has the call sound, too.
+    /// Adds sound to the call.
     #[must_use]
     pub fn with_sound(mut self, sound: CallSound<C::Payload>) -> Self {
         if let Some(call) = self.calls.first_mut() {
@@ -164,7 +162,7 @@ impl<C: Codec> Simulation<C> {
         self
     }
 
-    /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
+    /// Measures VMAF with `meter`. If `meter` is an error, the scores report it.
     #[must_use]
     pub fn measuring_vmaf(mut self, meter: Result<VmafMeter, VmafError>) -> Self {
         if let Some(call) = self.calls.first_mut() {
@@ -173,11 +171,11 @@ impl<C: Codec> Simulation<C> {
         self
     }
 
-    /// Runs the call to its end. `progress` hears of it once a frame interval, or twice a second of a call without
-    /// pixels, and may end it.
+    /// Runs the call to its end. `progress` is called once per frame interval, or twice per second of a modelled call.
+    /// Its error stops the call.
     ///
     /// # Errors
-    /// If the source fails, or `progress` does.
+    /// If the source fails, or `progress` returns an error.
     pub fn run(
         self,
         mut progress: impl FnMut(Timestamp, &SendingEnd<C>) -> Result<(), StopReason>,
@@ -186,29 +184,29 @@ impl<C: Codec> Simulation<C> {
         let progress_interval =
             if C::HAS_PIXELS { self.frame_interval.max(Duration::from_micros(1)) } else { MODELLED_PROGRESS };
         let mut calls = self.calls.into_iter();
-        let Some(there) = calls.next() else { return Err(SimulationError::Unlogged) };
-        let pair = CallPair { there, back: calls.next() };
+        let Some(first) = calls.next() else { return Err(SimulationError::Unlogged) };
+        let pair = CallPair { first, opposite: calls.next() };
         let mut network = Network::new(vec![pair], self.forward, self.reverse);
-        let (sessions, mut next_look) = (self.sessions, Timestamp::ZERO);
+        let (sessions, mut next_sample) = (self.sessions, Timestamp::ZERO);
         let is_metered = sessions.iter().any(Option::is_some);
-        let look_at_both = |now, pair: Option<&CallPair<C>>| {
-            let ends = [pair.map(|pair| &pair.there), pair.and_then(|pair| pair.back.as_ref())];
+        let sample_both = |now, pair: Option<&CallPair<C>>| {
+            let ends = [pair.map(|pair| &pair.first), pair.and_then(|pair| pair.opposite.as_ref())];
             for (meter, call) in sessions.iter().zip(ends) {
-                meter.iter().for_each(|meter| look(meter, now, call));
+                meter.iter().for_each(|meter| sample_ends(meter, now, call));
             }
         };
         let mut next_progress = Timestamp::ZERO + progress_interval;
         while network.now() < end {
-            if is_metered && network.now() >= next_look {
-                next_look += METERED;
-                look_at_both(network.now(), network.flows().first());
+            if is_metered && network.now() >= next_sample {
+                next_sample += METERED;
+                sample_both(network.now(), network.flows().first());
             }
-            let next = if is_metered { next_progress.min(next_look) } else { next_progress };
+            let next = if is_metered { next_progress.min(next_sample) } else { next_progress };
             network.run_until(next.min(end));
             if network.flows().iter().any(CallPair::has_failed) {
                 break;
             }
-            let Some(CallPair { there: call, .. }) = network.flows().first() else { break };
+            let Some(CallPair { first: call, .. }) = network.flows().first() else { break };
             if call.source_ended_at().is_some_and(|at| network.now() >= at + DRAIN) {
                 break;
             }
@@ -218,12 +216,12 @@ impl<C: Codec> Simulation<C> {
             }
         }
         if is_metered {
-            look_at_both(network.now(), network.flows().first());
+            sample_both(network.now(), network.flows().first());
         }
         let (mut pairs, links) = network.into_parts();
-        let Some(CallPair { there, back }) = pairs.pop() else { return Err(SimulationError::Unlogged) };
-        let opposite = back.map(|back| {
-            let CallResult { call, sound, .. } = back.finish(|from, to| links[1].capacity_between(from, to))?;
+        let Some(CallPair { first, opposite }) = pairs.pop() else { return Err(SimulationError::Unlogged) };
+        let opposite = opposite.map(|opposite| {
+            let CallResult { call, sound, .. } = opposite.finish(|from, to| links[1].capacity_between(from, to))?;
             if let [_, Some(meter)] = &sessions {
                 meter.lock().carried(&call.series);
             }
@@ -231,7 +229,7 @@ impl<C: Codec> Simulation<C> {
         });
         let opposite = opposite.transpose()?;
         let CallResult { call, sound, sender, receiver } =
-            there.finish(|from, to| links[0].capacity_between(from, to))?;
+            first.finish(|from, to| links[0].capacity_between(from, to))?;
         let (forward, reverse) = (*links[0].statistics(), *links[1].statistics());
         let FinishedCall { scores, series, .. } = call;
         Ok(SimulationResult { scores, series, sound, opposite, forward, reverse, sender, receiver })

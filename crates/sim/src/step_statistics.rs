@@ -1,4 +1,4 @@
-//! What a learning agent may observe of a call in the steps between its decisions.
+//! Observations of a call for a learning agent, counted between its decisions.
 
 mod arrivals;
 mod frames;
@@ -9,7 +9,7 @@ pub use arrivals::ArrivalStatistics;
 pub(crate) use frames::FrameCounter;
 pub use frames::{FrameStatistics, MOST_WAITED};
 
-/// Counts of a call since they were last taken.
+/// Counters of a call since the last step.
 #[derive(Debug)]
 pub struct StepStatistics {
     pub(crate) frames: FrameCounter,
@@ -21,7 +21,7 @@ impl StepStatistics {
         Self { frames: FrameCounter::new(frame_interval), arrivals: ArrivalStatistics::default() }
     }
 
-    /// What became of frames, and what the receiver saw, since this was last asked.
+    /// Returns and resets the counters of frames and arrivals.
     pub fn take(&mut self) -> (FrameStatistics, ArrivalStatistics) {
         (self.frames.take(), self.arrivals.take())
     }

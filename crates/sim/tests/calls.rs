@@ -1,4 +1,4 @@
-//! Whole calls by plan: a seed, a link that changes at given times, and what must hold.
+//! Simulated calls with pixels over planned links, and the properties that must hold.
 
 mod finished;
 
@@ -15,15 +15,15 @@ use lockstep_vp8::Parameters;
 
 use finished::{Finished, job_times};
 
-/// What the sender says of its video.
+/// Format that the sender announces.
 const FORMAT: lockstep_transport::VideoFormat =
     lockstep_transport::VideoFormat { width: 320, height: 180, frame_rate_numerator: 30, frame_rate_denominator: 1 };
 
-/// A call of 320x180 at 30 pictures a second over 20 ms each way.
+/// A call of 320x180 at 30 frames per second, with 20 ms of delay in each direction.
 struct Plan {
     trace: &'static str,
     loss: f64,
-    /// All packets of the forward link are lost from the first moment to the second, seconds.
+    /// Interval in which the forward link loses all packets, seconds.
     lost: Option<(u64, u64)>,
     reverse_loss: f64,
     jitter: Duration,
@@ -95,7 +95,7 @@ fn displays(result: &Finished) -> Vec<Timestamp> {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_log_to_the_byte() {
+fn equal_seeds_give_equal_logs() {
     let plan = Plan { trace: "cellular:mean=1mbps,seed=3", loss: 0.02, seconds: 4, ..Plan::default() };
     let (first, second) = (plan.run(), plan.run());
     assert_eq!(first.records, second.records);
@@ -110,28 +110,28 @@ fn a_call_on_a_steady_link_fills_it_with_little_delay() {
         let delay = result.scores.video_delay_ms.expect("frames were shown");
         assert!(delay.p95 < 250.0, "{menu:?}: p95 {delay:?}");
         assert!(result.scores.link_utilisation > 0.6, "{menu:?}: utilisation {}", result.scores.link_utilisation);
-        // The published code of Salsify fills a third to 58 % of its budget.
+        // For comparison: Salsify's published code fills 33 to 58 % of its budget.
         let fill = result.scores.fill.expect("frames were sent");
         assert!(fill > if menu == MenuMode::Parallel { 0.5 } else { 0.6 }, "{menu:?}: fill {fill}");
     }
 }
 
 #[test]
-fn after_an_outage_of_a_second_video_moves_within_300_ms_of_the_links_return() {
+fn video_resumes_within_300_ms_of_a_one_second_outage() {
     let result = Plan { trace: "constant:500kbps,outage=4s+1s", ..Plan::default() }.run();
     let back = Timestamp::from_millis(5_000);
     let shown = displays(&result);
-    let first = shown.iter().find(|&&at| at >= back).expect("video came back");
+    let first = shown.iter().find(|&&at| at >= back).expect("video resumed");
     let wait = first.saturating_since(back);
-    assert!(wait <= Duration::from_millis(300), "video moved {wait:?} after the link");
+    assert!(wait <= Duration::from_millis(300), "video resumed {wait:?} after the link");
     let second_later = back + Duration::from_secs(1);
     let moving = shown.iter().filter(|&&at| at >= back && at < second_later).count();
-    assert!(moving >= 10, "only {moving} pictures in the second after");
+    assert!(moving >= 10, "only {moving} pictures in the next second");
 }
 
 #[test]
-fn what_is_sent_into_silence_is_small_even_if_it_was_coded_for_more() {
-    // The outage begins at different times of a picture's coding.
+fn frames_sent_during_an_outage_are_small() {
+    // The outages start at different points of a picture's coding.
     let traces = [
         "constant:4mbps,outage=2000ms+1s",
         "constant:4mbps,outage=2007ms+1s",
@@ -142,7 +142,7 @@ fn what_is_sent_into_silence_is_small_even_if_it_was_coded_for_more() {
     let mut probes = 0;
     for trace in traces {
         let result = Plan { trace, seconds: 4, ..Plan::default() }.run();
-        // In the outage, and with nothing that may be sent: what leaves all the same is a probe.
+        // During the outage with a budget of zero, every frame sent is a probe.
         let silent = result.records.iter().filter(|record| {
             let at = record.sent_at.unwrap_or(Timestamp::ZERO);
             let out = at > Timestamp::from_millis(2_100) && at < Timestamp::from_millis(3_000);
@@ -157,8 +157,8 @@ fn what_is_sent_into_silence_is_small_even_if_it_was_coded_for_more() {
 }
 
 #[test]
-fn an_encoder_too_slow_for_its_source_still_fits_what_is_sent_whatever_the_budget() {
-    // A newer picture always waits, and at 10.8 s the scene is another.
+fn a_slow_encoder_still_fits_frames_to_their_budgets() {
+    // A newer picture always waits, and a scene cut follows at 10.8 s.
     let slow =
         Plan { trace: "constant:300kbps", seconds: 14, encode_time: Duration::from_millis(70), ..Plan::default() };
     let result = slow.run();
@@ -171,23 +171,23 @@ fn an_encoder_too_slow_for_its_source_still_fits_what_is_sent_whatever_the_budge
 }
 
 #[test]
-fn after_two_seconds_in_which_all_was_lost_video_goes_on_from_a_state_of_before_without_a_key_frame() {
+fn video_recovers_from_two_seconds_of_loss_without_a_key_frame() {
     let result = Plan { trace: "constant:1mbps", lost: Some((3, 5)), ..Plan::default() }.run();
     let back = Timestamp::from_millis(5_000);
-    let first = displays(&result).into_iter().find(|&at| at >= back).expect("video came back");
+    let first = displays(&result).into_iter().find(|&at| at >= back).expect("video resumed");
     let wait = first.saturating_since(back);
-    assert!(wait <= Duration::from_millis(400), "video moved {wait:?} after the link");
+    assert!(wait <= Duration::from_millis(400), "video resumed {wait:?} after the link");
     assert_eq!(result.scores.frames.key, 1, "{:?}", result.scores.frames);
     assert!(result.scores.frames.recovery > 0, "{:?}", result.scores.frames);
 }
 
 #[test]
-fn frames_made_to_fit_fill_a_steady_link_and_are_decoded_as_they_were_made() {
+fn fitted_frames_fill_a_steady_link_and_decode_exactly() {
     for loss in [0.0, 0.03] {
         let result = Plan { loss, ..Plan::default() }.run();
         assert_eq!((result.receiver.counts().mismatched, result.receiver.counts().undecodable), (0, 0));
         let most = result.records.iter().map(|record| record.candidates.len()).max();
-        assert_eq!(most, Some(usize::from(FIT_PASSES)), "no more passes than allowed, and more than one");
+        assert_eq!(most, Some(usize::from(FIT_PASSES)), "all allowed passes were used at least once, and never more");
         if loss == 0.0 {
             assert!(result.scores.link_utilisation > 0.7, "utilisation {}", result.scores.link_utilisation);
             let delay = result.scores.video_delay_ms.expect("frames were shown");
@@ -197,7 +197,7 @@ fn frames_made_to_fit_fill_a_steady_link_and_are_decoded_as_they_were_made() {
 }
 
 #[test]
-fn losses_are_survived_without_retransmission_and_every_picture_shown_is_the_senders_own() {
+fn lossy_calls_recover_from_held_states_without_mismatch() {
     let result = Plan { trace: "constant:1mbps", loss: 0.05, ..Plan::default() }.run();
     assert_eq!(result.receiver.counts().mismatched, 0);
     assert_eq!(result.receiver.counts().undecodable, 0);
@@ -208,7 +208,7 @@ fn losses_are_survived_without_retransmission_and_every_picture_shown_is_the_sen
 }
 
 #[test]
-fn losing_half_of_the_acknowledgements_costs_little() {
+fn loss_of_half_the_acknowledgements_costs_little() {
     let whole = Plan { trace: "constant:1mbps", ..Plan::default() }.run();
     let half = Plan { trace: "constant:1mbps", reverse_loss: 0.5, ..Plan::default() }.run();
     assert_eq!(half.receiver.counts().mismatched, 0);
@@ -226,7 +226,7 @@ fn both_ends_hold_a_bounded_number_of_states() {
 }
 
 #[test]
-fn every_captured_frame_is_accounted_for_once() {
+fn every_captured_picture_has_exactly_one_record() {
     let result = Plan { trace: "constant:300kbps", loss: 0.1, seconds: 4, ..Plan::default() }.run();
     for (index, record) in result.records.iter().enumerate() {
         assert_eq!(record.capture, index as u64);

@@ -1,5 +1,4 @@
-//! Calls of a conventional codec by plan: it must behave as today's systems do, well where they do and badly where they
-//! do.
+//! Simulated calls with the conventional codec, which must behave like today's systems.
 
 mod finished;
 
@@ -16,17 +15,17 @@ use lockstep_vp8::Parameters;
 
 use finished::{Finished, job_times};
 
-/// What the sender says of its video.
+/// Format that the sender announces.
 const ANNOUNCED: lockstep_transport::VideoFormat =
     lockstep_transport::VideoFormat { width: 320, height: 180, frame_rate_numerator: 30, frame_rate_denominator: 1 };
 
-/// A call of 320x180 at 30 pictures a second over 20 ms each way.
+/// A call of 320x180 at 30 frames per second, with 20 ms of delay in each direction.
 struct Plan {
     controller: &'static str,
     functional: bool,
     trace: &'static str,
     loss: f64,
-    /// All is lost from this moment on for so long, milliseconds.
+    /// Start and duration of an outage that loses all packets, milliseconds.
     outage: Option<(u64, u64)>,
     seconds: u64,
 }
@@ -52,7 +51,7 @@ impl Plan {
         let setting = ControllerSetup::new(ByteCount::new(transport.payload as u64), frame_interval);
         let algorithm: Algorithm = self.controller.parse().expect("the plan's controller is known");
         let (controller, parameters) =
-            (algorithm.controller(&setting).expect("it needs to know nothing"), Parameters::default());
+            (algorithm.controller(&setting).expect("the controller needs no known path"), Parameters::default());
         let sender = if self.functional {
             SendingEnd::new(
                 transport,
@@ -96,8 +95,8 @@ impl Plan {
     }
 }
 
-/// Every picture shown was the sender's own.
-fn assert_sound(result: &Finished) {
+/// Asserts that every shown picture equals the sender's.
+fn assert_no_mismatch(result: &Finished) {
     let counts = result.receiver.counts();
     assert_eq!((counts.mismatched, counts.undecodable), (0, 0));
     let sender = result.sender.status(Timestamp::from_millis(60_000)).held_states;
@@ -110,56 +109,56 @@ fn a_constant_target_is_kept_within_15_percent() {
         let result = Plan { controller, ..Plan::default() }.run();
         let rate = result.scores.throughput_bps as f64;
         assert!((rate / wanted - 1.0).abs() <= 0.15, "{rate} of {wanted}");
-        assert_sound(&result);
+        assert_no_mismatch(&result);
     }
 }
 
 #[test]
-fn one_candidate_a_picture_is_sent_whatever_the_budget() {
+fn one_candidate_per_picture_is_sent_at_any_budget() {
     let result = Plan { trace: "constant:300kbps", ..Plan::default() }.run();
     let sent = || result.records.iter().filter(|record| record.outcome == Outcome::Sent);
     assert!(sent().all(|record| record.candidates.len() == 1));
-    assert!(sent().any(|record| record.size > record.budget), "no frame was over the budget");
+    assert!(sent().any(|record| record.size > record.budget), "no frame exceeded its budget");
     assert!(!result.records.iter().any(|record| record.outcome == Outcome::SkippedOverBudget));
 }
 
 #[test]
-fn losses_are_repaired_by_sending_again_and_hardly_a_key_frame() {
+fn losses_are_repaired_by_retransmission() {
     let plan = Plan { loss: 0.05, ..Plan::default() };
     let result = plan.run();
-    assert_sound(&result);
+    assert_no_mismatch(&result);
     let frames = result.scores.frames;
     assert!(frames.key <= 2, "{frames:?}");
-    assert_eq!(frames.displayed, frames.sent, "every frame sent was shown");
+    assert_eq!(frames.displayed, frames.sent, "all sent frames were shown");
     assert_eq!(frames.recovery, 0);
     let statistics = result.sender.statistics();
     assert!(statistics.retransmitted > 0 && statistics.retransmitted < 2 * statistics.fragments_lost, "{statistics:?}");
-    assert_eq!(result.records, plan.run().records, "the same plan gives the same log");
+    assert_eq!(result.records, plan.run().records, "equal plans give equal logs");
 }
 
 #[test]
-fn a_loss_beyond_repair_costs_a_key_frame_and_the_call_goes_on() {
+fn the_call_resumes_with_a_key_frame_after_a_long_outage() {
     let result = Plan { outage: Some((4_000, 2_500)), ..Plan::default() }.run();
-    assert_sound(&result);
+    assert_no_mismatch(&result);
     let frames = result.scores.frames;
     assert!((2..=4).contains(&frames.key), "{frames:?}");
     let back = Timestamp::from_millis(6_500);
     let first = result.records.iter().filter_map(|record| record.displayed_at).find(|&at| at >= back);
-    let wait = first.expect("video came back").saturating_since(back);
+    let wait = first.expect("video resumed").saturating_since(back);
     assert!(wait <= Duration::from_millis(1_500), "{wait:?}");
     let moving = result.records.iter().filter(|record| record.displayed_at >= Some(back + wait)).count();
     assert!(moving >= 30, "{moving} pictures in the rest of the call");
 }
 
 #[test]
-fn a_short_gap_is_repaired_without_a_key_frame() {
+fn a_short_outage_is_repaired_without_a_key_frame() {
     let result = Plan { outage: Some((4_000, 100)), ..Plan::default() }.run();
-    assert_sound(&result);
+    assert_no_mismatch(&result);
     assert_eq!((result.scores.frames.key, result.scores.frames.displayed), (1, result.scores.frames.sent));
 }
 
 #[test]
-fn each_codec_runs_with_each_kind_of_controller_and_the_conventional_one_waits_longer() {
+fn every_codec_runs_with_every_kind_of_controller() {
     for controller in ["salsify", "fixed:400kbps", "bob-heuristic", "nada", "scream"] {
         let run = |functional| {
             let trace = "cellular:mean=500kbps,seed=3";

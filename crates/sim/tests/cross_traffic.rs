@@ -1,4 +1,4 @@
-//! Cross traffic on links: it fills them, shares them, and stops.
+//! Cross traffic over shared links: utilization, fairness and stopping.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(1_000 * seconds)
 }
 
-/// 10 Mb/s and 25 ms, with a queue of 100 ms.
+/// A link of 10 Mb/s with a delay of 25 ms and a queue of 100 ms.
 fn link(loss: f64, seed: u64) -> SharedLink<TrafficPacket> {
     let config = LinkConfig {
         delay: Duration::from_millis(25),
@@ -45,7 +45,7 @@ fn run(flows: Vec<CrossTraffic>, loss: f64, seconds: u64) -> Network<CrossTraffi
     network
 }
 
-/// The share of the link that `flow` had from one second to another.
+/// Share of the link's capacity that `flow` received between two times in seconds.
 fn share(network: &Network<CrossTraffic>, flow: usize, from: u64, to: u64) -> f64 {
     let bytes = network.meters()[flow].received_between(at(from), at(to));
     bytes.as_f64() / CAPACITY.bytes_in(Duration::from_secs(to - from)).as_f64()
@@ -54,12 +54,12 @@ fn share(network: &Network<CrossTraffic>, flow: usize, from: u64, to: u64) -> f6
 fn tcp(network: &Network<CrossTraffic>, flow: usize) -> &Tcp {
     match &network.flows()[flow] {
         CrossTraffic::Tcp(tcp) => tcp,
-        other => panic!("{other:?} is no TCP connection"),
+        other => panic!("expected a TCP connection, found {other:?}"),
     }
 }
 
 #[test]
-fn one_connection_fills_the_link() {
+fn one_tcp_connection_fills_the_link() {
     for (window, least) in [(cubic(), 0.95), (new_reno(), 0.9)] {
         let network = run(vec![bulk(window, 0, 60)], 0.0, 60);
         assert!(share(&network, 0, 5, 60) > least, "{}", share(&network, 0, 5, 60));
@@ -70,7 +70,7 @@ fn one_connection_fills_the_link() {
 }
 
 #[test]
-fn equal_connections_share_equally_even_if_one_comes_later() {
+fn equal_tcp_connections_share_equally_after_a_late_start() {
     for window in [new_reno(), cubic()] {
         let network = run(vec![bulk(window.clone(), 0, 200), bulk(window, 10, 200)], 0.0, 200);
         let (first, second) = (share(&network, 0, 80, 200), share(&network, 1, 80, 200));
@@ -81,8 +81,8 @@ fn equal_connections_share_equally_even_if_one_comes_later() {
 }
 
 #[test]
-fn random_losses_limit_reno_as_the_formula_of_mathis_says() {
-    // Mathis et al. 1997: packets a round trip = sqrt(3 / (2 p)); at 1 % some 12, which is 1.45 Mb/s at 100 ms.
+fn random_losses_limit_reno_by_the_formula_of_mathis() {
+    // Mathis et al. 1997: packets per round trip = sqrt(3 / (2 p)). At 1 % these are 12, or 1.45 Mb/s at 100 ms.
     let route = Route { access_delay: Duration::from_millis(25), ..Route::single_bottleneck() };
     let flows = vec![bulk(new_reno(), 0, 200)];
     let mut network = Network::with_routes(flows, vec![route], vec![link(0.01, 1), link(0.0, 2)]).unwrap().metered();
@@ -92,7 +92,7 @@ fn random_losses_limit_reno_as_the_formula_of_mathis_says() {
 }
 
 #[test]
-fn lost_acknowledgements_are_made_up_for_by_later_ones() {
+fn later_acknowledgements_replace_lost_ones() {
     let links = vec![link(0.0, 1), link(0.3, 2)];
     let flows = vec![bulk(cubic(), 0, 30)];
     let mut network = Network::with_routes(flows, vec![Route::single_bottleneck()], links).unwrap().metered();
@@ -101,7 +101,7 @@ fn lost_acknowledgements_are_made_up_for_by_later_ones() {
 }
 
 #[test]
-fn a_connection_survives_an_outage_by_its_timer_and_stops_when_told() {
+fn a_timeout_resumes_tcp_after_an_outage_until_its_stop() {
     let trace = Trace::from_spec("steps:10mbps@10s/0bps@5s/10mbps@60s").unwrap();
     let config = LinkConfig { delay: Duration::from_millis(25), ..LinkConfig::new(trace) };
     let links = vec![Link::new(config, 1).unwrap(), link(0.0, 2)];
@@ -115,7 +115,7 @@ fn a_connection_survives_an_outage_by_its_timer_and_stops_when_told() {
 }
 
 #[test]
-fn files_arrive_one_after_the_other_with_pauses_between() {
+fn files_arrive_in_sequence_with_pauses() {
     let files = FileTransfers {
         smallest: ByteCount::new(100_000),
         largest: ByteCount::new(1_000_000),
@@ -131,11 +131,11 @@ fn files_arrive_one_after_the_other_with_pauses_between() {
     let mean = statistics.file_time.as_secs_f64() / statistics.files as f64;
     assert!((0.4..1.2).contains(&mean), "{mean}");
     let carried = network.meters()[0].received_between(at(0), at(310)).as_f64() / statistics.files as f64;
-    assert!((450_000.0..700_000.0).contains(&carried), "{carried} bytes a file");
+    assert!((450_000.0..700_000.0).contains(&carried), "{carried} bytes per file");
 }
 
 #[test]
-fn a_constant_rate_is_held_in_its_times_and_no_others() {
+fn a_constant_rate_is_sent_during_its_activity_only() {
     let activity = Activity::of([(at(1), at(3)), (at(5), at(6))]);
     let rate = Bitrate::from_kbps(1_000);
     let flow = CrossTraffic::ConstantBitRate(ConstantBitRate::new(rate, ByteCount::new(700), activity));
@@ -148,7 +148,7 @@ fn a_constant_rate_is_held_in_its_times_and_no_others() {
 }
 
 #[test]
-fn an_on_off_flow_is_on_for_its_share_of_the_time() {
+fn an_on_off_flow_has_its_mean_rate() {
     let flow = |on, off| {
         let activity = Activity::between(at(0), at(1_000));
         CrossTraffic::OnOff(OnOff::new(Bitrate::from_kbps(2_000), ByteCount::new(1_000), on, off, activity, 3))
@@ -164,7 +164,7 @@ fn an_on_off_flow_is_on_for_its_share_of_the_time() {
     );
     assert!((share(&network, 0, 0, 1_000) - 0.05).abs() < 0.001, "{}", share(&network, 0, 0, 1_000));
     assert!((share(&network, 1, 0, 1_000) - 0.05).abs() < 0.015, "{}", share(&network, 1, 0, 1_000));
-    assert_eq!(share(&network, 0, 1, 4), share(&network, 0, 5, 8), "fixed times are off together");
+    assert_eq!(share(&network, 0, 1, 4), share(&network, 0, 5, 8), "periods of fixed length repeat");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn equal_seeds_give_equal_traffic() {
 }
 
 #[test]
-fn a_mark_reduces_the_window_as_a_loss_does_and_nothing_is_lost() {
+fn an_ecn_mark_reduces_the_window_without_a_loss() {
     let marking = |ecn_capable| {
         let config = LinkConfig {
             delay: Duration::from_millis(25),
@@ -188,12 +188,12 @@ fn a_mark_reduces_the_window_as_a_loss_does_and_nothing_is_lost() {
         let route = Route { ecn_capable, ..Route::single_bottleneck() };
         let mut network = Network::with_routes(vec![bulk(new_reno(), 0, 20)], vec![route], links).unwrap().metered();
         network.run_until(at(20));
-        let CrossTraffic::Tcp(tcp) = &network.flows()[0] else { panic!("it is a TCP connection") };
+        let CrossTraffic::Tcp(tcp) = &network.flows()[0] else { panic!("expected a TCP connection") };
         (tcp.statistics(), network.meters()[0].marked_packets(), share(&network, 0, 5, 20))
     };
     let (capable, marked, used) = marking(true);
     assert!(capable.lost == 0 && capable.reductions > 3 && marked > 3 && used > 0.8, "{capable:?} {marked} {used}");
-    // Marks of one round trip are one congestion.
+    // Marks within one round trip count as one congestion event.
     assert!(capable.reductions <= marked, "{capable:?} {marked}");
     let (other, marked, _) = marking(false);
     assert!(other.lost > 3 && marked == 0, "{other:?}");

@@ -1,4 +1,4 @@
-//! What comes from outside the call changes nothing but a counter.
+//! Datagrams from outside a call only change counters.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 use proptest::prelude::*;
 
-/// What the sender says of its video.
+/// Format that the sender announces.
 const FORMAT: lockstep_transport::VideoFormat =
     lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
 
-/// Runs twelve frames over a perfect link of 10 ms, with `disturb` called at every step, and gives the sender's log and
-/// the displayed frame numbers.
+/// Runs twelve frames over a lossless link of 10 ms. `disturb` is called for every datagram. Returns the sender's log
+/// and the numbers of the displayed frames.
 fn run(
     conventional: bool,
     mut disturb: impl FnMut(Timestamp, &mut SendingEnd, &mut ReceivingEnd, &[u8]),
@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn garbage_and_truncated_datagrams_to_either_end_change_nothing(
+    fn invalid_datagrams_change_nothing_at_either_end(
         garbage in proptest::collection::vec(any::<u8>(), 0..200),
         cut in 0.0f64..1.0,
         conventional: bool,
@@ -92,7 +92,7 @@ proptest! {
 }
 
 #[test]
-fn duplicated_datagrams_to_the_receiver_show_nothing_twice() {
+fn duplicated_datagrams_show_no_frame_twice() {
     for conventional in [false, true] {
         let calm = run(conventional, |_, _, _, _| {});
         let disturbed = run(conventional, |now, _, receiver, datagram| {

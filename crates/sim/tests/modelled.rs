@@ -1,4 +1,4 @@
-//! Calls whose codec is a model, over links in virtual time.
+//! Modelled calls over simulated links.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,9 +50,9 @@ fn call_with(codec: ModelledCodec, algorithm: &str, feedback: FeedbackInterval, 
     setting.call(algorithm.controller(&control).unwrap(), algorithm.estimator(control.bounds), clip)
 }
 
-/// What is left of a run.
+/// Results of a run.
 struct Run {
-    /// Of each call, one record a captured frame.
+    /// One list of records per call, with one record per captured picture.
     records: Vec<Vec<FrameRecord>>,
     delivered: ByteCount,
 }
@@ -62,10 +62,10 @@ impl Run {
         Self::over(calls, link(trace, loss))
     }
 
-    fn over(calls: Vec<ModelledCall>, way: SharedLink<<ModelledCall as Flow>::Packet>) -> Self {
+    fn over(calls: Vec<ModelledCall>, forward: SharedLink<<ModelledCall as Flow>::Packet>) -> Self {
         let kept: Vec<KeptFrames> = calls.iter().map(|_| KeptFrames::default()).collect();
         let observed = calls.into_iter().zip(&kept).map(|(call, kept)| call.observed_by(Box::new(kept.clone())));
-        let mut network = Network::new(observed.collect(), way, link("constant:100mbps", 0.0));
+        let mut network = Network::new(observed.collect(), forward, link("constant:100mbps", 0.0));
         network.run_until(Timestamp::ZERO + LENGTH + Duration::from_secs(2));
         let (calls, links) = network.into_parts();
         for call in calls {
@@ -106,7 +106,7 @@ fn salsify_fills_a_constant_link_with_little_delay() {
 }
 
 #[test]
-fn a_fixed_rate_is_held_and_its_frames_arrive_at_once() {
+fn frames_at_a_fixed_rate_below_capacity_arrive_at_once() {
     let network = run("fixed:1mbps", FeedbackInterval::Every(Duration::from_millis(50)), "constant:4mbps", 0.0);
     let delays = delays_ms(network.records());
     assert!((rate(&network) - 1.0).abs() < 0.1, "{} Mb/s", rate(&network));
@@ -114,7 +114,7 @@ fn a_fixed_rate_is_held_and_its_frames_arrive_at_once() {
 }
 
 #[test]
-fn rate_based_controllers_find_a_megabit_with_either_kind_of_feedback() {
+fn rate_controllers_reach_a_megabit_with_both_feedback_kinds() {
     for (controller, least) in [("nada", 0.75), ("scream", 0.8), ("bob-heuristic", 0.55)] {
         for feedback in [FeedbackInterval::EveryFragment, FeedbackInterval::Every(Duration::from_millis(50))] {
             let network = run(controller, feedback, "constant:1mbps", 0.0);
@@ -126,7 +126,7 @@ fn rate_based_controllers_find_a_megabit_with_either_kind_of_feedback() {
     }
 }
 
-/// A megabit on a path that is 20 or 120 ms longer by turns, two seconds each.
+/// A link of 1 Mb/s whose additional delay alternates between 20 and 120 ms every two seconds.
 fn path_of_two_lengths() -> Trace {
     let lengths = (0..16).map(|turn| {
         let conditions = Conditions { delay: Duration::from_millis(20 + 100 * (turn % 2)), ..Conditions::NONE };
@@ -136,7 +136,7 @@ fn path_of_two_lengths() -> Trace {
 }
 
 #[test]
-fn a_path_that_becomes_longer_carries_as_much_as_before() {
+fn changing_path_delay_does_not_lower_the_rate() {
     for controller in ["sprout", "lockstep"] {
         let call = call(controller, FeedbackInterval::EveryFragment, 0);
         let network = Run::over(vec![call], link_over(path_of_two_lengths(), 0.0));
@@ -148,7 +148,7 @@ fn a_path_that_becomes_longer_carries_as_much_as_before() {
 }
 
 #[test]
-fn a_path_longer_than_any_in_lessons_is_used_as_much_as_by_sprout() {
+fn lockstep_matches_sprout_on_a_path_longer_than_in_training() {
     let longer = [(Duration::ZERO, Conditions { delay: Duration::from_millis(400), ..Conditions::NONE })];
     let trace = Trace::from_spec("constant:2mbps").unwrap().with_conditions(&longer).unwrap();
     let [sprout, lockstep] = ["sprout", "lockstep"].map(|controller| {
@@ -159,7 +159,7 @@ fn a_path_longer_than_any_in_lessons_is_used_as_much_as_by_sprout() {
 }
 
 #[test]
-fn frames_of_more_packets_than_the_queue_holds_come_through() {
+fn frames_larger_than_the_queue_arrive() {
     for (controller, kbps, packets) in
         [("sprout", 500, 4), ("salsify", 1_500, 4), ("lockstep", 4_000, 4), ("sprout", 4_000, 8), ("gcc", 12_000, 4)]
     {
@@ -176,7 +176,7 @@ fn frames_of_more_packets_than_the_queue_holds_come_through() {
 }
 
 #[test]
-fn losses_are_recovered_from_states_that_the_receiver_holds() {
+fn recovery_frames_use_states_that_the_receiver_holds() {
     for (loss, least) in [(0.05, 50), (0.15, 100)] {
         let network = run("salsify", FeedbackInterval::EveryFragment, "constant:2mbps", loss);
         let records = network.records();
@@ -187,7 +187,7 @@ fn losses_are_recovered_from_states_that_the_receiver_holds() {
         let lost = |pair: &&[&FrameRecord]| pair[0].displayed_at.is_none() && pair[1].displayed_at.is_some();
         let after_losses: Vec<_> = sent.windows(2).filter(lost).map(|pair| pair[1]).collect();
         assert!(recoveries > least, "{recoveries}");
-        assert!(after_losses.len() > 5, "times that frames were not shown: {}", after_losses.len());
+        assert!(after_losses.len() > 5, "losses of frames: {}", after_losses.len());
         assert!(after_losses.iter().all(|record| record.recovery || record.key_frame), "{after_losses:?}");
         assert!(keys <= 4, "{keys} key frames");
         assert!(shown * 10 > records.len() * 4, "{shown} of {}", records.len());
@@ -222,7 +222,7 @@ fn run_conventional(algorithm: &str, trace: &str, loss: f64) -> Run {
 }
 
 #[test]
-fn a_conventional_codec_has_its_target_in_the_mean_but_not_in_each_second() {
+fn a_conventional_codec_meets_its_target_only_on_average() {
     let network = run_conventional("fixed:1mbps", "constant:4mbps", 0.0);
     assert!((rate(&network) - 1.0).abs() < 0.15, "{} Mb/s", rate(&network));
     let records = network.records();
@@ -231,7 +231,7 @@ fn a_conventional_codec_has_its_target_in_the_mean_but_not_in_each_second() {
 }
 
 #[test]
-fn a_conventional_codec_repairs_by_repetition_and_seldom_by_key_frames() {
+fn a_conventional_codec_repairs_mostly_by_retransmission() {
     let network = run_conventional("fixed:1mbps", "constant:4mbps", 0.05);
     let records = network.records();
     let shown = records.iter().filter(|record| record.displayed_at.is_some()).count();
@@ -239,21 +239,25 @@ fn a_conventional_codec_repairs_by_repetition_and_seldom_by_key_frames() {
     assert!(shown * 10 > records.len() * 9, "{shown} of {}", records.len());
     assert!(keys <= 5, "{keys} key frames");
     let delays = delays_ms(records);
-    assert!(delays[delays.len() * 95 / 100] > 90.0, "repairs take a round trip: {}", delays[delays.len() * 95 / 100]);
+    assert!(
+        delays[delays.len() * 95 / 100] > 90.0,
+        "a retransmission takes a round trip: {}",
+        delays[delays.len() * 95 / 100]
+    );
 }
 
 #[test]
-fn after_an_outage_too_long_to_repair_a_conventional_codec_makes_a_key_frame() {
+fn a_conventional_codec_sends_a_key_frame_after_a_long_outage() {
     let network = run_conventional("fixed:1mbps", "constant:4mbps,outage=10s+5s", 0.0);
     let records = network.records();
     let keys: Vec<f64> =
         records.iter().filter(|record| record.key_frame).map(|record| record.captured_at.as_secs_f64()).collect();
     assert!(keys.len() >= 2 && keys.iter().any(|&at| (11.0..20.0).contains(&at)), "{keys:?}");
     let last = records.iter().rev().find(|record| record.displayed_at.is_some()).unwrap();
-    assert!(last.captured_at > Timestamp::from_millis(29_000), "the picture moves again: {last:?}");
+    assert!(last.captured_at > Timestamp::from_millis(29_000), "video resumed: {last:?}");
 }
 
-/// The most records that were held at once in a call of `seconds`, and how many frames it had.
+/// Largest number of records held at once in a call of `seconds`, and the number of captured pictures.
 fn most_held_records(seconds: u64, trace: &str) -> (usize, u64) {
     let length = Duration::from_secs(seconds);
     let activity = Activity::between(Timestamp::ZERO, Timestamp::ZERO + length);
@@ -276,7 +280,7 @@ fn most_held_records(seconds: u64, trace: &str) -> (usize, u64) {
 }
 
 #[test]
-fn a_call_of_hours_holds_no_more_records_than_one_of_a_minute() {
+fn held_records_do_not_grow_with_the_length_of_a_call() {
     let ((minute, few), (hours, many)) =
         (most_held_records(60, "constant:1mbps"), most_held_records(7_200, "constant:1mbps"));
     assert!(many > 100 * few && many > 200_000, "{few} {many}");
@@ -284,15 +288,15 @@ fn a_call_of_hours_holds_no_more_records_than_one_of_a_minute() {
 }
 
 #[test]
-fn a_call_that_shows_nothing_for_an_hour_holds_a_bounded_number_of_records() {
+fn held_records_are_bounded_during_an_hour_without_display() {
     let (most, frames) = most_held_records(3_600, "constant:1mbps,outage=60s+3500s");
     assert!(frames > 3 * MOST_PENDING_FRAMES as u64);
     assert!(most <= MOST_PENDING_FRAMES + 30, "{most}");
 }
 
 #[test]
-fn over_a_queue_of_a_few_packets_pictures_do_not_wait_for_seconds_to_be_paced() {
-    // What leaves slowly enough to fit meets no queue, so that controllers that go by delay see nothing of it.
+fn a_short_queue_does_not_cause_long_pacing_delays() {
+    // Paced packets that fit a short queue cause no queueing delay, so delay-based controllers do not react.
     for (algorithm, packets) in [("copa", 2), ("bob-heuristic", 2), ("scream", 4), ("nada", 4)] {
         let call = call_with(ModelledCodec::Conventional, algorithm, FeedbackInterval::EveryFragment, 0);
         let trace = Trace::from_spec("constant:2mbps").unwrap();

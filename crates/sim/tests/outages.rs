@@ -1,5 +1,4 @@
-//! Outages by plan, over seeds: however fast the path was and however long it carries nothing, pictures move again as
-//! soon as it carries something.
+//! Modelled calls with random outages: video resumes soon after the path does, at any rate and length of the outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +15,21 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// What a path carries before and after the outage, and the pictures sent over it.
+/// Path, outage and clip of a call.
 #[derive(Debug, Clone)]
 struct Plan {
     rate: Bitrate,
-    /// One way.
+    /// One-way propagation delay.
     delay: Duration,
-    /// From when to when nothing passes.
+    /// Start and end of the outage.
     outage: (Duration, Duration),
-    /// Whether what is sent in the outage is lost. Otherwise it waits in the queue before the link.
+    /// Whether packets sent during the outage are lost. Otherwise they wait in the link's queue.
     lossy: bool,
     clip: usize,
     seed: u64,
 }
 
-/// Width, height and pictures a second that suit a rate.
+/// Width, height and frame rate that suit a bit rate.
 fn pictures(rate: Bitrate) -> (u16, u16, u32) {
     match rate.as_bps() {
         ..300_000 => (160, 120, 15),
@@ -45,7 +44,7 @@ impl Plan {
         2 * self.delay
     }
 
-    /// The first moment after the outage at which a packet leaves the link: packets of 1,500 bytes pass one at a time.
+    /// First time after the outage at which a packet leaves the link, for packets of 1,500 bytes.
     fn first_opportunity(&self) -> Timestamp {
         Timestamp::ZERO + self.outage.1 + self.rate.time_for(ByteCount::new(1_500))
     }
@@ -99,7 +98,7 @@ impl Plan {
     fn outcome(&self) -> Outcome {
         let records = self.run();
         let end = Timestamp::ZERO + self.outage.1;
-        // What left the link before the outage arrives within the delay of the path.
+        // Packets that left the link before the outage arrive within the path's delay.
         let before = end.max(Timestamp::ZERO + self.outage.0 + self.delay + DECODING);
         let after =
             |at: Option<Timestamp>| at.map_or(Duration::MAX, |at| at.saturating_since(self.first_opportunity()));
@@ -110,17 +109,18 @@ impl Plan {
     }
 }
 
-/// What followed an outage.
+/// Result of an outage.
 struct Outcome {
-    /// How long after the first opportunity a picture was shown that was not before.
+    /// Time from the first delivery opportunity to the first new picture.
     moved: Duration,
     /// The first frame sent after the outage.
     first: FrameRecord,
 }
 
-/// The longest pause between two hellos in outages of ten seconds on links of 100 kb/s and more (`control::path::probing`).
+/// Longest pause between two hellos during outages of up to ten seconds, on links of at least 100 kb/s
+/// (`control::path::probing`).
 const LONGEST_GREETING_PAUSE: Duration = Duration::from_millis(250);
-/// How long a frame that has arrived takes to be shown.
+/// Limit on the time from a frame's arrival to its display.
 const DECODING: Duration = Duration::from_millis(10);
 
 fn plans(lossy: bool) -> impl Strategy<Value = Plan> {
@@ -138,7 +138,7 @@ fn plans(lossy: bool) -> impl Strategy<Value = Plan> {
     })
 }
 
-/// What `check` says of many plans.
+/// Runs `check` on 60 random plans.
 fn for_many_plans(lossy: bool, check: impl Fn(&Plan)) {
     let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
@@ -150,8 +150,8 @@ fn for_many_plans(lossy: bool, check: impl Fn(&Plan)) {
         .unwrap();
 }
 
-/// A frame of one fragment or of as little more as the encoder lets a frame be over such a budget, or of no more than the
-/// coarsest quantizer makes of the picture.
+/// Whether a frame is small: one fragment, within the encoder's tolerance of a one-fragment budget, or at the coarsest
+/// quantizer.
 fn is_small(first: &FrameRecord) -> bool {
     let size = first.size.unwrap_or_default().as_f64();
     let nearly =
@@ -159,15 +159,15 @@ fn is_small(first: &FrameRecord) -> bool {
     first.fragments == Some(1) || nearly || first.quantizer == Some(COARSEST_QUANTIZER)
 }
 
-/// What a fragment carries in these calls, and how far over its budget the functional encoder sends a frame that it makes
-/// fit: this factor and so many bytes.
+/// Largest payload of a fragment in these calls.
 const FRAGMENT: ByteCount = ByteCount::new(FRAGMENT_PAYLOAD as u64);
+/// Tolerance of the functional encoder over its budget: factor, and bytes.
 const MOST_OVER: (f64, f64) = (1.15, 250.0);
 
 const COARSEST_QUANTIZER: u8 = 127;
 
 #[test]
-fn pictures_move_within_a_round_trip_and_100_ms_of_the_links_return() {
+fn video_resumes_within_a_round_trip_and_100_ms() {
     for_many_plans(false, |plan| {
         let outcome = plan.outcome();
         let bound = plan.round_trip() + Duration::from_millis(100);
@@ -177,8 +177,8 @@ fn pictures_move_within_a_round_trip_and_100_ms_of_the_links_return() {
 }
 
 #[test]
-fn where_all_was_lost_pictures_move_within_two_round_trips_and_the_pause_between_two_hellos() {
-    // The hello is answered, and then a picture is sent.
+fn video_resumes_within_two_round_trips_after_a_lossy_outage() {
+    // A hello and its answer precede the next picture.
     for_many_plans(true, |plan| {
         let outcome = plan.outcome();
         let bound = 2 * plan.round_trip() + Duration::from_millis(100) + LONGEST_GREETING_PAUSE;
@@ -188,8 +188,8 @@ fn where_all_was_lost_pictures_move_within_two_round_trips_and_the_pause_between
 }
 
 #[test]
-fn bursts_of_lost_packets_end_soon_although_little_is_sent_into_them() {
-    // 33 packets in the mean: at the pace of pictures that go into silence, a second apart, half a minute.
+fn long_loss_bursts_do_not_stop_video_for_long() {
+    // Mean burst of 33 packets. One probe per second would need half a minute to end it.
     let burst = GilbertElliott { to_bad: 0.001, to_good: 0.03, loss_in_good: 0.0, loss_in_bad: 1.0 };
     for (rate, seed) in [(500, 1), (2_000, 2), (8_000, 3)] {
         let plan = Plan {

@@ -1,4 +1,4 @@
-//! Calls with an application's own codec.
+//! Calls with an application's external codec.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
@@ -20,7 +20,7 @@ use lockstep_vp8::{Picture, Preset};
 
 const CODEC: CodecId = CodecId(200);
 
-/// Codes differences of coarse samples as runs. A state of this codec is a picture. Encoder and decoder hold them by name.
+/// Codec that run-length codes differences of coarse samples. Its states are pictures, which both halves hold by name.
 #[derive(Default)]
 struct Runs(HashMap<StateId, Picture>);
 
@@ -86,7 +86,7 @@ impl PictureDecoder for Runs {
     }
 }
 
-/// A call of ten seconds over 2 Mb/s, of which a share `loss` of the datagrams is lost.
+/// A call of ten seconds over 2 Mb/s with random `loss`.
 fn call(
     encoder: impl PictureEncoder + 'static,
     decoder: impl PictureDecoder + 'static,
@@ -119,7 +119,7 @@ fn call(
     Ok(simulation.run(|_, _| Ok(()))?)
 }
 
-/// What the two halves of the codec did.
+/// Observations of both halves of the codec.
 #[derive(Default)]
 struct Observed {
     reconstructions: BTreeMap<StateId, Picture>,
@@ -130,7 +130,7 @@ struct Observed {
     most_states: [usize; 2],
 }
 
-/// A half of the codec that is observed, or has a fault.
+/// One half of the codec with observation, and optionally a fault.
 struct Half {
     codec: Runs,
     observed: Arc<Mutex<Observed>>,
@@ -155,7 +155,7 @@ impl PictureEncoder for Half {
         let frames = self.codec.encode(request);
         let mut observed = self.observed.lock().expect("no thread panicked");
         for frame in &frames {
-            let reconstruction = frame.reconstruction.clone().expect("the codec gives it");
+            let reconstruction = frame.reconstruction.clone().expect("the codec returns it");
             observed.reconstructions.insert(frame.target, reconstruction);
             observed.key_frames += u32::from(frame.key_frame);
             observed.encoder_states.insert(frame.target);
@@ -189,7 +189,7 @@ impl PictureDecoder for Half {
 }
 
 #[test]
-fn pictures_shown_equal_the_reconstructions_under_loss() {
+fn shown_pictures_equal_the_reconstructions_under_loss() {
     for recovery in [Recovery::FromHeldState, Recovery::Retransmit] {
         let observed = Arc::default();
         let encoder = Half { recovery, ..Half::of(&observed) };
@@ -202,12 +202,12 @@ fn pictures_shown_equal_the_reconstructions_under_loss() {
             assert_eq!(observed.reconstructions.get(name), Some(picture), "{recovery:?}");
         }
         assert!(observed.key_frames <= 20, "{recovery:?}: {} key frames", observed.key_frames);
-        assert!(result.scores.psnr_db.is_some(), "{recovery:?}: pictures were shown and measured");
+        assert!(result.scores.psnr_db.is_some(), "{recovery:?}: PSNR was measured");
     }
 }
 
 #[test]
-fn states_are_forgotten_at_both_ends_of_a_long_call() {
+fn both_ends_forget_states_in_a_long_call() {
     let observed = Arc::default();
     call(Half::of(&observed), Half::of(&observed), 0.05).expect("the call runs");
     let most = observed.lock().expect("no thread panicked").most_states;
@@ -215,7 +215,7 @@ fn states_are_forgotten_at_both_ends_of_a_long_call() {
 }
 
 #[test]
-fn a_frame_that_leads_to_another_state_is_mismatched() {
+fn a_frame_with_another_target_state_is_mismatched() {
     let observed = Arc::default();
     let decoder = Half { misnames: true, ..Half::of(&observed) };
     let result = call(Half::of(&observed), decoder, 0.0).expect("the call runs");

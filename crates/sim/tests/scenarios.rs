@@ -1,4 +1,4 @@
-//! The built-in scenarios against the figures of the sections that they name.
+//! Built-in scenarios compared with the numbers of their sections.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, TcpWindow};
 use lockstep_units::{Bitrate, Timestamp};
 
 fn named(name: &str) -> Scenario {
-    Scenario::named(name).unwrap_or_else(|| panic!("{name} is not there"))
+    Scenario::named(name).unwrap_or_else(|| panic!("expected a scenario {name}"))
 }
 
 fn of_kind<'a>(scenario: &'a Scenario, kind: &'a str) -> Vec<&'a ScenarioFlow> {
@@ -19,13 +19,13 @@ fn times(scenario: &Scenario, kind: &str) -> Vec<Vec<(f64, f64)>> {
     of_kind(scenario, kind).iter().map(|flow| flow.active_seconds.clone()).collect()
 }
 
-/// The capacity of link `link`, kb/s, at a second.
+/// Capacity of link `link` during a second, kb/s.
 fn kbps(scenario: &Scenario, link: usize, second: u64) -> u64 {
     let at = Timestamp::from_millis(1_000 * second + 500);
     scenario.links[link].config.trace.capacity_at(at).as_bps() / 1_000
 }
 
-/// The propagation of a link with its mean jitter, milliseconds.
+/// Propagation delay of a link plus its mean jitter, ms.
 fn delay(scenario: &Scenario, link: usize) -> u64 {
     let config = &scenario.links[link].config;
     let jitter = serde_json::to_value(config.jitter).unwrap();
@@ -33,21 +33,21 @@ fn delay(scenario: &Scenario, link: usize) -> u64 {
     (config.delay.as_secs_f64() * 1e3 + mean).round() as u64
 }
 
-/// How long a full queue of drop-tail takes to drain at `kbps`.
+/// Time to drain a full drop-tail queue at `kbps`, ms.
 fn queue_ms(scenario: &Scenario, link: usize, kbps: u64) -> u64 {
     let (_, bytes) = scenario.links[link].config.queue.limits();
     (Bitrate::from_kbps(kbps).time_for(bytes.unwrap()).as_secs_f64() * 1e3).round() as u64
 }
 
 #[test]
-fn common_settings_are_those_of_section_4() {
+fn common_settings_match_section_4() {
     for scenario in Scenario::built_in().iter().filter(|scenario| scenario.source.starts_with("RFC 8867")) {
         let name = &scenario.name;
         assert_eq!(scenario.media.initial_bps, Bitrate::from_kbps(150), "{name}");
         assert_eq!(scenario.media.least_bps, Bitrate::from_kbps(150), "{name}");
         let most = if name == "priorities" { 4_000 } else { 1_500 };
         assert_eq!(scenario.media.most_bps, Bitrate::from_kbps(most), "{name}");
-        // Audio of 20 kb/s beside each flow of media, the same way and at the same times.
+        // Each media flow has an audio flow of 20 kb/s with the same route and times.
         let (media, audio) = (of_kind(scenario, "media"), of_kind(scenario, "audio"));
         assert_eq!(media.len(), audio.len(), "{name}");
         for (media, audio) in media.iter().zip(&audio) {
@@ -64,7 +64,7 @@ fn common_settings_are_those_of_section_4() {
 }
 
 #[test]
-fn section_5_1_changes_the_capacity_as_table_1_in_both_forms_and_at_both_delays() {
+fn section_5_1_has_the_capacities_of_table_1() {
     let capacity = [(0, 1_000), (40, 2_500), (60, 600), (80, 1_000)];
     for (name, far) in [("variable-capacity-single", false), ("variable-capacity-single-100ms", true)] {
         let scenario = named(name);
@@ -84,9 +84,9 @@ fn section_5_1_changes_the_capacity_as_table_1_in_both_forms_and_at_both_delays(
     }
 }
 
-/// What UDP takes of a link in a second.
+/// Rate of UDP on a link during a second, kb/s.
 fn udp_kbps(scenario: &Scenario, second: u64, link: usize) -> u64 {
-    let there = |flow: &&ScenarioFlow| {
+    let active = |flow: &&ScenarioFlow| {
         let (from, to) = flow.active_seconds[0];
         flow.forward == [link] && (from..to).contains(&(second as f64 + 0.5))
     };
@@ -94,7 +94,7 @@ fn udp_kbps(scenario: &Scenario, second: u64, link: usize) -> u64 {
         FlowKind::ConstantBitRate { rate_bps } => rate_bps.as_bps() / 1_000,
         _ => 0,
     };
-    scenario.flows.iter().filter(there).map(rate).sum()
+    scenario.flows.iter().filter(active).map(rate).sum()
 }
 
 #[test]
@@ -111,11 +111,11 @@ fn section_5_2_has_two_flows_and_table_2() {
 }
 
 #[test]
-fn section_5_3_has_media_both_ways_and_tables_3_and_4() {
-    let there = [(0, 2_000), (20, 1_000), (40, 500), (60, 2_000)];
-    let back = [(0, 2_000), (35, 800), (70, 2_000)];
+fn section_5_3_has_two_directions_and_tables_3_and_4() {
+    let forward = [(0, 2_000), (20, 1_000), (40, 500), (60, 2_000)];
+    let reverse = [(0, 2_000), (35, 800), (70, 2_000)];
     let (changing, udp) = (named("congested-feedback"), named("congested-feedback-udp"));
-    for (link, capacity) in [(0, &there[..]), (1, &back[..])] {
+    for (link, capacity) in [(0, &forward[..]), (1, &reverse[..])] {
         for &(from, expected) in capacity {
             assert_eq!(kbps(&changing, link, from), expected);
             assert_eq!(kbps(&udp, link, from) - udp_kbps(&udp, from, link), expected);
@@ -140,7 +140,7 @@ fn sections_5_4_and_5_5_have_their_starts_and_delays() {
 }
 
 #[test]
-fn sections_5_6_and_5_7_have_their_tcp() {
+fn sections_5_6_and_5_7_have_their_tcp_connections() {
     for (name, window, queue) in [
         ("long-tcp", TcpWindow::NewReno, 300),
         ("long-tcp-deep-queue", TcpWindow::NewReno, 1_000),
@@ -170,14 +170,14 @@ fn sections_5_6_and_5_7_have_their_tcp() {
 }
 
 #[test]
-fn in_section_5_8_the_second_flow_pauses() {
+fn the_second_flow_of_section_5_8_pauses() {
     let scenario = named("pause-resume");
     let whole = vec![(0.0, 119.0)];
     assert_eq!(times(&scenario, "media"), [whole.clone(), vec![(0.0, 40.0), (60.0, 119.0)], whole]);
 }
 
 #[test]
-fn section_6_1_is_5_4_with_priorities_of_2_1_and_1() {
+fn section_6_1_is_section_5_4_with_priorities() {
     let (scenario, basic) = (named("priorities"), named("same-controller"));
     let priorities: Vec<f64> = of_kind(&scenario, "media").iter().map(|flow| flow.priority).collect();
     assert_eq!(priorities, [2.0, 1.0, 1.0]);
@@ -185,7 +185,7 @@ fn section_6_1_is_5_4_with_priorities_of_2_1_and_1() {
 }
 
 #[test]
-fn section_6_2_is_every_basic_case_with_queues_that_mark_and_ends_that_heed_it() {
+fn section_6_2_is_every_basic_case_with_ecn() {
     let all = Scenario::built_in();
     let basic: Vec<_> = all.iter().filter(|scenario| scenario.source.starts_with("RFC 8867, section 5.")).collect();
     assert_eq!(basic.len(), 15);
@@ -202,7 +202,7 @@ fn section_6_2_is_every_basic_case_with_queues_that_mark_and_ends_that_heed_it()
 }
 
 #[test]
-fn section_6_3_has_two_bottlenecks_in_a_row() {
+fn section_6_3_has_two_bottlenecks_in_series() {
     let scenario = named("multiple-bottlenecks");
     assert_eq!(scenario.seconds, 300.0);
     assert_eq!(times(&scenario, "media"), [[(0.0, 299.0)], [(0.0, 299.0)], [(0.0, 299.0)]]);
@@ -216,7 +216,7 @@ fn section_6_3_has_two_bottlenecks_in_a_row() {
 }
 
 #[test]
-fn cells_of_rfc_8869_have_users_who_come_for_30_seconds_and_a_bounded_tcp() {
+fn cells_of_rfc_8869_have_calls_of_30_seconds_and_limited_tcp() {
     let cells: Vec<_> = Scenario::built_in()
         .into_iter()
         .filter(|scenario| scenario.source.starts_with("RFC 8869, section 2."))
@@ -232,12 +232,12 @@ fn cells_of_rfc_8869_have_users_who_come_for_30_seconds_and_a_bounded_tcp() {
         for flow in &media {
             let (from, to) = flow.active_seconds[0];
             assert!((to - from - 30.0).abs() < 1e-9, "{name}");
-            // Each has a bearer of its own.
+            // Each user has a separate bearer.
             assert_eq!(media.iter().filter(|other| other.forward == flow.forward).count(), 1, "{name}");
         }
         let round_trip = if name.ends_with("150ms") { 150 } else { 40 };
-        let way = &media[0].forward;
-        assert_eq!(delay(&scenario, way[0]) + delay(&scenario, media[0].reverse[0]), round_trip, "{name}");
+        let route = &media[0].forward;
+        assert_eq!(delay(&scenario, route[0]) + delay(&scenario, media[0].reverse[0]), round_trip, "{name}");
         let tcp = of_kind(&scenario, "TCP")[0];
         let most = match (name.contains("load"), name.contains("down")) {
             (true, true) => 4_000,
@@ -249,7 +249,7 @@ fn cells_of_rfc_8869_have_users_who_come_for_30_seconds_and_a_bounded_tcp() {
 }
 
 #[test]
-fn wifi_of_rfc_8869_has_its_flows_times_and_wires() {
+fn wifi_of_rfc_8869_has_its_flows_and_links() {
     for scenario in Scenario::built_in().iter().filter(|scenario| scenario.source.starts_with("RFC 8869, section 3.")) {
         let name = &scenario.name;
         assert_eq!(scenario.seconds, 120.0, "{name}");
@@ -265,7 +265,7 @@ fn wifi_of_rfc_8869_has_its_flows_times_and_wires() {
     }
     let count = |name: &str| {
         let scenario = named(name);
-        let ends = |way: &str| of_kind(&scenario, "media").iter().filter(|flow| flow.name.ends_with(way)).count();
+        let ends = |suffix: &str| of_kind(&scenario, "media").iter().filter(|flow| flow.name.ends_with(suffix)).count();
         let others = scenario.flows.iter().filter(|flow| flow.kind != FlowKind::Media);
         let others: Vec<_> = others.map(|flow| (flow.kind.name(), flow.active_seconds[0])).collect();
         (ends("up"), ends("down"), others)
@@ -294,11 +294,11 @@ fn wifi_of_rfc_8869_has_its_flows_times_and_wires() {
 }
 
 #[test]
-fn a_link_on_no_medium_and_a_priority_of_nothing_are_refused() {
+fn unknown_media_and_zero_priorities_are_refused() {
     let mut scenario = named("wifi-up");
     scenario.shared_media.clear();
     let error = scenario.check().unwrap_err().to_string();
-    assert_eq!(error, "link `downlink` shares `channel`, which is none of the media of the scenario");
+    assert_eq!(error, "link `downlink` names the unknown medium `channel`");
     let mut scenario = named("priorities");
     scenario.flows[1].priority = 0.0;
     assert!(scenario.check().unwrap_err().to_string().contains("media 2"));

@@ -1,4 +1,4 @@
-//! Links that share a medium: flows in both directions have one airtime between them.
+//! Links that share a medium: flows in both directions share one airtime.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn link() -> SharedLink<TrafficPacket> {
     Link::new(config, 1).unwrap()
 }
 
-/// Mb/s of data of TCP connections over one Wi-Fi channel: so many down through the access point, which has link 0, and
-/// so many up, each from a station of its own.
+/// Goodput of TCP connections over one Wi-Fi channel, Mb/s, in total per direction. `down` connections go through the
+/// access point (link 0), and `up` connections each have a separate station.
 fn tcp(down: usize, up: usize) -> (f64, f64) {
     let route = |number: usize| {
         let station = 1 + number;
@@ -46,7 +46,7 @@ fn tcp(down: usize, up: usize) -> (f64, f64) {
 }
 
 #[test]
-fn downloads_over_wifi_have_about_the_20_mbps_that_rfc_8869_says() {
+fn wifi_downloads_have_the_20_mbps_of_rfc_8869() {
     for down in [1, 4] {
         let (rate, _) = tcp(down, 0);
         assert!((16.0..23.0).contains(&rate), "{down}: {rate}");
@@ -54,22 +54,22 @@ fn downloads_over_wifi_have_about_the_20_mbps_that_rfc_8869_says() {
 }
 
 #[test]
-fn downloads_and_uploads_share_one_airtime() {
+fn downloads_and_uploads_share_the_airtime() {
     let (alone, _) = tcp(1, 0);
     for stations in [1, 4] {
         let (down, up) = tcp(1, stations);
         let sum = down + up;
-        // Apart, they would have twice that and more. Together a little more is possible than alone: of several
-        // stations one has drawn few slots, and acknowledgements that the access point drops take no airtime.
+        // Separate channels would give more than twice that. Several stations together get slightly more than one. The
+        // shortest backoff of several is shorter, and dropped acknowledgements take no airtime.
         assert!((0.8..1.3).contains(&(sum / alone)), "alone {alone}, {down} down and {up} up");
-        // The access point is one station among others, and its queue drops what goes down but few acknowledgements of
-        // what goes up (Pilosof et al., INFOCOM 2003).
+        // The access point is one station among several. Its queue drops many downlink packets but few acknowledgements
+        // of uploads (Pilosof et al., INFOCOM 2003).
         assert!(down < 0.5 * alone && up > 0.5 * alone, "alone {alone}, {down} down and {up} up");
     }
 }
 
 #[test]
-fn a_medium_is_shared_by_links_that_are_there_and_name_one() {
+fn media_with_missing_links_or_links_without_media_are_refused() {
     let network = || {
         let flows = vec![CrossTraffic::Tcp(Box::new(Tcp::new(
             WindowAlgorithm::NewReno(NewReno::default()),
@@ -81,6 +81,10 @@ fn a_medium_is_shared_by_links_that_are_there_and_name_one() {
     };
     let medium = |links: &[usize]| vec![Medium::new(MediumConfig::WiFi, links.iter().copied(), 1)];
     assert_eq!(network().sharing(medium(&[0, 7])).err(), Some(TopologyError::Medium(7)));
-    assert_eq!(network().sharing(medium(&[0])).err(), Some(TopologyError::Medium(1)), "nothing gives link 1 its turns");
+    assert_eq!(
+        network().sharing(medium(&[0])).err(),
+        Some(TopologyError::Medium(1)),
+        "link 1 names a medium but is on none"
+    );
     assert!(network().sharing(medium(&[0, 1])).is_ok());
 }

@@ -1,9 +1,8 @@
 //! One end of a call by str0m, as a process: `lockstep-str0m-peer sender|receiver WORK CLIP ADDRESS OPTIONS`.
 //!
-//! What it prints, reads and leaves is what `python/lockstep/testbed/two_ends.py` says. The sender plays the clip as a
-//! camera, codes it with our VP8 at the rate that str0m's bandwidth estimate allows, conventionally: a frame after another,
-//! each from the one before it. The receiver decodes each frame that arrives whole and in order, and asks for a key frame
-//! where one is missing.
+//! `python/lockstep/testbed/two_ends.py` defines its input, output and files. The sender plays the clip as a camera. It
+//! codes each picture from the previous one, with our VP8, at the rate of str0m's bandwidth estimate. The receiver
+//! decodes complete frames in order, and requests a key frame after a missing one.
 #![forbid(unsafe_code)]
 
 mod camera;
@@ -26,30 +25,30 @@ use str0m::{Candidate, Event, IceConnectionState, Input, Output, Rtc};
 
 use camera::{Camera, Frame};
 use screen::Screen;
-use signalling::{Role, Words, join, over};
+use signalling::{Arguments, Role, join, standard_input_end};
 
-/// What str0m's estimate begins with, as libwebrtc's does.
+/// Initial bandwidth estimate, as in libwebrtc.
 const FIRST_RATE: Bitrate = Bitrate::kbps(300);
-/// How long nothing is looked at but the socket: what the camera has waits for so long at most.
+/// Limit on the wait for the socket. Frames of the camera wait at most this long.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
-/// How often it says what it knows of itself.
+/// Interval of the rows in the series.
 const SAMPLED: Duration = Duration::from_millis(500);
-/// A key frame is asked for again after so long.
+/// Interval between two requests for a key frame.
 const ASKED_AGAIN: Duration = Duration::from_millis(300);
 
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// The machine's clock of all times, s.
+/// Time of the machine's monotonic clock, seconds.
 pub fn now() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A call, its socket, and what only one end has.
+/// One end of a call with its socket and, depending on the role, camera or screen.
 struct End {
     rtc: Rtc,
     socket: UdpSocket,
-    over: Receiver<()>,
+    input_end: Receiver<()>,
     series: File,
     mid: Option<Mid>,
     camera: Option<Camera>,
@@ -63,15 +62,15 @@ struct End {
 }
 
 impl End {
-    /// Goes on until standard input ends.
+    /// Runs the call until standard input ends.
     fn run(&mut self) -> Result<(), Failure> {
         let mut buffer = vec![0; 2_000];
-        while self.over.try_recv().is_err() {
+        while self.input_end.try_recv().is_err() {
             self.send_frames()?;
             let timeout = match self.rtc.poll_output()? {
                 Output::Timeout(at) => at,
                 Output::Transmit(packet) => {
-                    // A full queue of the kernel's is one more place at which packets get lost.
+                    // Errors are ignored: a full queue of the kernel loses packets like any other queue.
                     let _ = self.socket.send_to(&packet.contents, packet.destination);
                     continue;
                 }
@@ -97,7 +96,7 @@ impl End {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     self.rtc.handle_input(Input::Timeout(Instant::now()))?;
                 }
-                // ICMP's answer to a packet that nobody took.
+                // ICMP reports that no process received a packet.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error.into()),
             }
@@ -115,7 +114,7 @@ impl End {
                 }
             }
             Event::IceConnectionStateChange(IceConnectionState::Disconnected) => {
-                return Err("the other end is gone".into());
+                return Err("the connection to the other end was lost".into());
             }
             Event::EgressBitrateEstimate(BweKind::Twcc { estimate, .. }) => {
                 self.estimate = Some(estimate);
@@ -123,7 +122,7 @@ impl End {
                     camera.allow(estimate.as_u64());
                 }
             }
-            Event::KeyframeRequest(_) => self.camera.iter().for_each(Camera::begin_anew),
+            Event::KeyframeRequest(_) => self.camera.iter().for_each(Camera::request_key_frame),
             Event::MediaData(data) => {
                 let needs_key = self.screen.as_mut().is_some_and(|screen| !screen.show(data.data, data.contiguous));
                 let is_time = self.asked_at.is_none_or(|at| at.elapsed() >= ASKED_AGAIN);
@@ -140,7 +139,7 @@ impl End {
         Ok(())
     }
 
-    /// Hands over what the camera's encoder has made.
+    /// Sends the frames that the camera's encoder has finished.
     fn send_frames(&mut self) -> Result<(), Failure> {
         let (Some(camera), Some(mid)) = (&self.camera, self.mid) else { return Ok(()) };
         while let Some(Frame { captured, elapsed, data }) = camera.next_frame() {
@@ -173,7 +172,7 @@ impl End {
     }
 }
 
-fn run(words: &Words) -> Result<(), Failure> {
+fn run(arguments: &Arguments) -> Result<(), Failure> {
     from_feature_flags().install_process_default();
     let mut rtc = Rtc::builder()
         .clear_codecs()
@@ -181,18 +180,18 @@ fn run(words: &Words) -> Result<(), Failure> {
         .enable_bwe(Some(FIRST_RATE))
         .set_stats_interval(Some(SAMPLED))
         .build(Instant::now());
-    let socket = UdpSocket::bind((words.address, 0))?;
+    let socket = UdpSocket::bind((arguments.address, 0))?;
     rtc.add_local_candidate(Candidate::host(socket.local_addr()?, "udp")?);
-    let mid = join(&mut rtc, words.role)?;
-    let file = |name: &str| File::create(words.work.join(name));
-    let is_sender = words.role == Role::Sender;
-    let camera = if is_sender { Some(Camera::new(words, file("sender.times")?)?) } else { None };
+    let mid = join(&mut rtc, arguments.role)?;
+    let file = |name: &str| File::create(arguments.work.join(name));
+    let is_sender = arguments.role == Role::Sender;
+    let camera = if is_sender { Some(Camera::new(arguments, file("sender.times")?)?) } else { None };
     let screen = if is_sender { None } else { Some(Screen::new(file("shown.i420")?, file("receiver.times")?)) };
     let series = file(if is_sender { "sender.series" } else { "receiver.series" })?;
     let mut end = End {
         rtc,
         socket,
-        over: over(),
+        input_end: standard_input_end(),
         series,
         mid,
         camera,
@@ -208,12 +207,16 @@ fn run(words: &Words) -> Result<(), Failure> {
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match &words[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match &arguments[..] {
         [role, work, clip, address, options] => {
-            Words::read(role, PathBuf::from(work), PathBuf::from(clip), address, options).and_then(|words| run(&words))
+            Arguments::read(role, PathBuf::from(work), PathBuf::from(clip), address, options)
+                .and_then(|arguments| run(&arguments))
         }
-        _ => Err("it is started by `lockstep testbed`: sender|receiver WORK CLIP ADDRESS OPTIONS".into()),
+        _ => {
+            Err("usage: lockstep-str0m-peer sender|receiver WORK CLIP ADDRESS OPTIONS (started by `lockstep testbed`)"
+                .into())
+        }
     };
     if let Err(error) = outcome {
         eprintln!("{error}");

@@ -1,4 +1,4 @@
-//! The decoder, and where its pictures go, on a thread of their own.
+//! Decodes frames and stores the pictures, in a separate thread.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,41 +11,41 @@ use lockstep_vp8::{State, decode};
 
 use crate::{Failure, now};
 
-/// The screen: frames go to it one after the other.
+/// Screen that shows frames in order.
 pub struct Screen {
     frames: Sender<Arc<[u8]>>,
-    /// Until a key frame comes nothing can be decoded.
+    /// Whether the screen waits for a key frame.
     waits: bool,
     failed: Arc<AtomicBool>,
 }
 
 impl Screen {
-    /// A screen whose pictures go to `kept`, and when they were shown to `times`.
+    /// A screen that writes pictures to `kept`, and their sizes and display times to `times`.
     pub fn new(kept: File, times: File) -> Self {
         let (frames, arrived) = channel::<Arc<[u8]>>();
         let failed = Arc::new(AtomicBool::new(false));
-        let said = failed.clone();
+        let failure = failed.clone();
         thread::spawn(move || {
             let mut shown = Shown { kept, times, state: State::default() };
             for frame in arrived {
                 if let Err(error) = shown.show(&frame) {
-                    eprintln!("a frame was not shown: {error}");
-                    said.store(true, Ordering::Relaxed);
+                    eprintln!("cannot show a frame: {error}");
+                    failure.store(true, Ordering::Relaxed);
                 }
             }
         });
         Self { frames, waits: true, failed }
     }
 
-    /// Shows a frame if it can be decoded; tells whether, else a key frame is needed. `follows` says that none is missing
-    /// before it.
+    /// Shows a frame if it can be decoded, and returns whether it can. If not, a key frame is needed. `follows` is true
+    /// if no frame before it is missing.
     pub fn show(&mut self, frame: Arc<[u8]>, follows: bool) -> bool {
-        // The lowest bit of a frame says that it depends on others (RFC 6386, section 9.1).
+        // The lowest bit of a frame is set for interframes (RFC 6386, section 9.1).
         let is_key = frame.first().is_some_and(|byte| byte & 1 == 0);
         self.waits |= !follows | self.failed.swap(false, Ordering::Relaxed);
         self.waits &= !is_key;
         if !self.waits {
-            // Whoever shows them ends with this.
+            // Errors are ignored: the thread ends together with the process.
             let _ = self.frames.send(frame);
         }
         !self.waits

@@ -1,4 +1,4 @@
-//! What an end is told, and how the two find each other: a line of JSON each way.
+//! Arguments of an end, and the exchange of session descriptions: one line of JSON in each direction.
 
 use std::io::{BufRead, Read, Write, stdin, stdout};
 use std::net::IpAddr;
@@ -13,73 +13,80 @@ use str0m::media::{Direction, MediaKind, Mid};
 
 use crate::Failure;
 
-/// Which end it is.
+/// Role of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Sender,
     Receiver,
 }
 
-/// What it is told.
+/// Arguments of an end.
 #[derive(Debug)]
-pub struct Words {
+pub struct Arguments {
     pub role: Role,
-    /// The folder that everything goes to.
+    /// Folder for all output files.
     pub work: PathBuf,
     pub clip: PathBuf,
     pub address: IpAddr,
-    /// No more is sent than this, bit/s.
+    /// Limit on the sending rate, bit/s.
     pub most_bps: u64,
 }
 
-impl Words {
+impl Arguments {
     pub fn read(role: &str, work: PathBuf, clip: PathBuf, address: &str, options: &str) -> Result<Self, Failure> {
         let role = match role {
             "sender" => Role::Sender,
             "receiver" => Role::Receiver,
-            _ => return Err(format!("{role} is neither sender nor receiver").into()),
+            _ => return Err(format!("expected `sender` or `receiver`, found `{role}`").into()),
         };
         let options: Value = serde_json::from_str(options)?;
-        let most_bps = options["cap"].as_u64().filter(|&rate| rate > 0).ok_or("the options have no `cap`")?;
+        let most_bps = options["cap"]
+            .as_u64()
+            .filter(|&rate| rate > 0)
+            .ok_or("cannot read the options: expected a positive `cap`")?;
         Ok(Self { role, work, clip, address: address.parse()?, most_bps })
     }
 }
 
-fn say(kind: &str, sdp: &str) -> Result<(), Failure> {
+fn write_description(kind: &str, sdp: &str) -> Result<(), Failure> {
     let mut out = stdout().lock();
     writeln!(out, "{}", json!({"type": kind, "sdp": sdp}))?;
     Ok(out.flush()?)
 }
 
-fn hear() -> Result<String, Failure> {
+fn read_description() -> Result<String, Failure> {
     let mut line = String::new();
     stdin().lock().read_line(&mut line)?;
-    let heard: Value = serde_json::from_str(&line).map_err(|_| "nobody told it the other end")?;
-    Ok(heard["sdp"].as_str().ok_or("what it was told is no session description")?.to_owned())
+    let message: Value = serde_json::from_str(&line)
+        .map_err(|_| "cannot read the session description of the other end from standard input")?;
+    Ok(message["sdp"]
+        .as_str()
+        .ok_or("cannot read the session description of the other end: expected a field `sdp`")?
+        .to_owned())
 }
 
-/// Says and hears the session descriptions; gives the medium that the sender offered.
+/// Exchanges the session descriptions. Returns the medium that the sender offered.
 pub fn join(rtc: &mut Rtc, role: Role) -> Result<Option<Mid>, Failure> {
     if role == Role::Receiver {
-        let answer = rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(&hear()?)?)?;
-        say("answer", &answer.to_sdp_string())?;
+        let answer = rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(&read_description()?)?)?;
+        write_description("answer", &answer.to_sdp_string())?;
         return Ok(None);
     }
     let mut changes = rtc.sdp_api();
     let mid = changes.add_media(MediaKind::Video, Direction::SendOnly, None, None, None);
-    let (offer, pending) = changes.apply().ok_or("there is nothing to offer")?;
-    say("offer", &offer.to_sdp_string())?;
-    rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&hear()?)?)?;
+    let (offer, pending) = changes.apply().ok_or("cannot create an offer")?;
+    write_description("offer", &offer.to_sdp_string())?;
+    rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&read_description()?)?)?;
     Ok(Some(mid))
 }
 
-/// Says when standard input has ended.
-pub fn over() -> Receiver<()> {
-    let (say, hear) = channel();
+/// Receives a message when standard input ends.
+pub fn standard_input_end() -> Receiver<()> {
+    let (ended, end) = channel();
     thread::spawn(move || {
         let mut rest = Vec::new();
         let _ = stdin().lock().read_to_end(&mut rest);
-        let _ = say.send(());
+        let _ = ended.send(());
     });
-    hear
+    end
 }

@@ -1,4 +1,5 @@
-//! Google Congestion Control as webrtc-rs has it (`rtc-interceptor`), registered as a controller, beside Lockstep's own.
+//! Registers webrtc-rs's Google Congestion Control (`rtc-interceptor`) as a controller, and compares it with Lockstep's
+//! controllers.
 
 use std::time::Instant;
 
@@ -10,10 +11,10 @@ use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use rtc_interceptor::{BandwidthEstimator, Gcc, PacketReport};
 
-/// The estimator, fed with feedback as if it were that of transport-wide congestion control.
+/// Estimator that receives our feedback in the form of transport-wide congestion control.
 struct WebRtc {
     estimator: Gcc,
-    /// The moment that stands for the beginning of the call: only differences to it count.
+    /// Arbitrary time for the start of the call. Only differences from it matter.
     epoch: Instant,
     reported: u64,
 }

@@ -1,4 +1,4 @@
-//! How short a video delay can be at all on a path.
+//! Lower bound on the video delay of a path.
 
 use std::time::Duration;
 
@@ -6,21 +6,23 @@ use lockstep_call::{DelayScores, Distribution};
 use lockstep_link::{LinkConfig, Trace};
 use lockstep_units::{ByteCount, Timestamp};
 
-/// What has to pass for a picture to be shown at all: a packet of 100 bytes with all its headers.
+/// Smallest packet that can show a picture: 100 bytes with all headers.
 pub const SMALL_PACKET: ByteCount = ByteCount::new(100);
 
-/// A video delay of up to so many times its floor is near it.
+/// Largest ratio of a video delay to its floor that counts as near.
 pub const NEAR_FLOOR: f64 = 1.5;
 
-/// The video delay that a frame of one small packet ([`SMALL_PACKET`]) would have at every capture on a path on which
-/// nothing else is: the time to code it, the wait until the link can first have passed it, propagation, and the time to
-/// decode it. No control can do better; what a call has more than that is queueing, and frames that are larger, late or
-/// lost.
+/// Lower bound on the video delay at every capture: the delay of a frame of one small packet ([`SMALL_PACKET`]) on an
+/// otherwise idle path.
+///
+/// It is the sum of coding time, wait for capacity, propagation and decoding time. Queueing and large, late or lost
+/// frames add to it.
 #[derive(Debug, Clone)]
 pub struct VideoDelayFloor {
     trace: Trace,
-    /// Where the trace is when the link's clock starts, and when that is on the call's clock.
+    /// Position in the trace when the link's clock starts.
     offset: Duration,
+    /// Start of the link's clock on the call's clock.
     starts_at: Timestamp,
     propagation: Duration,
     encode_time: Duration,
@@ -28,8 +30,8 @@ pub struct VideoDelayFloor {
 }
 
 impl VideoDelayFloor {
-    /// That of a path whose only link is `link`, which starts at `starts_at` on the clock of the captures. Coding takes
-    /// no time.
+    /// Floor of a path whose only link is `link`, without coding times. The link starts at `starts_at` on the clock of
+    /// the captures.
     #[must_use]
     pub fn new(link: &LinkConfig, starts_at: Timestamp) -> Self {
         Self {
@@ -42,13 +44,13 @@ impl VideoDelayFloor {
         }
     }
 
-    /// The same with the least times that coding a picture and decoding a frame take.
+    /// Adds the shortest time to code a picture and the time to decode a frame.
     #[must_use]
     pub fn with_coding(self, encode_time: Duration, decode_time: Duration) -> Self {
         Self { encode_time, decode_time, ..self }
     }
 
-    /// That of a picture captured at `captured_at`; none if the link never passes anything any more.
+    /// Floor of a picture captured at `captured_at`; `None` if the link never carries anything again.
     #[must_use]
     pub fn of(&self, captured_at: Timestamp) -> Option<Duration> {
         let on_trace = (captured_at + self.encode_time).saturating_since(self.starts_at).saturating_add(self.offset);
@@ -58,7 +60,7 @@ impl VideoDelayFloor {
         Some(self.encode_time + passed_at.saturating_since(sent_at) + on_the_way + self.decode_time)
     }
 
-    /// The distribution of it over pictures captured at these moments.
+    /// Distribution of the floors of pictures captured at these times.
     #[must_use]
     pub fn over(&self, captures: impl Iterator<Item = Timestamp>) -> Option<DelayScores> {
         let mut floors_ms = Distribution::of_milliseconds();
@@ -67,7 +69,7 @@ impl VideoDelayFloor {
     }
 }
 
-/// The floors of the frames of a call, and how many frames came near theirs.
+/// Floors of the frames of a call, and the number of frames near their floors.
 #[derive(Debug, Clone)]
 pub(super) struct FloorScores {
     floor: VideoDelayFloor,
@@ -81,8 +83,8 @@ impl FloorScores {
         Self { floor, floors_ms: Distribution::of_milliseconds(), frames: 0, near: 0 }
     }
 
-    /// A frame had this video delay. One that nothing followed on the screen waits no longer than the call lasts, and
-    /// its floor is no longer either.
+    /// Adds a frame. The floor is limited to its video delay, which ends with the call for a frame without a later
+    /// display.
     pub(super) fn frame(&mut self, captured_at: Timestamp, video_delay: Duration) {
         let Some(floor) = self.floor.of(captured_at) else { return };
         let floor = floor.min(video_delay);
@@ -95,7 +97,7 @@ impl FloorScores {
         DelayScores::of(&mut self.floors_ms)
     }
 
-    /// The share of the frames that came near their floor; none of no frames.
+    /// Share of frames near their floor; `None` without frames.
     pub(super) fn near(&self) -> Option<f64> {
         (self.frames > 0).then(|| self.near as f64 / self.frames as f64)
     }
@@ -122,17 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_the_wait_for_the_next_opportunity_and_all_that_nothing_can_shorten() {
+    fn the_floor_adds_the_wait_for_capacity_and_fixed_delays() {
         let floor = floor(Trace::from_opportunities(vec![10, 50, 100], 100).unwrap(), 0);
         let of = |capture| floor.of(at(capture)).unwrap().as_millis();
         assert_eq!([0, 9, 10, 60, 99].map(of), [30, 21, 60, 60, 21]);
         let coding = floor.clone().with_coding(Duration::from_millis(7), Duration::from_millis(3));
-        // Coded at 7, it leaves at 10; coded at 11, it has missed that and leaves at 50.
+        // A frame coded at 7 ms leaves at 10 ms. One coded at 11 ms leaves at 50 ms.
         assert_eq!([0, 4].map(|capture| coding.of(at(capture)).unwrap().as_millis()), [33, 69]);
     }
 
     #[test]
-    fn the_floor_is_of_the_trace_where_the_call_meets_it() {
+    fn the_floor_uses_the_trace_offset_and_the_start() {
         let trace = Trace::from_opportunities(vec![10, 50, 100], 100).unwrap();
         assert_eq!(floor(trace.clone(), 30).of(at(0)), Some(Duration::from_millis(40)));
         let late = VideoDelayFloor { starts_at: at(5_000), ..floor(trace, 0) };
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_waited_for_and_its_delay_comes_on_top() {
+    fn the_floor_includes_outages_and_additional_delays() {
         let segment = |milliseconds, kbps, delay| Segment {
             duration: Duration::from_millis(milliseconds),
             rate: Bitrate::from_kbps(kbps),
@@ -148,13 +150,13 @@ mod tests {
         };
         let trace = Trace::from_segments(&[segment(100, 800, 0), segment(400, 0, 0), segment(100, 80, 5)], End::Hold);
         let floor = floor(trace.unwrap(), 0);
-        // 100 bytes take a millisecond at first, ten after the outage.
+        // 100 bytes take 1 ms at first and 10 ms after the outage.
         let of = |capture| floor.of(at(capture)).unwrap().as_millis();
         assert_eq!([0, 100, 300, 700].map(of), [21, 435, 235, 35]);
     }
 
     #[test]
-    fn where_nothing_passes_any_more_there_is_no_floor() {
+    fn a_path_without_capacity_has_no_floor() {
         let none = floor(Trace::constant(Bitrate::ZERO), 0);
         assert_eq!(none.of(at(0)), None);
         assert_eq!(none.over((0..10).map(at)), None);
@@ -164,15 +166,15 @@ mod tests {
     }
 
     #[test]
-    fn frames_within_one_and_a_half_times_their_floor_are_near_it() {
-        // 21 ms at every capture.
+    fn frames_up_to_one_and_a_half_times_their_floor_are_near() {
+        // The floor is 21 ms at every capture.
         let mut scores = FloorScores::new(floor(Trace::constant(Bitrate::from_kbps(800)), 0));
         for (capture, delay_us) in [(0, 21_000), (1, 31_500), (2, 31_501), (3, 900_000)] {
             scores.frame(at(capture), Duration::from_micros(delay_us));
         }
         assert_eq!(scores.near(), Some(0.5));
         assert_eq!(scores.floor_ms().map(|floor| (floor.p50, floor.p95)), Some((21.0, 21.0)));
-        // The call ended before it could have been shown.
+        // The call ended before this frame could be shown.
         scores.frame(at(4), Duration::from_millis(5));
         assert_eq!(scores.near(), Some(0.6));
     }

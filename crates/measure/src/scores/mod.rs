@@ -1,18 +1,15 @@
-//! The scores of a call, computed from its per-frame log and from what went through its link.
+//! Scores of a call, computed from its frame log and its packets.
 //!
-//! Video delay is counted in both ways that there are figures of. `video_delay_ms` is the text of Salsify's paper (NSDI
-//! 2018, section 5.1): for every captured frame the time until it or a later one is on the screen, so that a frame that
-//! was skipped or lost counts with the wait for the next. `displayed_delay_ms` is what its published analysis files,
-//! and so its figures, are made of: the same of the frames that were shown themselves. It is the shorter one, and knows
-//! little of outages.
+//! - `video_delay_ms` follows the text of Salsify's paper (NSDI 2018, section 5.1). For every captured picture it is
+//!   the time until this or a later one is shown. A skipped or lost frame counts with the wait for the next one.
+//! - `displayed_delay_ms` follows Salsify's published analysis files and figures: the same time, of shown frames only.
+//!   It is shorter and hardly shows outages.
+//! - A stall is the time of freezes ([`FreezeDetector`](crate::FreezeDetector)), as defined by WebRTC's getStats.
+//! - SSIM in dB is -10 log10(1 - SSIM) of the shown pictures.
+//! - QoE is Concerto's (MobiCom 2019, Table 2): a linear function of the mean delay and the mean quality.
 //!
-//! A stall is the time of freezes, and a freeze is what getStats of WebRTC counts as one, see [`FreezeDetector`](crate::FreezeDetector).
-//!
-//! SSIM in dB is -10 log10(1 - SSIM) of the pictures that were shown. QoE is Concerto's (MobiCom 2019,
-//! Table 2): a linear function of the mean delay and of the mean quality.
-//!
-//! Everything is counted frame by frame and packet by packet ([`FrameScores`], [`PacketLog`](crate::packets::PacketLog)), in memory that does not
-//! grow with the call. Counts, sums and means are exact; quantiles are those of a [`Distribution`].
+//! Counting is incremental ([`FrameScores`], [`PacketLog`](crate::packets::PacketLog)), in memory that does not grow
+//! with the call. Counts, sums and means are exact; quantiles are those of a [`Distribution`].
 
 mod floor;
 mod network;
@@ -45,9 +42,9 @@ struct QualityOfExperience {
     constant: f64,
 }
 
-/// Concerto's model for applications that weigh quality, QoE_p.
+/// Concerto's model for quality-sensitive applications, QoE_p.
 const QOE_P: QualityOfExperience = QualityOfExperience { delay: -6.39e-4, quality: 6.22e-2, constant: 3.30 };
-/// Concerto's model for applications that weigh delay, QoE_d.
+/// Concerto's model for delay-sensitive applications, QoE_d.
 const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1e-3 * 1.92, quality: 1.01e-1, constant: 2.67 };
 
 impl QualityOfExperience {
@@ -56,7 +53,7 @@ impl QualityOfExperience {
     }
 }
 
-/// QoE_d (Concerto, MobiCom 2019, Table 2) of a mean video delay in milliseconds and a mean SSIM in dB.
+/// QoE_d (Concerto, MobiCom 2019, Table 2) of a mean video delay in ms and a mean SSIM in dB.
 #[must_use]
 pub fn qoe_d(delay_ms: f64, ssim_db: f64) -> f64 {
     QOE_D.score(delay_ms, ssim_db)
@@ -67,7 +64,7 @@ pub fn qoe_d(delay_ms: f64, ssim_db: f64) -> f64 {
 pub struct SsimScores {
     /// First quartile.
     pub p25: f64,
-    /// dB of the mean SSIM.
+    /// Mean SSIM, converted to dB.
     pub mean: f64,
 }
 
@@ -78,111 +75,112 @@ pub struct PsnrScores {
     pub mean: f64,
 }
 
-/// Frames by what became of them.
+/// Number of frames by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameCounts {
-    /// Pictures that the source gave.
+    /// Captured pictures.
     pub captured: u64,
-    /// Frames sent.
+    /// Sent frames.
     pub sent: u64,
-    /// Pictures for which nothing was sent.
+    /// Pictures that were not sent.
     pub skipped: u64,
     /// Frames shown at the receiver.
     pub displayed: u64,
-    /// Frames sent as key frames.
+    /// Sent key frames.
     pub key: u64,
-    /// Frames encoded from an acknowledged state after a loss.
+    /// Sent recovery frames.
     pub recovery: u64,
 }
 
-/// The scores of one call.
+/// Scores of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// Length of the scored time, seconds: what was asked for, or less where the source ended before.
+    /// Duration of the scored part, seconds. It is shorter than requested if the source ended earlier.
     #[serde(default)]
     pub scored_seconds: f64,
-    /// Of every captured frame, capture to display of this or a later frame; none where nothing was shown.
+    /// Video delay of all captured pictures, ms; `None` if nothing was shown.
     pub video_delay_ms: Option<DelayScores>,
-    /// Of the frames that were shown, capture to display: what Salsify's published figures count. None where nothing
-    /// was shown.
+    /// Displayed delay of the shown frames, ms, as in Salsify's published figures; `None` if nothing was shown.
     pub displayed_delay_ms: Option<DelayScores>,
-    /// The video delay that frames of one small packet would have had, see [`VideoDelayFloor`]; none where the path is
-    /// not known. In a live call coding counts as taking no time.
+    /// Lower bound on the video delay ([`VideoDelayFloor`]), ms; `None` if the path is unknown. Coding time counts as
+    /// zero in a live call.
     pub video_delay_floor_ms: Option<DelayScores>,
-    /// Share (0-1) of the captured frames whose video delay is at most [`NEAR_FLOOR`] times their own floor; none where
-    /// nothing was shown or the path is not known.
+    /// Share (0-1) of captured pictures with a video delay of at most [`NEAR_FLOOR`] times their floor. `None` if
+    /// nothing was shown or the path is unknown.
     pub near_floor: Option<f64>,
-    /// Quality of what was shown.
+    /// SSIM of the shown frames.
     pub ssim_db: Option<SsimScores>,
-    /// Quality of what was shown.
+    /// PSNR of the shown frames.
     pub psnr_db: Option<PsnrScores>,
-    /// Datagram bytes that reached the receiver, over the scored time.
+    /// Rate of datagram bytes at the receiver over the scored part, bit/s.
     pub throughput_bps: u64,
-    /// Those bytes over the bytes that the link could have carried.
+    /// Received bytes over the capacity of the link.
     pub link_utilisation: f64,
-    /// Frames by what became of them.
+    /// Number of frames by outcome.
     pub frames: FrameCounts,
-    /// What held frames back: the share (0-1) of each of [`LimitedBy`] in the captured frames for which it is known.
+    /// Share (0-1) of each binding limit ([`LimitedBy`]) in the captured pictures for which it is known.
     #[serde(default)]
     pub limited_by: BTreeMap<LimitedBy, f64>,
-    /// Mean of size over budget of the frames sent within their budget.
+    /// Mean fill of the sent frames that are within their budget.
     pub fill: Option<f64>,
-    /// Share of the frames sent that were larger than their budget.
+    /// Share of sent frames that exceed their budget.
     pub overshoot_ratio: Option<f64>,
-    /// Frames shown a second (getStats' `framesPerSecond`, over the scored time instead of the last second).
+    /// Shown frames per second over the scored part. getStats' `framesPerSecond` covers the last second.
     #[serde(default)]
     pub frames_per_second: f64,
-    /// Sum of the durations for which pictures were on the screen over the sum of their squares, frames a second (W3C
-    /// webrtc-stats, `totalInterFrameDelay` over `totalSquaredInterFrameDelay`; libwebrtc calls it so). The frame rate
-    /// of the picture that is on the screen at a moment drawn at random: equal to the other where pictures come evenly,
-    /// and far less where they do not. None where nothing was shown, or one picture and it was no freeze.
+    /// Sum of display durations over the sum of their squares, frames per second. Sources: W3C webrtc-stats
+    /// (`totalInterFrameDelay` over `totalSquaredInterFrameDelay`), libwebrtc.
+    ///
+    /// It is the frame rate at a random time. It equals `frames_per_second` for regular displays and is much lower for
+    /// irregular ones. `None` if nothing was shown, or one picture without a freeze.
     #[serde(default)]
     pub harmonic_frame_rate: Option<f64>,
-    /// The freezes.
+    /// Freezes of the call.
     #[serde(default)]
     pub freezes: FreezeScores,
-    /// Stalls: the time of the freezes ([`FreezeScores::total_seconds`]), in minutes in an hour of call.
+    /// Time of freezes ([`FreezeScores::total_seconds`]), minutes per hour of call.
     pub stall_minutes_per_hour: f64,
     /// Concerto's QoE_p.
     pub qoe_p: Option<f64>,
     /// Concerto's QoE_d.
     pub qoe_d: Option<f64>,
-    /// Upper bound on QoE_d that no controller exceeds in this call, where it was asked for.
+    /// Upper bound on QoE_d that no controller exceeds in this call, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qoe_d_bound: Option<f64>,
-    /// QoE_d of a schedule of frames that this call's link carries, found with the whole call known: the best possible lies
-    /// between it and the bound. None without a bound, or where packets are lost or delayed at random.
+    /// QoE_d of a feasible schedule that knows the whole call. The optimum lies between it and the bound. `None`
+    /// without a bound, or if packets are lost or delayed at random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qoe_d_schedule: Option<f64>,
-    /// Time of the packets that arrived from entering the link to coming out of it.
+    /// One-way delay of the packets that arrived, ms.
     pub one_way_delay_ms: Option<DelayScores>,
-    /// The part of it that they waited in queues.
+    /// Queueing delay of the packets that arrived, ms.
     pub queueing_delay_ms: Option<DelayScores>,
-    /// Share of packets lost, 0-1: of those sent in the scored time, the ones that did not arrive until the call was
-    /// over, [`DRAIN`](crate::DRAIN) later.
+    /// Share (0-1) of scored packets that did not arrive until the end of the call, [`DRAIN`](crate::DRAIN) after the
+    /// scored part.
     pub packet_loss: Option<f64>,
-    /// Mean step of the target from one tenth of a second to the next, bit/s (eta = mean |a(n+1) - a(n)|).
+    /// Mean change of the target between intervals of 100 ms, bit/s (eta = mean |a(n+1) - a(n)|).
     pub target_smoothness_bps: Option<f64>,
-    /// Symmetric mean absolute percentage error of the estimate against the capacity over the points of the series:
-    /// the mean of 100 |e - c| / ((e + c) / 2), 0-200.
+    /// Symmetric mean absolute percentage error of the estimate against the capacity, 0-200. It is the mean of 100 |e -
+    /// c| / ((e + c) / 2) over the points of the series.
     pub estimate_smape_percent: Option<f64>,
-    /// BoB's prediction accuracy (IEEE TMM 2022): 1 - sMAPE / 2, with the sMAPE of 0 to 2; 0-1.
+    /// BoB's prediction accuracy (IEEE TMM 2022), 0-1: 1 - sMAPE / 2, with an sMAPE of 0 to 2.
     pub estimate_accuracy: Option<f64>,
-    /// The MMSys'21 challenge's network score.
+    /// Network score of the MMSys'21 challenge.
     pub network: Option<NetworkScores>,
-    /// VMAF of what was shown against what was captured, 0-100, where something measured it.
+    /// VMAF of the shown pictures, 0-100; `None` if it was not measured.
     pub vmaf: Option<f64>,
-    /// Why there is no VMAF.
+    /// Reason why there is no VMAF.
     pub vmaf_missing: Option<String>,
-    /// Network and video together; none without a VMAF.
+    /// Combined scores of network and video; `None` without VMAF.
     pub total: Option<TotalScores>,
 }
 
-/// Why there is no VMAF where nobody asked for it.
+/// Reason in reports if VMAF was not requested.
 pub const VMAF_NOT_ASKED_FOR: &str = "not asked for";
 
 impl Scores {
-    /// The same with the VMAF that was measured, 0-100, or why none was; nothing else ever takes its place.
+    /// Adds the measured VMAF, 0-100, or the reason why there is none. A missing VMAF is never replaced by another
+    /// value.
     #[must_use]
     pub fn with_vmaf(mut self, vmaf: Result<f64, String>) -> Self {
         match vmaf {
@@ -196,8 +194,7 @@ impl Scores {
     }
 }
 
-/// For each record the time from its capture until it or a later frame is shown, seconds. A frame that nothing ever
-/// followed on the screen counts until `end`.
+/// Video delay of each record, seconds. A frame without a later display counts until `end`.
 #[must_use]
 pub fn video_delays(records: &[FrameRecord], end: Timestamp) -> Vec<f64> {
     let mut delays = vec![0.0; records.len()];
@@ -211,7 +208,7 @@ pub fn video_delays(records: &[FrameRecord], end: Timestamp) -> Vec<f64> {
     delays
 }
 
-/// What a call is scored by of its frames, counted as they become final, in the order of capture.
+/// Counters of final frames, in order of capture.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameScores {
     start: Timestamp,
@@ -231,7 +228,7 @@ pub(crate) struct FrameScores {
     shown: ByteCount,
 }
 
-/// What a mean is made of.
+/// Sum and count of a mean.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     sum: f64,
@@ -250,7 +247,7 @@ impl Sum {
 }
 
 impl FrameScores {
-    /// Of a call that begins at `start` and is scored for `length`.
+    /// Counters of a call that starts at `start` and is scored for `length`.
     pub(crate) fn new(start: Timestamp, length: Duration, frame_interval: Duration) -> Self {
         Self {
             start,
@@ -271,32 +268,32 @@ impl FrameScores {
         }
     }
 
-    /// Has every frame that is not counted yet compared with `floor`.
+    /// Compares every later frame with `floor`.
     pub(crate) fn compare_with(&mut self, floor: VideoDelayFloor) {
         self.floor = Some(FloorScores::new(floor));
     }
 
-    /// The call is shorter than was thought; nothing captured from `end` on has been counted.
+    /// Shortens the scored part. No frame captured from `end` on has been counted.
     pub(crate) fn end_at(&mut self, end: Timestamp) {
         self.end = self.end.min(end);
     }
 
-    /// The end of the scored time.
+    /// End of the scored part.
     pub(crate) fn end(&self) -> Timestamp {
         self.end
     }
 
-    /// The scored time.
+    /// Duration of the scored part.
     pub(crate) fn length(&self) -> Duration {
         self.end.saturating_since(self.start)
     }
 
-    /// A frame is final; it, or a later one, was shown `video_delay` after its capture.
+    /// Counts a final frame with its video delay.
     pub(crate) fn frame(&mut self, record: &FrameRecord, video_delay: Duration) {
         if record.displayed_at.is_some() {
             self.shown += record.size.unwrap_or_default();
         }
-        // They go on after the scored time, so that the last scored frames have later ones to be followed by.
+        // Capture continues after the scored part, so that later frames follow the last scored ones.
         if record.captured_at >= self.end {
             return;
         }
@@ -335,19 +332,19 @@ impl FrameScores {
         }
     }
 
-    /// Bytes of all frames that were shown, scored or not.
+    /// Bytes of all shown frames, scored or not.
     pub(crate) fn shown(&self) -> ByteCount {
         self.shown
     }
 
-    /// The scores of the call, with those of its packets in `recorder` and those over the points of `series`, over a
-    /// link that could have carried `capacity` in the scored time.
+    /// Scores of the call, with those of the packets in `recorder` and of the points of `series`. `capacity` is the
+    /// link's capacity in the scored part.
     pub(crate) fn scores(mut self, recorder: &mut SeriesRecorder, capacity: ByteCount, series: &Series) -> Scores {
         let length = self.length();
         let delivered = recorder.received_within(length);
         let target = TargetScores::of(series);
         let frames = FrameCounts { skipped: self.counts.captured - self.counts.sent, ..self.counts };
-        // Where nothing is ever shown, the time until the end of the call is no delay of anything.
+        // If nothing is ever shown, the time until the end of the call is not a delay.
         let delays = (frames.displayed > 0).then_some(&mut self.delays_ms);
         let video_delay_ms = delays.and_then(DelayScores::of);
         let near_floor = self.floor.as_ref().and_then(FloorScores::near).filter(|_| frames.displayed > 0);
@@ -395,7 +392,7 @@ impl FrameScores {
     }
 }
 
-/// Counts as shares of their sum.
+/// Shares of counts in their sum.
 fn shares(counts: &BTreeMap<LimitedBy, u64>) -> BTreeMap<LimitedBy, f64> {
     let all: u64 = counts.values().sum();
     counts.iter().map(|(&limit, &count)| (limit, count as f64 / all.max(1) as f64)).collect()
@@ -414,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_never_shown_waits_for_the_next_one_that_is() {
+    fn a_frame_that_is_not_shown_waits_for_the_next_shown_one() {
         let records = [record(0, Some(50)), record(1, None), record(2, Some(260))];
         let delays = video_delays(&records, Timestamp::from_millis(1_000));
         assert_eq!(delays, [0.05, 0.16, 0.06]);
@@ -427,8 +424,8 @@ mod tests {
     }
 
     #[test]
-    fn displayed_delay_is_of_the_frames_shown_and_video_delay_of_every_frame_captured() {
-        // Captured at 0, 100, 200, 300 ms; the first is shown after 50 ms, the last after 60 ms, the others never.
+    fn displayed_delay_covers_shown_and_video_delay_all_frames() {
+        // Captured at 0, 100, 200, 300 ms. The first is shown after 50 ms, the last after 60 ms, the others never.
         let records = [record(0, Some(50)), record(1, None), record(2, None), record(3, Some(360))];
         let mut scores = FrameScores::new(Timestamp::ZERO, Duration::from_secs(1), Duration::from_millis(100));
         let end = Timestamp::from_millis(1_000);
@@ -442,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls_are_the_time_of_the_freezes() {
+    fn stalls_equal_the_time_of_freezes() {
         let records = [record(0, Some(20)), record(1, Some(120)), record(9, Some(920)), record(10, Some(1_020))];
         let mut scores = FrameScores::new(Timestamp::ZERO, Duration::from_millis(1_100), Duration::from_millis(100));
         records.iter().for_each(|record| scores.frame(record, Duration::from_millis(20)));
@@ -454,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quality_of_experience_is_concertos_table_two() {
+    fn qoe_matches_table_2_of_concerto() {
         assert!((QOE_P.score(200.0, 16.0) - (3.30 - 0.1278 + 0.9952)).abs() < 1e-9);
         assert!((QOE_D.score(200.0, 16.0) - (2.67 - 0.384 + 1.616)).abs() < 1e-9);
     }
@@ -471,14 +468,14 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_nothing_scores_without_dividing_by_zero() {
+    fn an_empty_call_has_scores_without_division_by_zero() {
         let (scores, _) = score_of(&[], recorder(), Duration::ZERO);
         assert_eq!((scores.video_delay_ms, scores.network, scores.packet_loss), (None, None, None));
         assert_eq!(scores.frames, FrameCounts::default());
     }
 
     #[test]
-    fn a_call_that_showed_nothing_has_no_video_delay() {
+    fn a_call_without_displays_has_no_video_delay() {
         let (scores, _) = score_of(&[record(0, None), record(1, None)], recorder(), Duration::from_secs(7));
         assert_eq!((scores.frames.captured, scores.frames.displayed), (2, 0));
         assert_eq!((scores.video_delay_ms, scores.displayed_delay_ms, scores.qoe_d), (None, None, None));
@@ -488,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_of_frames_become_a_series_that_holds_the_last_one() {
+    fn the_series_repeats_the_last_target_between_pictures() {
         let mut records = [record(0, None), record(3, None)];
         for (record, kbps) in records.iter_mut().zip([400, 800]) {
             record.target = Some(Bitrate::from_kbps(kbps));
@@ -500,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_vmaf_is_said_to_be_missing_and_leaves_no_total() {
+    fn a_missing_vmaf_is_reported_and_gives_no_total_score() {
         let mut recorder = recorder();
         recorder.sent(Timestamp::ZERO, ByteCount::new(100));
         recorder.received(Timestamp::from_millis(9), Timestamp::ZERO, ByteCount::new(100), Duration::ZERO);

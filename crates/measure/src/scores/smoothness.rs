@@ -1,4 +1,4 @@
-//! How evenly pictures follow each other on the screen.
+//! Regularity of displays: frame rates and freezes.
 
 use std::time::Duration;
 
@@ -8,22 +8,21 @@ use lockstep_units::Timestamp;
 
 use crate::freezes::FreezeDetector;
 
-/// The freezes of a call, see [`FreezeDetector`].
+/// Freezes of a call ([`FreezeDetector`]).
 ///
-/// getStats counts a freeze when the next picture comes. Here the time before the first picture and that after the last
-/// one count, too, where they are long enough for a freeze: a call whose picture never comes, or never moves again, has
-/// a freeze.
+/// getStats counts a freeze when the next picture is shown. Here the time before the first picture and after the last
+/// one can be a freeze, too. A call whose video never starts or stops for good therefore has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FreezeScores {
-    /// How many (`freezeCount`).
+    /// Number of freezes (`freezeCount`).
     pub count: u64,
-    /// How long they were together, seconds (`totalFreezesDuration`).
+    /// Total duration, seconds (`totalFreezesDuration`).
     pub total_seconds: f64,
-    /// How long the longest was, seconds; zero of none.
+    /// Longest freeze, seconds; zero without freezes.
     pub longest_seconds: f64,
 }
 
-/// The scores of [`Smoothness`].
+/// Results of [`Smoothness`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct SmoothnessScores {
     pub(super) frames_per_second: f64,
@@ -31,14 +30,15 @@ pub(super) struct SmoothnessScores {
     pub(super) freezes: FreezeScores,
 }
 
-/// What is counted of the moments at which pictures are shown.
+/// Counters of display times.
 #[derive(Debug, Clone)]
 pub(super) struct Smoothness {
     start: Timestamp,
     detector: FreezeDetector,
     shown: u64,
-    /// Sum of the durations of pictures, and of their squares, seconds.
+    /// Sum of display durations, seconds.
     durations: f64,
+    /// Sum of their squares, seconds squared.
     squares: f64,
     freezes: u64,
     frozen: Duration,
@@ -46,7 +46,7 @@ pub(super) struct Smoothness {
 }
 
 impl Smoothness {
-    /// Of a call that begins at `start`.
+    /// Counters of a call that starts at `start`.
     pub(super) fn new(start: Timestamp, frame_interval: Duration) -> Self {
         Self {
             start,
@@ -60,10 +60,10 @@ impl Smoothness {
         }
     }
 
-    /// A picture was shown.
+    /// Counts a display.
     pub(super) fn shown(&mut self, at: Timestamp) {
         if self.shown == 0 {
-            self.unless_smooth(at.saturating_since(self.start));
+            self.count_outer_gap(at.saturating_since(self.start));
         }
         self.shown += 1;
         if let Some(duration) = self.detector.shown(at) {
@@ -71,8 +71,8 @@ impl Smoothness {
         }
     }
 
-    /// Counts a time that lies not between two pictures, if it is long enough for a freeze.
-    fn unless_smooth(&mut self, length: Duration) {
+    /// Counts a time before the first or after the last picture, if it is a freeze.
+    fn count_outer_gap(&mut self, length: Duration) {
         if self.detector.would_freeze(length) {
             self.count(length, true);
         }
@@ -89,10 +89,10 @@ impl Smoothness {
         }
     }
 
-    /// The scores where the scored time ends at `end`.
+    /// Scores if the scored part ends at `end`.
     pub(super) fn scores(mut self, end: Timestamp) -> SmoothnessScores {
         let length = end.saturating_since(self.start);
-        self.unless_smooth(end.saturating_since(self.detector.shown_at().unwrap_or(self.start)));
+        self.count_outer_gap(end.saturating_since(self.detector.shown_at().unwrap_or(self.start)));
         SmoothnessScores {
             frames_per_second: if length.is_zero() { 0.0 } else { self.shown as f64 / length.as_secs_f64() },
             harmonic_frame_rate: (self.shown > 0 && self.squares > 0.0).then(|| self.durations / self.squares),
@@ -111,7 +111,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_millis(100);
 
-    /// The scores of a source of ten pictures a second of which these moments are displays, milliseconds.
+    /// Scores of a source of ten frames per second with these display times, ms.
     fn scores(displays: &[u64], end: u64) -> SmoothnessScores {
         let mut smoothness = Smoothness::new(Timestamp::ZERO, INTERVAL);
         displays.iter().for_each(|&moment| smoothness.shown(Timestamp::from_millis(moment)));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_that_come_evenly_have_one_frame_rate_however_it_is_counted() {
+    fn regular_displays_have_equal_frame_rates() {
         let displays: Vec<u64> = (0..100).map(|picture| 50 + 100 * picture).collect();
         let scores = scores(&displays, 10_000);
         assert!((scores.frames_per_second - 10.0).abs() < 1e-9, "{scores:?}");
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn a_freeze_is_the_whole_time_and_pulls_the_harmonic_frame_rate_down() {
-        // Eleven displays at ten a second, then one after 700 ms, then ten a second again: 20 durations of 0.1 s, one
-        // of 0.7 s.
+    fn a_freeze_lowers_the_harmonic_frame_rate() {
+        // Eleven displays at 10 frames per second, one after 700 ms, then 10 frames per second again. These are 20
+        // durations of 0.1 s and one of 0.7 s.
         let displays: Vec<u64> = (0..=10).map(|at| 100 * at).chain((0..=10).map(|at| 1_700 + 100 * at)).collect();
         let scores = scores(&displays, 2_750);
         assert_eq!(scores.freezes, FreezeScores { count: 1, total_seconds: 0.7, longest_seconds: 0.7 });
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_comes_late_or_never_moves_again_is_frozen() {
+    fn late_starts_and_early_stops_of_video_are_freezes() {
         let scores = scores(&[2_000, 2_100], 10_100);
         assert_eq!(scores.freezes, FreezeScores { count: 2, total_seconds: 10.0, longest_seconds: 8.0 });
         assert!(scores.harmonic_frame_rate.unwrap() < 0.2, "{scores:?}");
     }
 
     #[test]
-    fn a_call_that_shows_nothing_is_one_freeze_and_has_no_harmonic_frame_rate() {
+    fn a_call_without_displays_is_one_freeze() {
         let scores = scores(&[], 7_000);
         assert_eq!(scores.freezes, FreezeScores { count: 1, total_seconds: 7.0, longest_seconds: 7.0 });
         assert_eq!((scores.frames_per_second, scores.harmonic_frame_rate), (0.0, None));

@@ -1,4 +1,4 @@
-//! Scores of what a controller decides: how steady its target is, and how near its estimate is to the capacity.
+//! Scores of a controller's decisions: stability of the target and accuracy of the estimate.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use lockstep_units::{Bitrate, Timestamp};
 
 use crate::series::{SERIES_INTERVAL, Series};
 
-/// How near the estimate is to the capacity, over the points of a [`Series`].
+/// Accuracy of the estimate over the points of a [`Series`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TargetScores {
     pub(super) smape_percent: Option<f64>,
-    /// 1 - sMAPE / 2 with the sMAPE of 0 to 2 (BoB, IEEE TMM 2022, section IV), 0-1.
+    /// 1 - sMAPE / 2 with an sMAPE of 0 to 2 (BoB, IEEE TMM 2022, section IV), 0-1.
     pub(super) accuracy: Option<f64>,
 }
 
@@ -28,15 +28,17 @@ impl TargetScores {
     }
 }
 
-/// eta = the mean of |a(n+1) - a(n)| of the targets a(n) at the end of each [`SERIES_INTERVAL`], however long the call
-/// is; smaller is steadier. Intervals before the first target do not count.
+/// Mean of |a(n+1) - a(n)| of the targets a(n) at the end of each [`SERIES_INTERVAL`] (eta). Lower is more stable. The
+/// interval does not depend on the length of the call. Intervals before the first target do not count.
 #[derive(Debug, Clone)]
 pub(super) struct TargetSteps {
     start: Timestamp,
     first: Option<u64>,
-    /// The interval of the newest target, that target, and the one at the end of the interval before, bit/s.
+    /// Interval of the newest target.
     interval: u64,
+    /// Newest target, bit/s.
     target: f64,
+    /// Target at the end of the previous interval, bit/s.
     before: Option<f64>,
     sum: f64,
 }
@@ -46,7 +48,7 @@ impl TargetSteps {
         Self { start, first: None, interval: 0, target: 0.0, before: None, sum: 0.0 }
     }
 
-    /// The target was `target` at `at`; moments come in order.
+    /// Records `target` at `at`, in order of time.
     pub(super) fn target(&mut self, at: Timestamp, target: Bitrate) {
         let interval = whole_intervals(at.saturating_since(self.start));
         if self.first.is_none() {
@@ -58,12 +60,12 @@ impl TargetSteps {
         self.target = target.as_bps() as f64;
     }
 
-    /// From the end of the interval before to that of the newest.
+    /// Change from the end of the previous interval to the newest target.
     fn step(&self) -> f64 {
         self.before.map_or(0.0, |before| (self.target - before).abs())
     }
 
-    /// The mean step, bit/s, over the whole intervals of the first `length`. None of fewer than two.
+    /// Mean change over the whole intervals of the first `length`, bit/s. `None` with fewer than two intervals.
     pub(super) fn mean(&self, length: Duration) -> Option<f64> {
         let count = whole_intervals(length);
         let steps = count.checked_sub(self.first? + 1).filter(|&steps| steps > 0)?;
@@ -76,8 +78,7 @@ fn whole_intervals(time: Duration) -> u64 {
     (time.as_nanos() / SERIES_INTERVAL.as_nanos()) as u64
 }
 
-/// sMAPE = the mean of 100 |e - c| / ((|e| + |c|) / 2) over pairs of an estimate and the truth: 0 where all are true,
-/// at most 200; a pair of two zeros is true.
+/// sMAPE of (estimate, truth) pairs: mean of 100 |e - c| / ((|e| + |c|) / 2), 0-200. A pair of zeros has no error.
 pub(super) fn symmetric_mean_absolute_percentage_error(pairs: &[(f64, f64)]) -> Option<f64> {
     let error = |&(estimate, truth): &(f64, f64)| {
         let middle = (estimate.abs() + truth.abs()) / 2.0;
@@ -91,18 +92,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn smoothness_is_the_mean_step() {
+    fn target_smoothness_is_the_mean_change() {
         let mut steps = TargetSteps::new(Timestamp::from_millis(50));
         for (at, bps) in [(250, 9), (260, 1), (370, 3), (470, 7), (480, 2), (770, 20)] {
             steps.target(Timestamp::from_millis(at), Bitrate::from_bps(bps));
         }
-        // At the ends of the intervals: none, none, 1, 3, 2, 2, 2; the last target comes after the time asked for.
+        // Ends of the intervals: none, none, 1, 3, 2, 2, 2. The last target is beyond `length`.
         assert_eq!(steps.mean(Duration::from_millis(750)), Some(3.0 / 4.0));
         assert_eq!(steps.mean(Duration::from_millis(300)), None);
     }
 
     #[test]
-    fn the_symmetric_error_of_half_and_of_double_is_the_same() {
+    fn half_and_double_have_the_same_symmetric_error() {
         let error = |estimate| symmetric_mean_absolute_percentage_error(&[(estimate, 100.0)]).unwrap();
         assert!((error(50.0) - 100.0 * 50.0 / 75.0).abs() < 1e-9);
         assert!((error(50.0) - error(200.0)).abs() < 1e-9);
@@ -110,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn accuracy_is_that_of_bobs_paper() {
+    fn accuracy_matches_bobs_paper() {
         let series = Series {
             capacity_bps: vec![100, 100, 0, 100],
             estimate_bps: vec![None, Some(60), Some(80), Some(300)],
             ..Series::default()
         };
-        // Errors of 40 / 80, 80 / 40 and 200 / 200: an sMAPE of 3.5 / 3, on the paper's scale of 0 to 2.
+        // Errors of 40 / 80, 80 / 40 and 200 / 200: an sMAPE of 3.5 / 3 on the paper's scale of 0 to 2.
         let scores = TargetScores::of(&series);
         assert!((scores.smape_percent.unwrap() - 100.0 * 3.5 / 3.0).abs() < 1e-9);
         assert!((scores.accuracy.unwrap() - (1.0 - 3.5 / 3.0 / 2.0)).abs() < 1e-12);

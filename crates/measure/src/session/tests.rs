@@ -23,7 +23,7 @@ fn frame(capture: u64, captured: u64, targets: (u64, u64), bytes: u64) -> FrameR
 }
 
 #[test]
-fn a_row_says_what_was_sent_received_lost_and_shown_in_its_second() {
+fn a_row_has_the_counters_of_its_second() {
     let mut meter = SessionMeter::new(at(5_000));
     meter.freezes = Some(FreezeDetector::new(Duration::from_millis(100)));
     meter.sent(at(5_000), SentCounts { packets: 7, bytes: 700, ..SentCounts::default() });
@@ -45,7 +45,7 @@ fn a_row_says_what_was_sent_received_lost_and_shown_in_its_second() {
     };
     meter.sent(at(6_000), counts);
     meter.received(at(6_000), ReceivedCounts { packets: 6, bytes: 50_000, missing: 9, jitter: Duration::ZERO });
-    // Nothing is acknowledged in the second second, so that it has no round-trip time.
+    // Nothing is acknowledged in the second row, so it has no round-trip time.
     meter.sent(at(7_050), SentCounts { packets: 18, ..counts });
     meter.received(at(7_050), ReceivedCounts { packets: 6, bytes: 50_000, missing: 9, jitter: Duration::ZERO });
     assert_eq!(meter.seconds(), 2);
@@ -79,11 +79,11 @@ fn a_row_says_what_was_sent_received_lost_and_shown_in_its_second() {
     assert_eq!((second.frames_captured, second.frames_sent, second.codec_bps), (Some(2), Some(1), Some(8_000)));
     assert_eq!((second.codec_updates, second.transport_updates), (Some(1), Some(1)));
     assert_eq!((second.frames_shown, second.stalls, second.stall_ms), (Some(1), Some(1), Some(1_600)));
-    assert_eq!(meter.take(9), (2, Vec::new()), "no more was looked at");
+    assert_eq!(meter.take(9), (2, Vec::new()), "no further second was sampled");
 }
 
 #[test]
-fn an_end_that_only_receives_says_what_is_missing_and_nothing_of_what_it_does_not_know() {
+fn a_receiving_end_reports_missing_packets_only() {
     let mut meter = SessionMeter::new(at(0));
     meter.received(at(0), ReceivedCounts::default());
     let counts = ReceivedCounts { packets: 8, bytes: 1_000, missing: 2, jitter: Duration::from_millis(3) };
@@ -105,7 +105,7 @@ fn the_capacity_of_a_second_is_the_mean_of_its_points() {
 }
 
 #[test]
-fn totals_are_sums_of_counts_and_means_of_what_is_there() {
+fn totals_are_sums_of_counts_and_means_of_known_values() {
     let mut totals = SessionTotals::default();
     totals.add(&SessionSecond { rtt_us: Some(10), packets_sent: Some(5), ..SessionSecond::default() });
     totals.add(&SessionSecond { rtt_us: None, packets_sent: Some(6), ..SessionSecond::default() });
@@ -116,15 +116,15 @@ fn totals_are_sums_of_counts_and_means_of_what_is_there() {
 }
 
 proptest! {
-    /// However far apart the looks at an end are, no packet is in two rows and none is in none.
+    /// Every packet is in exactly one row, at any distance between samples.
     #[test]
-    fn no_packet_is_counted_twice_or_lost_between_looks(
-        looks in prop::collection::vec((1u64..5_000, 0u64..1_000), 1..40),
+    fn every_packet_is_counted_once_between_samples(
+        samples in prop::collection::vec((1u64..5_000, 0u64..1_000), 1..40),
     ) {
         let mut meter = SessionMeter::new(Timestamp::ZERO);
         meter.sent(Timestamp::ZERO, SentCounts::default());
         let (mut now, mut packets, mut counted) = (0, 0, 0);
-        for (wait, more) in looks {
+        for (wait, more) in samples {
             (now, packets) = (now + wait, packets + more);
             let seconds = meter.seconds();
             meter.sent(at(now), SentCounts { packets, bytes: 100 * packets, ..SentCounts::default() });
@@ -137,9 +137,9 @@ proptest! {
         prop_assert_eq!(rows.iter().filter_map(|row| row.packets_sent).sum::<u64>(), counted);
     }
 
-    /// A clock that jumps ahead by any time makes no more rows than are kept.
+    /// A clock that jumps ahead does not create more rows than the limit.
     #[test]
-    fn rows_that_nobody_takes_are_bounded(ahead in 0u64..u64::MAX / 2_000_000_000) {
+    fn untaken_rows_are_bounded(ahead in 0u64..u64::MAX / 2_000_000_000) {
         let mut meter = SessionMeter::new(Timestamp::ZERO);
         meter.shown(Timestamp::ZERO, None);
         meter.shown(Timestamp::ZERO + Duration::from_secs(ahead), None);

@@ -1,23 +1,23 @@
-//! How many packets of a TCP connection may be on the way.
+//! Congestion windows: how many packets of a TCP connection may be in flight.
 
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// RFC 6928: packets that may be on the way at first.
+/// Initial window, packets (RFC 6928).
 pub(super) const INITIAL_WINDOW: f64 = 10.0;
-/// RFC 5681, equation 4: no loss takes the window below two packets.
+/// Smallest window after a loss, packets (RFC 5681, equation 4).
 pub(super) const LEAST_WINDOW: f64 = 2.0;
 
-/// How many packets may be on the way, by what became of those before.
+/// Congestion window of a TCP sender.
 pub trait CongestionWindow {
-    /// Packets that may be on the way.
+    /// Current window, packets.
     fn window(&self) -> f64;
-    /// So many packets arrived while the window was in use and no loss is being made up for.
+    /// `packets` were acknowledged while the window limited the sender, outside loss recovery.
     fn on_acknowledged(&mut self, now: Timestamp, packets: u64, round_trip: Duration);
-    /// Packets were lost, the first since the window was last reduced.
+    /// A packet was lost, the first since the last reduction.
     fn on_loss(&mut self, now: Timestamp);
-    /// No acknowledgement came for too long.
+    /// The retransmission timer expired.
     fn on_timeout(&mut self, now: Timestamp);
     /// Nothing was sent for longer than the timeout (RFC 5681, section 4.1).
     fn on_idle(&mut self);

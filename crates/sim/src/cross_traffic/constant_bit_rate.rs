@@ -1,4 +1,4 @@
-//! The same rate throughout, whatever becomes of it.
+//! Traffic of constant bit rate, without congestion control.
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -6,20 +6,20 @@ use super::TrafficPacket;
 use crate::activity::Activity;
 use crate::flow::{Arrived, Direction, Flow};
 
-/// Packets of one size at even distances.
+/// Flow of packets of one size at constant intervals.
 #[derive(Debug, Clone)]
 pub struct ConstantBitRate {
     rate: Bitrate,
     size: ByteCount,
     activity: Activity,
     next: Option<Timestamp>,
-    /// Packets sent since the activity last began, and when that was.
+    /// Packets sent since the activity last started, and the time of that start.
     since: (u64, Timestamp),
     due: bool,
 }
 
 impl ConstantBitRate {
-    /// `rate` in packets of `size`, headers included in both.
+    /// Sends packets of `size` at `rate`, both with headers, during `activity`.
     #[must_use]
     pub fn new(rate: Bitrate, size: ByteCount, activity: Activity) -> Self {
         let start = activity.start();
@@ -48,7 +48,7 @@ impl Flow for ConstantBitRate {
         self.due = true;
         let (packets, since) = &mut self.since;
         *packets += 1;
-        // Not a sum of distances, whose rounding would drift.
+        // Multiply instead of adding intervals: rounding errors must not accumulate.
         let next = *since + self.rate.time_for(ByteCount::new(self.size.get().saturating_mul(*packets)));
         self.next = self.activity.next_from(next);
         if let Some(resumed) = self.next.filter(|&resumed| resumed > next) {

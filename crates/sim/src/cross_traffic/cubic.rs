@@ -1,7 +1,8 @@
-//! CUBIC (RFC 9438), the window of most TCP connections: after a loss it grows towards the window at that loss, waits
-//! there, and then looks for more, by a cubic function of time and not of round trips.
+//! CUBIC (RFC 9438), the congestion window of most TCP connections.
 //!
-//! Slow start ends with the first loss: HyStart++, which RFC 9438 recommends, is left out.
+//! After a loss the window grows towards its value before the loss, stays near it, and then grows beyond it. The growth
+//! is a cubic function of time, not of round trips. Slow start ends with the first loss; HyStart++, which RFC 9438
+//! recommends, is not implemented.
 
 use std::time::Duration;
 
@@ -9,34 +10,33 @@ use lockstep_units::Timestamp;
 
 use super::congestion_window::{CongestionWindow, INITIAL_WINDOW, LEAST_WINDOW};
 
-/// RFC 9438, section 4.6: the window is multiplied by this on loss.
+/// Factor of the window on loss (beta, RFC 9438, section 4.6).
 const DECREASE: f64 = 0.7;
-/// RFC 9438, section 5: C, packets per second cubed.
+/// Constant C, packets per second cubed (RFC 9438, section 5).
 const SCALE: f64 = 0.4;
-/// RFC 9438, section 4.3: packets a round trip that Reno would have to add to have the same mean window with this
-/// decrease.
+/// Increase of a Reno window with the same mean, packets per round trip (alpha, RFC 9438, section 4.3).
 const RENO_INCREASE: f64 = 3.0 * (1.0 - DECREASE) / (1.0 + DECREASE);
 
-/// A time of congestion avoidance.
+/// Period of congestion avoidance between two reductions.
 #[derive(Debug, Clone, PartialEq)]
 struct Epoch {
     start: Timestamp,
-    /// Time from its start until the window is what it was before the loss, seconds (K).
+    /// Time from the start of the epoch until the window reaches W_max, seconds (K).
     time_to_largest: f64,
-    /// What Reno's window would be (W_est).
+    /// Window that Reno would have, packets (W_est).
     reno: f64,
-    /// The window before the reduction (cwnd_prior).
+    /// Window before the reduction, packets (cwnd_prior).
     prior: f64,
 }
 
-/// Grows by a cubic function of the time since the last loss.
+/// CUBIC's congestion window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cubic {
     window: f64,
     threshold: f64,
-    /// The window at the last loss, or a little less if windows shrink (W_max).
+    /// Window at the last loss, packets; less if windows shrink (W_max).
     largest: f64,
-    /// The window before the last reduction.
+    /// Window before the last reduction, packets.
     prior: f64,
     epoch: Option<Epoch>,
 }
@@ -63,7 +63,7 @@ impl Cubic {
             SCALE * distance * distance * distance + largest
         };
         let time = now.saturating_since(epoch.start).as_secs_f64();
-        // RFC 9438, section 4.3: once it is where it was before the reduction, Reno grows by a packet a round trip.
+        // RFC 9438, section 4.3: from the prior window on, Reno grows by one packet per round trip.
         let increase = if epoch.reno >= epoch.prior { 1.0 } else { RENO_INCREASE };
         let reno = epoch.reno + increase / window;
         let in_a_round_trip = curve(time + round_trip.as_secs_f64()).clamp(window, 1.5 * window);
@@ -77,7 +77,7 @@ impl Cubic {
     }
 
     fn reduce(&mut self) {
-        // RFC 9438, section 4.7: a window that did not come back to the last largest makes room for new flows.
+        // RFC 9438, section 4.7, fast convergence: a shrinking window makes room for new flows.
         self.largest = if self.window < self.largest { self.window * (1.0 + DECREASE) / 2.0 } else { self.window };
         self.prior = self.window;
         self.threshold = (self.window * DECREASE).max(LEAST_WINDOW);
@@ -107,7 +107,7 @@ impl CongestionWindow for Cubic {
 
     fn on_timeout(&mut self, _now: Timestamp) {
         self.reduce();
-        // RFC 9438, section 4.8: the first congestion avoidance after it starts from the window of that moment.
+        // RFC 9438, section 4.8: congestion avoidance after a timeout starts from the window at that time.
         self.largest = 0.0;
         self.window = 1.0;
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_loss_it_comes_back_to_its_window_when_the_cubic_function_says() {
+    fn the_window_recovers_from_a_loss_after_k_seconds() {
         let mut cubic = Cubic { window: 100.0, threshold: 100.0, ..Cubic::default() };
         cubic.on_loss(Timestamp::ZERO);
         assert!((cubic.window() - 70.0).abs() < 1e-9);
@@ -140,12 +140,12 @@ mod tests {
             }
         }
         assert!((95.0..101.0).contains(&cubic.window()), "{}", cubic.window());
-        // Most of the way is made in the first half.
+        // Most of the growth happens in the first half.
         assert!(at_half > 94.0, "{at_half}");
     }
 
     #[test]
-    fn a_window_that_shrinks_twice_leaves_room() {
+    fn a_second_loss_in_a_row_lowers_the_largest_window() {
         let mut cubic = Cubic { window: 100.0, threshold: 100.0, ..Cubic::default() };
         cubic.on_loss(Timestamp::ZERO);
         cubic.on_loss(Timestamp::ZERO);

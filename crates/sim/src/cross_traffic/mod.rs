@@ -1,6 +1,7 @@
-//! What shares links with calls: downloads that fill them, and traffic that does not care. One file each.
+//! Cross traffic: flows that share links with calls.
 //!
-//! Sizes on the links include IP headers: 1,500 bytes for a packet of full size, 40 for an acknowledgement of TCP.
+//! TCP connections fill links; constant and on-off flows ignore congestion. Sizes on links include IP headers: 1,500
+//! bytes for a full packet, 40 for an acknowledgement of TCP.
 
 mod congestion_window;
 mod constant_bit_rate;
@@ -24,39 +25,39 @@ pub use on_off::{OnOff, Period};
 pub use tcp::{Tcp, TcpStatistics, WindowAlgorithm};
 pub use transfers::{FileTransfers, Workload};
 
-/// A packet of full size on the link: an Ethernet frame's payload.
+/// Size of a full packet on the link: the payload of an Ethernet frame.
 pub const PACKET: ByteCount = ByteCount::new(1_500);
 
-/// A packet of cross traffic. It carries no data.
+/// Packet of cross traffic. It has a size but no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrafficPacket {
-    /// Data of which nobody tells whether it came.
+    /// Datagram without acknowledgement.
     Datagram,
-    /// Data of a TCP connection.
+    /// Segment of a TCP connection.
     Segment {
-        /// Its place in the order of transmission. Data that is sent again is a new segment.
+        /// Transmission number. A retransmission is a new segment with a new number.
         number: u64,
     },
-    /// What a TCP receiver says of each segment that comes.
+    /// Acknowledgement that a TCP receiver sends for each segment.
     Acknowledgement {
-        /// The highest number that has come.
+        /// Highest number received.
         largest: u64,
-        /// Which of the 64 numbers up to it have come: bit 0 is itself, bit 1 the one before it. The selective
-        /// acknowledgements of RFC 2018, which fit into 40 bytes more or less as well.
+        /// Bit mask of the 64 numbers up to `largest`: bit 0 is `largest`, bit 1 the number before it. It stands for
+        /// the selective acknowledgements of RFC 2018, which are of similar size.
         received: u64,
-        /// How many came with a mark of congestion (ECN), as RFC 9768 counts them.
+        /// Number of segments received with an ECN mark (RFC 9768).
         marked: u64,
     },
 }
 
-/// Any flow of cross traffic.
+/// Any kind of cross traffic.
 #[derive(Debug, Clone)]
 pub enum CrossTraffic {
-    /// A TCP connection, or one after the other.
+    /// TCP connection with one or more transfers.
     Tcp(Box<Tcp>),
-    /// The same rate throughout.
+    /// Constant bit rate.
     ConstantBitRate(ConstantBitRate),
-    /// A rate that comes and goes.
+    /// On-off traffic.
     OnOff(OnOff),
 }
 
@@ -90,7 +91,7 @@ impl Flow for CrossTraffic {
     }
 }
 
-/// The generator of one flow. Flows of different seeds draw different numbers.
+/// Random generator of one flow.
 fn generator(seed: u64) -> Pcg64 {
     Pcg64::seed_from_u64(seed)
 }

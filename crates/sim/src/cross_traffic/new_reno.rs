@@ -1,4 +1,4 @@
-//! TCP's window without extras: slow start, additive increase, multiplicative decrease (RFC 5681, RFC 6582).
+//! NewReno's congestion window: slow start, additive increase, multiplicative decrease (RFC 5681, RFC 6582).
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lockstep_units::Timestamp;
 
 use super::congestion_window::{CongestionWindow, INITIAL_WINDOW, LEAST_WINDOW};
 
-/// Grows by a packet a round trip and halves on loss.
+/// Window that grows by one packet per round trip and halves on loss.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewReno {
     window: f64,

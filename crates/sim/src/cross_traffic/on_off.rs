@@ -1,4 +1,4 @@
-//! A rate that comes and goes.
+//! On-off traffic: periods of constant bit rate with silent periods between them.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::{TrafficPacket, generator};
 use crate::activity::Activity;
 use crate::flow::{Arrived, Direction, Flow};
 
-/// How long a state lasts.
+/// Duration of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Period {
-    /// Always so long.
+    /// Constant duration.
     Fixed(Duration),
-    /// Exponential with this mean.
+    /// Exponentially distributed duration with this mean.
     Exponential(Duration),
 }
 
 impl Period {
-    /// A microsecond at least, so that time passes.
+    /// Draws a duration of at least one microsecond, so that time advances.
     fn draw(self, random: &mut Pcg64) -> Duration {
         let time = match self {
             Self::Fixed(time) => time,
@@ -30,7 +30,7 @@ impl Period {
     }
 }
 
-/// Packets of one size at even distances in some times and none in the others. It begins with a time with packets.
+/// Flow that alternates between packets at constant intervals and silence. It starts with packets.
 #[derive(Debug, Clone)]
 pub struct OnOff {
     rate: Bitrate,
@@ -39,15 +39,16 @@ pub struct OnOff {
     off: Period,
     activity: Activity,
     random: Pcg64,
-    /// The present or the next time with packets, and how many packets were sent in it.
+    /// Start and end of the current or next period with packets.
     burst: (Timestamp, Timestamp),
+    /// Packets sent in that period.
     packets: u64,
     next: Option<Timestamp>,
     due: bool,
 }
 
 impl OnOff {
-    /// `rate` in packets of `size`, headers included in both, for times of `on` with times of `off` between.
+    /// Sends packets of `size` at `rate`, both with headers, in periods of `on`. Periods of `off` lie between them.
     #[must_use]
     pub fn new(rate: Bitrate, size: ByteCount, on: Period, off: Period, activity: Activity, seed: u64) -> Self {
         let mut random = generator(seed);
@@ -75,7 +76,7 @@ impl Flow for OnOff {
         if self.next.is_none_or(|at| at > now) {
             return;
         }
-        // States go on through pauses of the activity; their packets are not sent.
+        // Periods continue while the activity pauses, but their packets are not sent.
         self.due = self.activity.contains(now);
         self.packets += 1;
         let distance = self.rate.time_for(ByteCount::new(self.size.get().saturating_mul(self.packets)));

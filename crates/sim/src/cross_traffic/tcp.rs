@@ -1,11 +1,11 @@
-//! A TCP connection as far as the network sees it: segments of 1,500 bytes, an acknowledgement of 40 for each, a
-//! window.
+//! A TCP connection as the network sees it: segments of 1,500 bytes, acknowledgements of 40 bytes, a congestion window.
 //!
-//! Losses are told from acknowledgements of later segments, three of them (the duplicate acknowledgements of RFC 5681
-//! with the selective ones of RFC 6675), and by a timer (RFC 6298). All losses among what was on the way when the first
-//! was noticed reduce the window once (RFC 6582). A mark of congestion (ECN) reduces it as a loss does, likewise once
-//! for what is on the way (RFC 3168, section 6.1.2). Numbers are those of transmissions, as in QUIC (RFC 9002), so that
-//! data that is sent again needs no memory of what it was.
+//! - A segment is lost once one sent three later is acknowledged (RFC 5681, RFC 6675). The timer finds other losses
+//!   (RFC 6298).
+//! - All losses among the segments in flight at the first detection reduce the window once (RFC 6582).
+//! - An ECN mark reduces the window like a loss, once per window in flight (RFC 3168, section 6.1.2).
+//! - Numbers count transmissions, as in QUIC (RFC 9002). A retransmission therefore needs no record of the original
+//!   segment.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,27 +21,27 @@ use super::{PACKET, TrafficPacket, generator};
 use crate::activity::Activity;
 use crate::flow::{Arrived, Direction, Flow};
 
-/// An acknowledgement on the link: IPv4's and TCP's headers.
+/// Size of an acknowledgement on the link: IPv4 and TCP headers.
 const ACKNOWLEDGEMENT: ByteCount = ByteCount::new(40);
-/// IPv4's and TCP's headers in each segment.
+/// Size of the IPv4 and TCP headers of a segment.
 const HEADERS: ByteCount = ByteCount::new(40);
-/// A segment is lost when one that was sent so many later has arrived.
+/// A segment is lost once a segment sent this many later has arrived.
 const REORDERING_THRESHOLD: u64 = 3;
-/// Segments of which an acknowledgement tells.
-const TOLD: u64 = 64;
-/// RFC 6298's least timeout is a second; systems use 200 ms, as Linux does.
+/// Number of segments that one acknowledgement covers.
+const ACKNOWLEDGED_SEGMENTS: u64 = 64;
+/// Smallest timeout. RFC 6298 requires one second; Linux uses 200 ms.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
-/// RFC 6298, section 2.1: before a round trip was measured.
+/// Timeout before the first measured round trip (RFC 6298, section 2.1).
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
-/// RFC 6298, section 2.5.
+/// Largest timeout (RFC 6298, section 2.5).
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One of the windows.
+/// Congestion window algorithm.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WindowAlgorithm {
-    /// Additive increase, multiplicative decrease.
+    /// NewReno: additive increase, multiplicative decrease.
     NewReno(NewReno),
-    /// By a cubic function of time.
+    /// CUBIC: growth by a cubic function of time.
     Cubic(Cubic),
 }
 
@@ -61,71 +61,72 @@ impl WindowAlgorithm {
     }
 }
 
-/// A segment that was sent.
+/// A segment that may be in flight.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Timestamp,
-    /// Whether it is known to have arrived or to be lost.
+    /// Whether the segment was acknowledged or declared lost.
     settled: bool,
 }
 
-/// What a connection did.
+/// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpStatistics {
     /// Segments sent.
     pub sent: u64,
-    /// Segments that arrived and were acknowledged.
+    /// Segments acknowledged.
     pub acknowledged: u64,
-    /// Segments taken for lost.
+    /// Segments declared lost.
     pub lost: u64,
-    /// Times that losses or marks reduced the window.
+    /// Window reductions because of losses or marks.
     pub reductions: u64,
-    /// Times that the timer ran out.
+    /// Timeouts.
     pub timeouts: u64,
-    /// Files that arrived whole.
+    /// Files transferred completely.
     pub files: u64,
-    /// The time that they took together.
+    /// Total transfer time of these files.
     pub file_time: Duration,
 }
 
-/// Both ends of a connection.
+/// Both ends of a TCP connection.
 #[derive(Debug, Clone)]
 pub struct Tcp {
     window: WindowAlgorithm,
     workload: Workload,
     activity: Activity,
     random: Pcg64,
-    /// The number of the next segment.
+    /// Number of the next segment.
     next: u64,
-    /// What may be on the way, from number [`Tcp::first`] on.
+    /// Segments that may be in flight, from number [`Tcp::first`] on.
     sent: VecDeque<Sent>,
     first: u64,
     in_flight: u64,
-    /// Losses of segments before this one have had their reduction.
+    /// Losses of segments before this number do not reduce the window again.
     reduced_until: u64,
     highest_acknowledged: u64,
-    /// (smoothed, variation)
+    /// Smoothed round-trip time and its variation.
     round_trip: Option<(Duration, Duration)>,
     backoff: u32,
     timeout_at: Option<Timestamp>,
     last_sent_at: Timestamp,
-    /// Segments that wait to be sent.
+    /// Segments waiting to be sent.
     waiting: u64,
-    /// When the next file, or the whole workload, begins.
+    /// Start of the next file, or of the whole workload.
     begins_at: Option<Timestamp>,
     file_began_at: Option<Timestamp>,
     statistics: TcpStatistics,
-    /// At the receiver: the highest number that came, and the numbers before it.
+    /// Receiver: highest number received.
     largest: Option<u64>,
+    /// Receiver: bit mask of the numbers up to it.
     received: u64,
     acknowledgements: u64,
     marked: u64,
-    /// At the sender: the most marks that an acknowledgement told of.
-    told_marked: u64,
+    /// Sender: largest number of marks in any acknowledgement.
+    reported_marks: u64,
 }
 
 impl Tcp {
-    /// A connection that has not begun. `seed` is for what `workload` draws.
+    /// A connection that has not started. `seed` determines the random numbers of `workload`.
     #[must_use]
     pub fn new(window: WindowAlgorithm, workload: Workload, activity: Activity, seed: u64) -> Self {
         let mut random = generator(seed);
@@ -156,23 +157,23 @@ impl Tcp {
             received: 0,
             acknowledgements: 0,
             marked: 0,
-            told_marked: 0,
+            reported_marks: 0,
         }
     }
 
-    /// What it did so far.
+    /// Counters so far.
     #[must_use]
     pub fn statistics(&self) -> TcpStatistics {
         self.statistics
     }
 
-    /// Packets that may be on the way.
+    /// Congestion window, packets.
     #[must_use]
     pub fn window(&self) -> f64 {
         self.window.get().window()
     }
 
-    /// RFC 6298, section 2.
+    /// Retransmission timeout (RFC 6298, section 2).
     fn timeout(&self) -> Duration {
         let time = match self.round_trip {
             None => FIRST_TIMEOUT,
@@ -194,9 +195,9 @@ impl Tcp {
         if largest >= self.next {
             return;
         }
-        let told_from = largest.saturating_sub(TOLD - 1).max(self.first);
+        let oldest_acknowledged = largest.saturating_sub(ACKNOWLEDGED_SEGMENTS - 1).max(self.first);
         let mut arrived = 0;
-        for number in told_from..=largest {
+        for number in oldest_acknowledged..=largest {
             if received >> (largest - number) & 1 == 0 {
                 continue;
             }
@@ -217,11 +218,11 @@ impl Tcp {
         self.in_flight -= arrived;
         self.statistics.acknowledged += arrived;
         self.backoff = 0;
-        // The window grows only while it is what limits the sender, and not for what was sent before it was reduced.
+        // The window grows only if it limited the sender, and only for segments sent after the last reduction.
         let limited = self.waiting > 0 && (self.in_flight + arrived + 1) as f64 >= self.window();
         self.find_losses(now);
-        if marked > self.told_marked {
-            self.told_marked = marked;
+        if marked > self.reported_marks {
+            self.reported_marks = marked;
             if largest >= self.reduced_until {
                 self.reduce(now);
             }
@@ -252,14 +253,14 @@ impl Tcp {
         }
     }
 
-    /// Once for all that is on the way.
+    /// Reduces the window once for all segments in flight.
     fn reduce(&mut self, now: Timestamp) {
         self.window.get_mut().on_loss(now);
         self.reduced_until = self.next;
         self.statistics.reductions += 1;
     }
 
-    /// A segment is lost, and its data is sent again.
+    /// Declares a segment lost and queues its data again.
     fn lose(&mut self) {
         self.in_flight -= 1;
         self.statistics.lost += 1;
@@ -317,10 +318,11 @@ impl Tcp {
     fn receive(&mut self, number: u64) {
         match self.largest {
             Some(largest) if number <= largest => {
-                self.received |= 1u64.checked_shl((largest - number).min(TOLD) as u32).unwrap_or(0);
+                self.received |= 1u64.checked_shl((largest - number).min(ACKNOWLEDGED_SEGMENTS) as u32).unwrap_or(0);
             }
             largest => {
-                let shift = largest.map_or(TOLD, |largest| number - largest).min(TOLD) as u32;
+                let shift =
+                    largest.map_or(ACKNOWLEDGED_SEGMENTS, |largest| number - largest).min(ACKNOWLEDGED_SEGMENTS) as u32;
                 self.received = self.received.checked_shl(shift).unwrap_or(0) | 1;
                 self.largest = Some(number);
             }
@@ -342,7 +344,7 @@ impl Flow for Tcp {
                 self.stop_if_over(now);
                 self.handle_acknowledgement(now, largest, received, marked);
             }
-            // Neither end sends the other's packets.
+            // Neither end sends the other end's packets.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What a TCP connection is asked to carry.
+//! Workloads of TCP connections.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use lockstep_units::random::exponential;
 use rand::Rng;
 use rand_pcg::Pcg64;
 
-/// Files one after the other, with pauses between (RFC 8868, section 6.3: downloads with idle times).
+/// Files with idle times between them (RFC 8868, section 6.3). Sizes are uniformly distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileTransfers {
-    /// The smallest file. Sizes are uniform.
+    /// Size of the smallest file.
     pub smallest: ByteCount,
-    /// The largest file.
+    /// Size of the largest file.
     pub largest: ByteCount,
-    /// Mean of the pauses, which are exponential.
+    /// Mean of the pauses, which are exponentially distributed.
     pub mean_pause: Duration,
-    /// Whether there is a pause before the first file.
+    /// Whether a pause precedes the first file.
     pub begins_paused: bool,
 }
 
@@ -31,11 +31,11 @@ impl FileTransfers {
     }
 }
 
-/// What a TCP connection carries.
+/// Data that a TCP connection carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// As much as it can.
+    /// Unlimited data.
     Bulk,
-    /// Files with pauses between.
+    /// Files with pauses between them.
     Files(FileTransfers),
 }

@@ -1,4 +1,9 @@
-//! Where an agent's decision enters a call: at the receiver as an estimate, or at the sender as a target.
+//! Applies an agent's rate to a call: as the receiver's estimate or as the sender's target.
+//!
+//! ```text
+//! environment -- AgentRate --> call
+//! environment <-- AgentObservation -- end of the call with the agent
+//! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +16,10 @@ use lockstep_control::{
 use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// Pacing rate over target, as WebRTC has it.
+/// Pacing rate over target, as in WebRTC.
 const PACING_FACTOR: f64 = 2.5;
 
-/// The rate that an agent has set last; shared between the environment, which sets it, and the call, which obeys.
+/// Rate of the agent's last action. The environment writes it and the call reads it.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentRate(Arc<AtomicU64>);
 
@@ -32,8 +37,7 @@ impl AgentRate {
     }
 }
 
-/// What the agent's model would see, if it sees anything; shared between the environment, which reads it, and the end of
-/// the call at which the agent sits.
+/// Observation of the agent's model, if any. The agent's end of the call updates it and the environment reads it.
 #[derive(Clone, Default)]
 pub(crate) struct AgentObservation(Option<Arc<Mutex<Box<dyn Observation>>>>);
 
@@ -47,14 +51,14 @@ impl AgentObservation {
     }
 }
 
-/// What an agent says at an end of the call, if it sits there, and what it sees of that end.
+/// The agent's part at one end of a call. `rate` is `None` at the other end.
 #[derive(Clone)]
 pub(crate) struct Agent {
     pub(crate) rate: Option<AgentRate>,
     pub(crate) observation: AgentObservation,
 }
 
-/// An estimator that says what the agent says. Without an agent at the receiver it says nothing.
+/// Estimator that reports the agent's rate. It reports no estimate if the agent is not at the receiver.
 pub(crate) struct AgentEstimator(pub(crate) Agent);
 
 impl Estimator for AgentEstimator {
@@ -69,12 +73,12 @@ impl Estimator for AgentEstimator {
     }
 
     fn follows_arrivals_alone(&self) -> bool {
-        // And the agent's word, which goes out with the next feedback whenever it was asked for.
+        // The estimate also depends on the agent's rate, but the next feedback carries that in any case.
         true
     }
 }
 
-/// A controller that targets what an agent beside it says, or else what the feedback's estimate says.
+/// Controller that targets the agent's rate, or the estimate in feedback if the agent is at the receiver.
 pub(crate) struct AgentController {
     agent: Agent,
     estimate: Bitrate,

@@ -1,4 +1,4 @@
-//! What an agent may observe of a step. Agents pick from it; some of it no real end could know, and is for rewards.
+//! Features of a step for an agent. Some are unknown to a real end; these are for rewards and experts only.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use lockstep_units::{Bitrate, Timestamp};
 use super::EnvironmentSetting;
 use crate::step_statistics::{ArrivalStatistics, FrameStatistics};
 
-/// One value of a step.
+/// One feature of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
-    /// Its name, with the unit.
+    /// Name with unit, for instance `delay_ms`.
     pub name: &'static str,
-    /// What it is.
+    /// Meaning of the value.
     pub meaning: &'static str,
 }
 
@@ -20,21 +20,21 @@ const fn feature(name: &'static str, meaning: &'static str) -> Feature {
     Feature { name, meaning }
 }
 
-/// Every value of a step, in the order of [`Features::values`].
+/// All features, in the order of [`Features::values`].
 pub const FEATURES: [Feature; 22] = [
     feature("time_s", "time since the call began"),
     feature("target_bps", "target of the sender at the end of the step"),
     feature("encoded_bps", "sizes of the frames that were sent, over the step"),
-    feature("sent_bps", "what left the sender, headers included"),
-    feature("received_bps", "what reached the receiver, headers included"),
+    feature("sent_bps", "bytes sent by the sender, headers included, over the step"),
+    feature("received_bps", "bytes that reached the receiver, headers included, over the step"),
     feature("packets", "packets that reached the receiver"),
     feature("loss", "share of packets that did not arrive before later ones, 0-1"),
-    feature("delay_ms", "mean one-way delay of the packets; of the last step with any if there were none"),
+    feature("delay_ms", "mean one-way delay of the packets; without packets, that of the last step with packets"),
     feature("largest_delay_ms", "largest one-way delay of the step; zero without packets"),
     feature("smallest_delay_ms", "smallest one-way delay of the call so far"),
     feature("jitter_ms", "mean absolute difference of one-way delay from packet to packet"),
     feature("round_trip_ms", "smoothed round-trip time, as the sender measures it; zero before the first"),
-    feature("frames_captured", "pictures that the source gave"),
+    feature("frames_captured", "pictures that the source captured"),
     feature("frames_sent", "frames that were sent"),
     feature("frames_shown", "frames that were shown"),
     feature("quantizer", "mean quantizer index of the frames sent, 0-127"),
@@ -42,24 +42,24 @@ pub const FEATURES: [Feature; 22] = [
     feature("ssim", "mean luma SSIM of the frames shown, 0-1"),
     feature("frozen_ms", "time for which the picture was frozen, counted when it moves again"),
     feature("capacity_bps", "capacity of the link over the step; no end knows it"),
-    feature("next_capacity_bps", "capacity of the link over the next step; what an expert knows"),
-    feature("queued_bytes", "what waits in the link's queue; no end knows it"),
+    feature("next_capacity_bps", "capacity of the link over the next step; for experts"),
+    feature("queued_bytes", "bytes in the link's queue; no end knows it"),
 ];
 
-/// The values of one step.
+/// Feature values of one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Features {
     values: [f64; FEATURES.len()],
 }
 
 impl Features {
-    /// The values, in the order of [`FEATURES`].
+    /// Values in the order of [`FEATURES`].
     #[must_use]
     pub fn values(&self) -> &[f64; FEATURES.len()] {
         &self.values
     }
 
-    /// The value called `name`; none if there is none.
+    /// Value of the feature `name`; `None` if there is no such feature.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         FEATURES.iter().position(|feature| feature.name == name).map(|index| self.values[index])

@@ -1,5 +1,6 @@
-//! Calls for learning agents: an episode is a call over a path drawn at random, a step is one window of feedback, an
-//! action is a bit rate. No pixels; see [`crate::modelled`].
+//! Calls as environments for learning agents, without pixels (see [`crate::modelled`]).
+//!
+//! An episode is a call over a randomly drawn path. A step is one feedback window; an action is a bit rate.
 
 mod agent;
 mod features;
@@ -29,49 +30,50 @@ pub use features::{FEATURES, Feature, Features};
 pub use pictures::LessonSetting;
 pub use vector::{EnvironmentError, MOST_ENVIRONMENTS, Seeds, VectorEnvironment};
 
-/// Where the agent sits.
+/// End of the call at which the agent acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentPlace {
-    /// At the receiver, as BoB's: its rate is the estimate that feedback carries to the sender, which targets it.
+    /// Receiver, as in BoB. The rate is the estimate in feedback, and the sender targets it.
     Receiver,
-    /// At the sender, as Concerto's: its rate is the target at once.
+    /// Sender, as in Concerto. The rate is the target.
     Sender,
 }
 
-/// What episodes are drawn from. Every range is drawn from evenly.
+/// Distribution of episodes. Every range is sampled uniformly.
 #[derive(Debug, Clone)]
 pub struct EnvironmentSetting {
-    /// Capacity traces; each episode takes one, from a moment in it.
+    /// Capacity traces. Each episode uses one of them.
     pub traces: Vec<Trace>,
-    /// Whether an episode begins anywhere in its trace, and not at the trace's beginning.
+    /// Whether an episode starts at a random time of its trace instead of the beginning.
     pub random_start: bool,
-    /// The clips that the codec models.
+    /// Clips of the codec model.
     pub clips: Vec<Arc<ClipCurves>>,
-    /// Propagation delay each way.
+    /// Propagation delay in each direction.
     pub delay: RangeInclusive<Duration>,
-    /// Packets that the bottleneck's queue holds.
+    /// Capacity of the bottleneck queue, packets.
     pub queue_packets: RangeInclusive<u32>,
-    /// Share of packets lost at random, 0-1.
+    /// Random loss, 0-1.
     pub loss: RangeInclusive<f64>,
-    /// Length of a step.
+    /// Duration of a step.
     pub step: Duration,
-    /// Steps in an episode.
+    /// Number of steps per episode.
     pub steps: u32,
-    /// Where the agent sits.
+    /// End of the call at which the agent acts.
     pub place: AgentPlace,
-    /// What a model would see of the call, if that is wanted.
+    /// Kind of the model's observation; `None` if no observation is needed.
     pub observation: Option<ObservationKind>,
-    /// The rate before the first action, and the bounds that actions are clamped to.
+    /// Initial rate, and the bounds to which actions are clamped.
     pub bounds: RateBounds,
-    /// The call itself; when it is and that it is not logged are the environment's.
+    /// Settings of the call. The environment overrides its activity and does not log it.
     pub call: ModelledSetting,
-    /// How often receivers acknowledge: each episode takes one of these. Without any, all do as `call` says.
+    /// Intervals of acknowledgements; each episode draws one. If empty, `call` determines the interval.
     pub feedback: Vec<FeedbackInterval>,
 }
 
 impl EnvironmentSetting {
-    /// The usual setting over `traces` with `clips`: steps of 200 ms (AlphaRTC's interval), episodes of a minute, 10-60
-    /// ms of delay each way, queues of 20-256 packets, no random loss, rates from 10 kb/s to 8 Mb/s (BoB's bounds).
+    /// Default setting over `traces` with `clips`: steps of 200 ms (AlphaRTC's interval) and episodes of one minute.
+    /// Delays are 10-60 ms in each direction, queues hold 20-256 packets, and there is no random loss. Rates are 10
+    /// kb/s to 8 Mb/s (BoB's bounds).
     #[must_use]
     pub fn new(traces: Vec<Trace>, clips: Vec<Arc<ClipCurves>>) -> Self {
         Self {
@@ -95,35 +97,35 @@ impl EnvironmentSetting {
         }
     }
 
-    /// Whether episodes can be drawn.
+    /// Checks that episodes can be drawn.
     ///
     /// # Errors
-    /// What is missing or out of bounds.
+    /// If something is missing or out of bounds.
     pub fn validate(&self) -> Result<(), EnvironmentError> {
         let wrong = |what: &'static str| Err(EnvironmentError::Setting(what));
         if self.traces.is_empty() {
-            return wrong("there is no trace");
+            return wrong("expected at least one trace");
         }
         if self.clips.is_empty() {
-            return wrong("there is no clip");
+            return wrong("expected at least one clip");
         }
         if self.delay.is_empty() || self.queue_packets.is_empty() || *self.queue_packets.start() == 0 {
-            return wrong("the range of delays or of queue lengths is empty");
+            return wrong("expected non-empty ranges of delays and of queue lengths of one packet or more");
         }
         if !(0.0..=1.0).contains(self.loss.start()) || !(0.0..=1.0).contains(self.loss.end()) || self.loss.is_empty() {
-            return wrong("the range of loss is no range of shares from 0 to 1");
+            return wrong("expected a range of loss within 0 to 1");
         }
         if self.step < Duration::from_millis(10) || self.step > Duration::from_secs(60) || self.steps == 0 {
-            return wrong("a step is not 10 ms to 60 s long, or an episode has none");
+            return wrong("expected steps of 10 ms to 60 s, and at least one per episode");
         }
         if self.bounds.least.as_bps() == 0 || self.bounds.least > self.bounds.most {
-            return wrong("the least rate is zero or above the most");
+            return wrong("expected a smallest rate above zero and not above the largest");
         }
         Ok(())
     }
 }
 
-/// One call that an agent controls.
+/// A call that an agent controls.
 pub struct Environment {
     setting: Arc<EnvironmentSetting>,
     generator: Pcg64,
@@ -134,10 +136,10 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// An environment at the start of its first episode. Equal settings, seeds and actions give equal features.
+    /// Creates an environment at the start of its first episode. Equal settings, seeds and actions give equal features.
     ///
     /// # Errors
-    /// If the setting or a link made from it makes no sense.
+    /// If the setting or a link is invalid.
     pub fn new(setting: Arc<EnvironmentSetting>, seed: u64) -> Result<Self, EnvironmentError> {
         setting.validate()?;
         let mut generator = Pcg64::seed_from_u64(seed);
@@ -147,10 +149,10 @@ impl Environment {
         Ok(Self { setting, generator, rate, observation, network, steps: 0 })
     }
 
-    /// Begins a new episode; with `seed`, randomness begins anew from it.
+    /// Starts a new episode. With `seed`, the random generator is seeded again.
     ///
     /// # Errors
-    /// If a link makes no sense, which [`EnvironmentSetting::validate`] would have told before.
+    /// If a link is invalid. [`EnvironmentSetting::validate`] reports this earlier.
     pub fn reset(&mut self, seed: Option<u64>) -> Result<Features, EnvironmentError> {
         if let Some(seed) = seed {
             self.generator = Pcg64::seed_from_u64(seed);
@@ -170,16 +172,16 @@ impl Environment {
         Bitrate::mean(bytes, self.setting.step)
     }
 
-    /// Writes what the model sees now over `into`, whose numbers are as many as its observation has; nothing where no
-    /// observation is wanted.
+    /// Writes the model's current observation to `into`, whose length must match. Does nothing if there is no
+    /// observation.
     pub fn observe(&self, into: &mut [f32]) {
         if let Some(mut observation) = self.observation.get() {
             observation.observe(self.network.now(), into);
         }
     }
 
-    /// Sets `rate`, clamped to the bounds, and lets a step of time pass. Gives what there is to observe, and whether the
-    /// episode is over.
+    /// Sets `rate`, clamped to the bounds, and advances time by a step. Returns the features and whether the episode is
+    /// over.
     pub fn step(&mut self, rate: Bitrate) -> (Features, bool) {
         let rate = rate.clamp(self.setting.bounds.least, self.setting.bounds.most);
         self.rate.set(rate);
@@ -203,7 +205,7 @@ impl Environment {
     }
 }
 
-/// What an episode is drawn to be.
+/// Randomly drawn parameters of an episode.
 struct Drawn {
     forward: LinkConfig,
     reverse: LinkConfig,
@@ -232,7 +234,7 @@ impl Drawn {
         Self { forward, reverse, clip, seed }
     }
 
-    /// The call over its links, which controllers control.
+    /// Network with the call and its two links.
     fn network(
         self,
         call: &ModelledSetting,
@@ -249,8 +251,8 @@ impl Drawn {
     }
 }
 
-/// One of them, each as likely as another; none of none, for which nothing is drawn.
-fn any_of<T: Copy>(choices: &[T], generator: &mut Pcg64) -> Option<T> {
+/// Draws one of `choices` with equal probability. Returns `None`, without drawing, if there are none.
+fn draw_one<T: Copy>(choices: &[T], generator: &mut Pcg64) -> Option<T> {
     if choices.is_empty() { None } else { Some(choices[generator.random_range(0..choices.len())]) }
 }
 
@@ -261,7 +263,7 @@ fn episode(
     generator: &mut Pcg64,
 ) -> Result<Network<ModelledCall>, EnvironmentError> {
     let drawn = Drawn::from(setting, generator);
-    let feedback = any_of(&setting.feedback, generator).unwrap_or(setting.call.feedback);
+    let feedback = draw_one(&setting.feedback, generator).unwrap_or(setting.call.feedback);
     let call = ModelledSetting { feedback, ..setting.call.clone() };
     let control = ControllerSetup {
         bounds: setting.bounds,
@@ -272,7 +274,7 @@ fn episode(
         AgentPlace::Sender => (None, Some(rate.clone())),
     };
     let agent = |rate| Agent { rate, observation: observation.clone() };
-    // An estimator is learned with the controller that follows it in calls.
+    // In calls, `ReceiverEstimate` follows such an estimator, so training uses the same controller.
     let follows =
         setting.place == AgentPlace::Receiver && setting.observation.is_some_and(ObservationKind::is_receivers);
     let controller: Box<dyn Controller> = if follows {

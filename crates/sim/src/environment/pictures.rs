@@ -1,5 +1,7 @@
-//! Lessons for Lockstep's own controller: what it sees in calls over paths drawn at random, picture by picture, and what
-//! the path really took from then on. What is learned here is what runs in a call: the calls have the controller itself.
+//! Lessons for Lockstep's own controller: its observations before each picture, and what the path carried afterwards.
+//!
+//! The calls run over randomly drawn paths and use the controller itself, so training and calls share one
+//! implementation.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,46 +20,45 @@ use lockstep_media::FrameRate;
 use lockstep_nn::Model;
 use lockstep_units::Timestamp;
 
-use super::vector::side_by_side;
-use super::{Drawn, EnvironmentError, EnvironmentSetting, any_of};
+use super::vector::build_in_parallel;
+use super::{Drawn, EnvironmentError, EnvironmentSetting, draw_one};
 use crate::known_path::known_path;
 use crate::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
 use crate::modelled_clip::ClipCurves;
 
-/// The share of calls without random loss.
+/// Share of calls without random loss.
 const LOSSLESS: f64 = 0.6;
-/// The share of calls with a conventional codec, which needs other frames of the same path.
+/// Share of calls with a conventional codec, which needs other frames on the same path.
 const CONVENTIONAL: f64 = 0.15;
-/// The share of calls whose packets' delays scatter.
+/// Share of calls with jitter.
 const JITTERY: f64 = 0.2;
-/// Where there is a model, the share of calls that Sprout controls all the same.
+/// Share of calls that Sprout controls although there is a model.
 const CLASSICAL: f64 = 0.2;
 
-/// What calls are drawn from. Delays, queues, and losses and jitter above none are drawn evenly by their logarithm.
+/// Distribution of calls. Delays, queues, and non-zero losses and jitter are sampled uniformly in their logarithm.
 #[derive(Debug, Clone)]
 pub struct LessonSetting {
-    /// Capacity traces; each call takes one, from a moment in it.
+    /// Capacity traces. Each call uses one of them, from a random time.
     pub traces: Vec<Trace>,
-    /// The clips that the codec models.
+    /// Clips of the codec model.
     pub clips: Vec<Arc<ClipCurves>>,
-    /// Pictures a second.
+    /// Frame rates.
     pub frame_rates: Vec<FrameRate>,
-    /// Propagation delay each way.
+    /// Propagation delay in each direction.
     pub delay: RangeInclusive<Duration>,
-    /// Packets that the bottleneck's queue holds.
+    /// Capacity of the bottleneck queue, packets.
     pub queue_packets: RangeInclusive<u32>,
-    /// Share of packets lost at random, 0-1, in two calls of five.
+    /// Random loss, 0-1, of two calls in five.
     pub loss: RangeInclusive<f64>,
-    /// Mean by which packets take longer than the delay, exponentially distributed, in one call of five; where the most is none,
-    /// in none.
+    /// Mean of exponentially distributed jitter, in one call in five. No call has jitter if the upper bound is zero.
     pub jitter: RangeInclusive<Duration>,
-    /// How often receivers acknowledge: each call takes one of these; without any, as calls usually do.
+    /// Intervals of acknowledgements; each call draws one. If empty, all calls use the default.
     pub feedback: Vec<FeedbackInterval>,
-    /// Pictures in a call.
+    /// Number of pictures per call.
     pub pictures: u32,
 }
 
-/// The controller of a call, whose lessons are taken when it is over.
+/// Controller of a call, shared so that its lessons can be read after the call.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Lockstep>>);
 
@@ -89,13 +90,13 @@ impl Controller for Shared {
     }
 }
 
-/// Evenly by the logarithm.
+/// Samples `range` uniformly in the logarithm.
 fn logarithmic(generator: &mut Pcg64, range: (f64, f64)) -> f64 {
     let (least, most) = (range.0.max(1e-6), range.1.max(1e-6));
     (least.ln() + generator.random::<f64>() * (most.ln() - least.ln())).exp()
 }
 
-/// A rule that may be as well as another: what is learned is to be right whatever the rule.
+/// Draws a random rule. The trained predictions must hold for every rule.
 fn any_rule(generator: &mut Pcg64, latency: Latency) -> Rule {
     Rule {
         deadline: generator.random_range(0.0..0.06),
@@ -116,12 +117,12 @@ impl LessonSetting {
         }
     }
 
-    /// The lessons of `count` calls, over `threads` threads (0: one a core). Equal settings and seeds give equal lessons,
-    /// whatever the number of threads. `model` decides in four calls of five, by rules drawn at random; without, it is Sprout
-    /// in all.
+    /// Records the lessons of `count` calls on `threads` threads (0: one per core). Equal settings and seeds give equal
+    /// lessons for any number of threads. With `model`, the model decides in four calls of five, by randomly drawn
+    /// rules; otherwise Sprout decides.
     ///
     /// # Errors
-    /// If the setting makes no sense, the model is for something else, or threads cannot be started.
+    /// If the setting is invalid, the model has another purpose, or threads cannot be started.
     pub fn record(
         &self,
         model: Option<&Arc<Model>>,
@@ -132,9 +133,9 @@ impl LessonSetting {
         let environment = self.environment();
         environment.validate()?;
         if self.frame_rates.is_empty() || self.pictures == 0 {
-            return Err(EnvironmentError::Setting("there is no frame rate, or a call has no picture"));
+            return Err(EnvironmentError::Setting("expected at least one frame rate and one picture per call"));
         }
-        Ok(side_by_side(count, seed, threads, |seed| self.call(&environment, model, seed))?.0)
+        Ok(build_in_parallel(count, seed, threads, |seed| self.call(&environment, model, seed))?.0)
     }
 
     fn call(
@@ -148,7 +149,7 @@ impl LessonSetting {
         Ok(lessons)
     }
 
-    /// The controller of a call, after the call.
+    /// Runs a call and returns its controller.
     fn run(
         &self,
         environment: &EnvironmentSetting,
@@ -178,7 +179,7 @@ impl LessonSetting {
         drawn.forward.loss.random = if loses { loss.min(*self.loss.end()) } else { 0.0 };
         drawn.forward.jitter = jitters.then_some(Jitter { distribution, reorders: false });
 
-        let feedback = any_of(&self.feedback, &mut generator).unwrap_or_default();
+        let feedback = draw_one(&self.feedback, &mut generator).unwrap_or_default();
         let usual = ModelledSetting { frame_rate, feedback, ..ModelledSetting::new() };
         let (width, height) = drawn.clip.picture_size();
         let call = ModelledSetting {
@@ -187,11 +188,11 @@ impl LessonSetting {
             ..usual
         };
         let mut control = ControllerSetup { latency, ..ControllerSetup::new(call.payload, call.frame_interval()) };
-        // A model must learn from its own calls over long paths, too.
+        // In calls the controller falls back to Sprout over long paths. In lessons it must not.
         control.tuning.lockstep.far = f64::INFINITY;
         let controller = match model {
             Some(model) => Lockstep::with_model(&control, model)
-                .map_err(|_| EnvironmentError::Setting("the model is none for Lockstep's own controller"))?
+                .map_err(|_| EnvironmentError::Setting("the model is not for Lockstep's own controller"))?
                 .with_rule(rule),
             None => Lockstep::without_model(&control),
         };
@@ -199,7 +200,7 @@ impl LessonSetting {
         let controller = Shared(Arc::new(Mutex::new(controller)));
         let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(environment.bounds);
         let mut network = drawn.network(&call, Box::new(controller.clone()), estimator)?;
-        // A little longer, so that there is a lesson of the last picture.
+        // Runs slightly longer, so that the last picture has a lesson.
         network.run_until(Timestamp::ZERO + frame_rate.time_of(u64::from(self.pictures) + 2));
         Ok(controller)
     }
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_decides_in_lessons_over_long_paths() {
+    fn the_model_controls_lessons_over_long_paths() {
         let setting = lessons_over("constant:1mbps", Duration::from_millis(400));
         let model = Shipped::Lockstep.model().expect("it comes with the crate");
         let by_sprout = (0..4).map(|seed| {
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lessons_controller_sees_skipped_pictures_as_in_calls() {
+    fn a_lessons_controller_handles_skipped_pictures_as_in_calls() {
         let setting = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
         let model = Shipped::Lockstep.model().expect("it comes with the crate");
         let made = || Lockstep::with_model(&setting, Arc::clone(&model)).expect("it is one for this controller");
@@ -270,6 +271,6 @@ mod tests {
             (before, controller.allowance(&path, InFlight::default()).budget)
         });
         assert_eq!(budgets[0], budgets[1]);
-        assert!(budgets[0].1 > budgets[0].0, "the next frame may have more: {budgets:?}");
+        assert!(budgets[0].1 > budgets[0].0, "the budget of the next frame must grow: {budgets:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Many environments at once, on all cores.
+//! Many environments, stepped together on all cores.
 
 use std::sync::Arc;
 
@@ -10,57 +10,57 @@ use lockstep_units::Bitrate;
 
 use super::{Environment, EnvironmentSetting, FEATURES, Features};
 
-/// Most environments of one vector: beyond it memory, not time, is what runs out.
+/// Limit on the environments of one vector. More would exhaust memory.
 pub const MOST_ENVIRONMENTS: usize = 1 << 20;
-/// Environments that a core takes at a time: enough to be worth handing out, few enough to spread evenly.
-const TAKEN_TOGETHER: usize = 16;
+/// Environments per task: large enough to outweigh scheduling, small enough to balance the load.
+const BATCH: usize = 16;
 
-/// Why an environment cannot be made or stepped.
+/// Reason why an environment cannot be created or stepped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// The setting makes no sense.
-    #[error("the environment cannot be set up: {0}")]
+    /// The setting is invalid.
+    #[error("cannot set up the environment: {0}")]
     Setting(&'static str),
-    /// A link makes no sense.
-    #[error("the environment's link cannot be set up: {0}")]
+    /// A link is invalid.
+    #[error("cannot set up the environment's link: {0}")]
     Link(#[from] ConfigError),
-    /// Too many environments, or none.
-    #[error("{0} environments are asked for; there may be 1 to {MOST_ENVIRONMENTS}")]
+    /// Zero environments or too many.
+    #[error("cannot create {0} environments: expected 1 to {MOST_ENVIRONMENTS}")]
     Count(usize),
-    /// There is not one action for each environment.
-    #[error("{actions} actions for {environments} environments")]
+    /// The number of actions or mask flags is not the number of environments.
+    #[error("expected one action per environment, found {actions} actions for {environments} environments")]
     Actions {
-        /// How many actions came.
+        /// Number of actions or flags.
         actions: usize,
-        /// How many environments there are.
+        /// Number of environments.
         environments: usize,
     },
-    /// There is not one seed for each environment.
-    #[error("{seeds} seeds for {environments} environments")]
+    /// The number of seeds is not the number of environments.
+    #[error("expected one seed per environment, found {seeds} seeds for {environments} environments")]
     Seeds {
-        /// How many seeds came.
+        /// Number of seeds.
         seeds: usize,
-        /// How many environments there are.
+        /// Number of environments.
         environments: usize,
     },
-    /// An action that is no rate.
-    #[error("the action of environment {environment} is {value}, which is no bit rate")]
+    /// An action is not a bit rate.
+    #[error("the action of environment {environment} is {value}: expected a bit rate of zero or more")]
     Rate {
-        /// Which environment.
+        /// Index of the environment.
         environment: usize,
-        /// What it was told, bit/s.
+        /// Value of the action, bit/s.
         value: f64,
     },
     /// The threads cannot be started.
-    #[error("the threads for the environments cannot be started: {0}")]
+    #[error("cannot start the threads of the environments: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
 }
 
 struct Slot {
     environment: Environment,
     features: Features,
-    /// What the agent's model sees.
+    /// Observation of the agent's model.
     observed: Vec<f32>,
     done: bool,
 }
@@ -71,9 +71,10 @@ impl Slot {
     }
 }
 
-/// Environments that are stepped together, each with its own randomness: the same whatever the number of threads.
+/// Environments that are stepped together, each with its own random generator. Results do not depend on the number of
+/// threads.
 ///
-/// One that has ended begins its next episode in the step after, whose action counts for nothing (Gymnasium's
+/// After the end of an episode, the next step starts a new one and ignores its action (Gymnasium's
 /// `AutoresetMode.NEXT_STEP`).
 pub struct VectorEnvironment {
     slots: Vec<Slot>,
@@ -81,40 +82,40 @@ pub struct VectorEnvironment {
     observation_shape: Vec<usize>,
 }
 
-/// Where the randomness of episodes that begin comes from.
+/// Source of randomness for new episodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seeds {
-    /// From what each environment has left of its own.
-    GoOn,
-    /// From this seed, another for each environment. The first one's is this; the others' are far from it, so that vectors
-    /// with seeds that follow each other share no episodes.
+    /// Each environment continues its own random sequence.
+    Continue,
+    /// Each environment derives its seed from this one; the first uses it unchanged. Derived seeds are far apart, so
+    /// vectors with consecutive seeds share no episodes.
     Derived(u64),
-    /// From one seed for each environment, as if it were alone; one that has none goes on.
+    /// One seed per environment, as for a single environment. `None` continues its random sequence.
     Each(Vec<Option<u64>>),
 }
 
 impl Seeds {
     fn of(&self, index: usize) -> Option<u64> {
         match self {
-            Self::GoOn => None,
+            Self::Continue => None,
             Self::Derived(seed) => Some(seed_of(*seed, index)),
             Self::Each(seeds) => seeds[index],
         }
     }
 }
 
-/// The seed of environment `index` of a vector with `seed`.
+/// Seed of environment `index` in a vector with `seed`.
 fn seed_of(seed: u64, index: usize) -> u64 {
-    // The golden ratio keeps neighbours apart; seed_from_u64 spreads them.
+    // The golden ratio keeps consecutive seeds apart; seed_from_u64 spreads them.
     seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Makes `count` things that go side by side, each from its own seed, on `threads` threads (0: one a core), which come
-/// with them. What is made does not depend on how many threads there are.
+/// Creates `count` things on `threads` threads (0: one per core), each from its own seed. Returns the thread pool, too.
+/// The results do not depend on the number of threads.
 ///
 /// # Errors
-/// If there are too many or none, one cannot be made, or threads cannot be started.
-pub(super) fn side_by_side<Thing: Send>(
+/// If `count` is zero or too large, `make` fails, or threads cannot be started.
+pub(super) fn build_in_parallel<Thing: Send>(
     count: usize,
     seed: u64,
     threads: usize,
@@ -130,10 +131,10 @@ pub(super) fn side_by_side<Thing: Send>(
 }
 
 impl VectorEnvironment {
-    /// `count` environments over `threads` threads (0: one a core).
+    /// Creates `count` environments on `threads` threads (0: one per core).
     ///
     /// # Errors
-    /// If the setting makes no sense, or threads cannot be started.
+    /// If the setting is invalid, or threads cannot be started.
     pub fn new(setting: EnvironmentSetting, count: usize, seed: u64, threads: usize) -> Result<Self, EnvironmentError> {
         let setting = Arc::new(setting);
         let observation_shape = setting.observation.map_or_else(|| vec![0], |kind| kind.make().shape());
@@ -142,32 +143,32 @@ impl VectorEnvironment {
             let environment = Environment::new(setting.clone(), seed)?;
             Ok(Slot { environment, features: Features::default(), observed: vec![0.0; numbers], done: false })
         };
-        let (slots, pool) = side_by_side(count, seed, threads, slot)?;
+        let (slots, pool) = build_in_parallel(count, seed, threads, slot)?;
         Ok(Self { slots, pool, observation_shape })
     }
 
-    /// The shape of what the agent's model sees of one environment; `[0]` if it sees nothing.
+    /// Shape of the model's observation in one environment; `[0]` if there is none.
     #[must_use]
     pub fn observation_shape(&self) -> &[usize] {
         &self.observation_shape
     }
 
-    /// How many there are.
+    /// Number of environments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Never: there is at least one.
+    /// Always false: there is at least one environment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Begins new episodes, with the randomness of `seeds`. With `mask`, only where it is true.
+    /// Starts new episodes with randomness from `seeds`. With `mask`, only where it is true.
     ///
     /// # Errors
-    /// If there is not one flag in the mask, or one seed, for each environment; nothing has happened then.
+    /// If the length of the mask or of the seeds is not the number of environments. Nothing changes then.
     pub fn reset(&mut self, seeds: &Seeds, mask: Option<&[bool]>) -> Result<(), EnvironmentError> {
         let environments = self.slots.len();
         if let Seeds::Each(seeds) = seeds
@@ -180,7 +181,7 @@ impl VectorEnvironment {
         }
         let Self { slots, pool, .. } = self;
         pool.install(|| {
-            slots.par_iter_mut().with_min_len(TAKEN_TOGETHER).enumerate().try_for_each(|(index, slot)| {
+            slots.par_iter_mut().with_min_len(BATCH).enumerate().try_for_each(|(index, slot)| {
                 if mask.is_none_or(|mask| mask[index]) {
                     slot.features = slot.environment.reset(seeds.of(index))?;
                     slot.done = false;
@@ -191,10 +192,10 @@ impl VectorEnvironment {
         })
     }
 
-    /// Sets the rates (bit/s) and lets a step pass everywhere.
+    /// Sets the rates (bit/s) and advances every environment by a step.
     ///
     /// # Errors
-    /// If there is not one rate for each, or one is not a number or negative; nothing has happened then.
+    /// If the number of rates is wrong, or a rate is NaN or negative. Nothing changes then.
     pub fn step(&mut self, rates: &[f64]) -> Result<(), EnvironmentError> {
         let environments = self.slots.len();
         if rates.len() != environments {
@@ -205,7 +206,7 @@ impl VectorEnvironment {
         }
         let Self { slots, pool, .. } = self;
         pool.install(|| {
-            slots.par_iter_mut().with_min_len(TAKEN_TOGETHER).zip(rates).try_for_each(|(slot, &rate)| {
+            slots.par_iter_mut().with_min_len(BATCH).zip(rates).try_for_each(|(slot, &rate)| {
                 if slot.done {
                     slot.features = slot.environment.reset(None)?;
                     slot.done = false;
@@ -218,13 +219,13 @@ impl VectorEnvironment {
         })
     }
 
-    /// Writes the features of each environment, one row of [`FEATURES`] after the other, and whether its episode is over.
+    /// Writes the features of each environment, one row of [`FEATURES`] each, and whether its episode is over.
     ///
     /// # Panics
-    /// If `features` has not room for exactly that, or `done` not for one flag each.
+    /// If the length of `features` or `done` is wrong.
     pub fn write(&self, features: &mut [f64], done: &mut [bool]) {
-        assert_eq!(features.len(), self.slots.len() * FEATURES.len(), "room for the features");
-        assert_eq!(done.len(), self.slots.len(), "room for the flags");
+        assert_eq!(features.len(), self.slots.len() * FEATURES.len(), "length of features");
+        assert_eq!(done.len(), self.slots.len(), "length of done");
         for ((slot, row), done) in self.slots.iter().zip(features.chunks_exact_mut(FEATURES.len())).zip(done) {
             row.copy_from_slice(slot.features.values());
             *done = slot.done;
@@ -233,13 +234,13 @@ impl VectorEnvironment {
 }
 
 impl VectorEnvironment {
-    /// Writes what the agent's model sees of each environment, one after the other.
+    /// Writes the model's observation of each environment, one row each.
     ///
     /// # Panics
-    /// If `observed` has not room for exactly that.
+    /// If the length of `observed` is wrong.
     pub fn write_observations(&self, observed: &mut [f32]) {
         let numbers: usize = self.observation_shape.iter().product();
-        assert_eq!(observed.len(), self.slots.len() * numbers, "room for the observations");
+        assert_eq!(observed.len(), self.slots.len() * numbers, "length of observed");
         for (slot, into) in self.slots.iter().zip(observed.chunks_exact_mut(numbers.max(1))) {
             into.copy_from_slice(&slot.observed);
         }
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_and_many_give_the_same() {
+    fn results_do_not_depend_on_the_number_of_threads() {
         let rates = |step: usize, index: usize| 2e5 * (1 + (step * 7 + index) % 13) as f64;
         assert_eq!(run(setting(), 1, rates), run(setting(), 3, rates));
     }
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn episodes_end_and_begin_again_in_the_step_after() {
+    fn an_ended_episode_restarts_in_the_next_step() {
         let (features, done) = run(setting(), 1, |_, _| 5e5);
         let of_first: Vec<bool> = done.iter().step_by(40).copied().collect();
         let ends: Vec<usize> = (0..45).filter(|&step| of_first[step]).collect();
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_sees_begins_empty_and_is_the_same_on_any_number_of_threads() {
+    fn observations_start_empty_and_do_not_depend_on_threads() {
         let seen = |threads| {
             let setting = EnvironmentSetting {
                 observation: Some(ObservationKind::Concerto),
@@ -335,7 +336,7 @@ mod tests {
         let one = seen(1);
         assert_eq!(one, seen(2));
         let empty = |observed: &[f32]| observed.iter().all(|&number| number == 0.0);
-        // The episode ends with the fifth step; the sixth begins the next.
+        // The fifth step ends the episode; the sixth starts the next one.
         assert_eq!(
             one.iter().map(|observed| empty(observed)).collect::<Vec<_>>(),
             [0, 0, 0, 0, 0, 1, 0, 0].map(|flag| flag == 1)
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modest_rate_gets_through_and_a_greedy_one_fills_the_queue() {
+    fn rates_above_capacity_fill_the_queue_and_lower_ones_do_not() {
         let value = |rate: f64, place, name: &str| {
             let traces = vec![Trace::from_spec("constant:1mbps").unwrap()];
             let setting = EnvironmentSetting {
@@ -359,7 +360,7 @@ mod tests {
             let mut environment = Environment::new(Arc::new(setting), 5).unwrap();
             environment.reset(Some(5)).unwrap();
             let steps = (0..20).map(|_| environment.step(Bitrate::from_bps(rate as u64)).0.get(name).unwrap());
-            // Of several: whether a packet comes in one step or in the next is 5 % of a step at 1 Mb/s.
+            // Average of ten steps: one packet at a step's boundary is 5 % of a step at 1 Mb/s.
             steps.skip(10).sum::<f64>() / 10.0
         };
         for place in [AgentPlace::Receiver, AgentPlace::Sender] {
@@ -367,7 +368,7 @@ mod tests {
             assert!((5.3e5..=6.9e5).contains(&received), "{received}");
             assert!(value(6e5, place, "delay_ms") < 60.0);
             let greedy = value(1.5e6, place, "received_bps");
-            // In a step of 200 ms, what a link of 1 Mb/s carries and the rest of a packet that was being sent.
+            // Bytes of a 1 Mb/s link in 200 ms, plus the rest of a packet in transmission.
             let most = 1e6 + 8.0 * 1_500.0 / 0.2;
             assert!((8.5e5..=most).contains(&greedy), "{greedy}");
             assert!(value(1.5e6, place, "delay_ms") > 150.0);
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_settings_and_actions_are_refused() {
         let none = EnvironmentSetting { traces: Vec::new(), ..setting() };
         assert!(matches!(VectorEnvironment::new(none, 1, 0, 1), Err(EnvironmentError::Setting(_))));
         assert!(matches!(VectorEnvironment::new(setting(), 0, 0, 1), Err(EnvironmentError::Count(0))));

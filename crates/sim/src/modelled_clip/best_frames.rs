@@ -1,28 +1,28 @@
-//! The best frames that a picture can be coded as, whatever its reference: for bounds on what control can reach.
+//! Bounds on the frames of a picture over all references, for bounds on what control can achieve.
 
 use super::*;
 
-/// Shares of the way from a quantizer to the next finer one that are distinguished.
+/// Number of steps between two neighbouring quantizers.
 const STEPS: usize = 2;
 
-/// The best SSIM that a size allows.
+/// Largest SSIM at a size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestFrame {
-    /// Bytes. Frames of this size and more, up to the next entry's size, are no better than `ssim`.
+    /// Size in bytes. No frame of at least this size and below the next entry's is better than `ssim`.
     pub size: ByteCount,
     /// Luma SSIM, 0-1.
     pub ssim: f64,
 }
 
-/// The least and the largest value of what has `values` at [`REFERENCE_POINTS`], straight between them, from `least` to
-/// `most`.
+/// Smallest and largest value from `least` to `most` of a function with `values` at [`REFERENCE_POINTS`]. The function
+/// is linear between the points.
 fn extremes(values: &[f64; REFERENCE_POINTS.len()], least: f64, most: f64) -> (f64, f64) {
     let inside = REFERENCE_POINTS.into_iter().filter(|point| (least..=most).contains(point));
     let at = inside.chain([least, most]).map(|point| between(&REFERENCE_POINTS, values, point));
     at.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// The frames that are better than all smaller ones, by rising size.
+/// Frames that are better than all smaller ones, by rising size.
 fn by_size(mut frames: Vec<BestFrame>) -> Vec<BestFrame> {
     frames.sort_unstable_by(|one, other| one.size.cmp(&other.size).then(other.ssim.total_cmp(&one.ssim)));
     let mut best = f64::NEG_INFINITY;
@@ -35,23 +35,24 @@ fn by_size(mut frames: Vec<BestFrame>) -> Vec<BestFrame> {
 }
 
 impl ClipCurves {
-    /// The frames of `picture` by rising size and SSIM if its reference was coded at its own quantizer and shows a picture
-    /// `age` pictures older: what it costs where quality does not change.
+    /// Frames of `picture` by rising size and SSIM, at constant quality. The reference has the frame's quantizer and is
+    /// `age` pictures older.
     #[must_use]
     pub fn usual_frames(&self, picture: &ModelledPicture, finest: u8, age: u32) -> Vec<BestFrame> {
         let alone = ModelledPicture { reference: None, ..*picture };
         let gap = if picture.scene_cut { 0.0 } else { libm::log(f64::from(age).clamp(1.0, GAPS.1)) };
-        let key_frame = picture.begins_anew();
+        let key_frame = picture.needs_key_frame();
         let usual = |quantizer: usize| (self.logarithm(&alone, quantizer, key_frame, gap), 0.0);
         let mut frames = Vec::new();
         self.add_best(picture, usize::from(finest.min(MAXIMUM_QUANTIZER)), usual, &mut frames);
         by_size(frames)
     }
 
-    /// The best frames of `picture` by rising size and SSIM: no frame is smaller than the first, and none of fewer bytes
-    /// than an entry is better than the entry before it. That holds for key frames and for frames coded from any reference
-    /// that shows a picture at least `age` pictures older and was coded no finer than `finest`, if `picture` is coded no
-    /// finer either.
+    /// Bounds on the frames of `picture`, by rising size and SSIM.
+    ///
+    /// No frame is smaller than the first entry. No frame smaller than an entry is better than the entry before it.
+    /// This holds for key frames and for any reference at least `age` pictures older. Neither the frame nor its
+    /// references may be finer than `finest`.
     #[must_use]
     pub fn best_frames(&self, picture: &ModelledPicture, finest: u8, age: u32) -> Vec<BestFrame> {
         let finest = usize::from(finest.min(MAXIMUM_QUANTIZER));
@@ -67,12 +68,13 @@ impl ClipCurves {
         by_size(frames)
     }
 
-    /// Bounds on ln(size), below, and on what the reference adds to SSIM in dB, above, of an inter frame at `quantizer`.
+    /// Lower bound on ln(size) and upper bound on the reference's effect on SSIM in dB, of an interframe at
+    /// `quantizer`.
     fn best_inter(&self, picture: &ModelledPicture, quantizer: usize, finest: usize, age: u32) -> (f64, f64) {
         let alone = ModelledPicture { reference: None, ..*picture };
         let (finer, coarser) = (finest as f64 - quantizer as f64, f64::from(MAXIMUM_QUANTIZER) - quantizer as f64);
         let sizes = &self.size_effects[quantizer];
-        // Of a coarser reference's effect any share may be left.
+        // Any share of a coarser reference's effect may remain.
         let history = extremes(sizes, finer, 0.0).0.min(extremes(sizes, 0.0, coarser).0.min(0.0));
         let slope = self.gap_slopes[quantizer];
         let gap = |age: f64| slope * libm::log(age.clamp(1.0, GAPS.1));
@@ -80,12 +82,12 @@ impl ClipCurves {
         let usual = self.logarithm(&alone, quantizer, false, 0.0);
         let gains = &self.ssim_effects[quantizer];
         let gain = extremes(gains, finer, 0.0).1 + extremes(gains, 0.0, coarser).1;
-        // A reference cannot do worse than none.
+        // A reference cannot be worse than no reference.
         let most = usual.max(self.key[quantizer] + picture.key_excess + self.clip.cut_size.max(0.0));
         ((usual + history.min(0.0) + gap).min(most), gain)
     }
 
-    /// Adds the frames of `bounds`, which gives a lower bound on ln(size) and what is added to SSIM in dB, by quantizer.
+    /// Adds frames by quantizer. `bounds` returns a lower bound on ln(size) and the gain of SSIM in dB.
     fn add_best(
         &self,
         picture: &ModelledPicture,
@@ -105,7 +107,7 @@ impl ClipCurves {
             };
             match finer {
                 None => frames.push(step(0.0, small)),
-                // Between two quantizers, the share that a size reaches is largest where both ends are smallest.
+                // Between two quantizers, the reachable share is largest if both ends have their smallest sizes.
                 Some(large) if large > small => frames.extend((0..STEPS).map(|number| {
                     let start = number as f64 / STEPS as f64;
                     step((number + 1) as f64 / STEPS as f64, small + start * (large - small))
@@ -125,7 +127,7 @@ mod tests {
     use crate::codec_model::CodecModel;
 
     #[test]
-    fn no_coded_frame_surpasses_the_best_frames() {
+    fn no_coded_frame_is_better_than_the_bound() {
         let model = CodecModel::built_in().unwrap();
         for (seed, clip) in model.clips.iter().enumerate() {
             let curves = Arc::new(ClipCurves::new(clip, 640, 360));
@@ -136,7 +138,7 @@ mod tests {
                 let picture = clip.next_picture();
                 let known = references.len();
                 for _ in 0..6 {
-                    // A picture is never coded from itself.
+                    // A picture is never its own reference.
                     let from = picture.coded_from(references[random.random_range(0..known)]);
                     let key_frame = from.reference.is_none() || random.random_bool(0.1);
                     let age = from.reference.map_or(1, |reference| picture.number - reference.picture) as u32;
@@ -150,7 +152,10 @@ mod tests {
                     };
                     let place = best.partition_point(|entry| entry.size <= frame.size);
                     let bound = place.checked_sub(1).map(|place| best[place].ssim);
-                    assert!(bound.is_some_and(|bound| frame.ssim <= bound + 1e-12), "{frame:?} surpasses {bound:?}");
+                    assert!(
+                        bound.is_some_and(|bound| frame.ssim <= bound + 1e-12),
+                        "{frame:?} is better than {bound:?}"
+                    );
                     if random.random_bool(0.3) {
                         references.push(Some(frame.reference));
                     }

@@ -1,4 +1,4 @@
-//! The dynamic program over the pictures of a call, for one price of SSIM.
+//! Dynamic program over the pictures of a call, for one price of SSIM.
 
 use std::time::Duration;
 
@@ -9,54 +9,55 @@ use lockstep_units::{ByteCount, Timestamp};
 use super::{BACKLOG_CELLS, BoundedCall, CELL, EXACT_CELLS, PENDING};
 use crate::modelled_clip::{BestFrame, ClipCurves, ModelledPicture};
 
-/// Sizes are told apart by so many bits after the first one: by 1.6 %.
+/// Bits of a size class after the leading one: classes of 1.6 %.
 const SIZE_BITS: u32 = 6;
-/// Ages of references that are distinguished, in pictures: a reference is at least that old.
+/// Classes of the reference's age, in pictures. A reference has at least the age of its class.
 const AGES: [u32; 5] = [1, 2, 4, 8, 16];
-/// How much coarser the coarse grid is than the fine one.
+/// Cell length of the coarse grid over that of the fine grid.
 const COARSENESS: usize = 2;
 
 /// A [`CELL`] of time in which the bottleneck has capacity.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
-    /// Its end.
+    /// End of the cell.
     end: Timestamp,
-    /// Bytes that have passed before it, rounded down, and until its end, rounded up.
+    /// Bytes that pass before the cell, rounded down.
     before: f64,
+    /// Bytes that pass until the end of the cell, rounded up.
     after: f64,
-    /// The earliest moment, seconds, at which a frame is shown whose last byte passes in it or later.
+    /// Earliest display time of a frame whose last byte passes in this cell or later, seconds.
     shown_at: f64,
 }
 
-/// A picture as the program sees it. Times are in seconds.
+/// A picture in the program. Times are in seconds.
 #[derive(Debug)]
 struct Item {
     captured_at: f64,
-    /// The earliest moment at which it, or a later one, can be shown, or the end of the call.
+    /// Earliest time at which this picture or a later one can be shown, at most the end of the call.
     followed_at: f64,
-    /// The earliest moment at which it can be shown.
+    /// Earliest time at which the picture can be shown.
     shown_at: f64,
-    /// Bytes that have passed before it can be served.
+    /// Bytes that pass before the picture can be served.
     passed: f64,
-    /// Its best frames by [`AGES`].
+    /// Best frames by [`AGES`].
     frames: [SizeTable; AGES.len()],
 }
 
-/// The best SSIM of a picture by the bytes that its frame takes on the link.
+/// Best SSIM of a picture by the bytes of its frame on the link.
 #[derive(Debug, Default)]
 struct SizeTable {
-    /// The least bytes, as [`size_class`] has it.
+    /// Smallest [`size_class`].
     least: usize,
-    /// The best SSIM of each class from there on.
+    /// Best SSIM of each class from `least` on.
     ssim: Vec<f64>,
 }
 
-/// Bytes, at least 1, on a logarithmic scale of [`SIZE_BITS`].
+/// Class of a size of at least one byte, on a logarithmic scale with [`SIZE_BITS`].
 fn size_class(bytes: f64) -> usize {
     (bytes.max(1.0).to_bits() >> (52 - SIZE_BITS)) as usize
 }
 
-/// The place in [`AGES`] of the least age of a reference, by the pictures skipped since the last one shown.
+/// Index into [`AGES`] of the reference's smallest age, by the pictures skipped since the last shown one.
 const AGE_CLASS: [usize; PENDING + 1] = {
     let (mut classes, mut pending) = ([0; PENDING + 1], 0);
     while pending <= PENDING {
@@ -68,26 +69,26 @@ const AGE_CLASS: [usize; PENDING + 1] = {
     classes
 };
 
-/// A way of showing a picture.
+/// One choice of size for a picture.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct Choice {
     delay: f64,
-    /// What the picture and those after it are worth but for the delay, by the skipped pictures before it.
+    /// Worth of the picture and those after it without the delay, by the skipped pictures before it.
     worth: [f64; PENDING + 1],
-    /// Its SSIM by [`AGES`].
+    /// SSIM by [`AGES`].
     ssim: [f64; AGES.len()],
-    /// The best schedule after it.
+    /// Best schedule after it.
     after: Value,
 }
 
 impl SizeTable {
-    /// The table of `frames`, whose bytes on the link `wire` gives.
+    /// Table of `frames`. `wire` returns the bytes of a frame on the link.
     fn new(frames: &[BestFrame], wire: impl Fn(ByteCount) -> u64) -> Option<Self> {
         let least = size_class(wire(frames.first()?.size) as f64);
         let mut ssim = Vec::new();
         for &BestFrame { size, ssim: best } in frames {
             let class = size_class(wire(size) as f64) - least;
-            // Until this size the frame before it is the best one.
+            // Smaller sizes have the previous frame's SSIM.
             let known = ssim.last().copied().unwrap_or(best);
             ssim.resize(ssim.len().max(class), known);
             ssim.truncate(class);
@@ -96,28 +97,29 @@ impl SizeTable {
         Some(Self { least, ssim })
     }
 
-    /// The best SSIM of a frame of class `size`; none if no frame is as small.
+    /// Best SSIM of a frame of class `size`; `None` if no frame is that small.
     fn best_ssim(&self, size: usize) -> Option<f64> {
         let class = size.checked_sub(self.least)?;
         self.ssim.get(class).or(self.ssim.last()).copied()
     }
 }
 
-/// Which frames a picture may be coded as, by the least age of the reference.
+/// Frames as which a picture can be coded, by the smallest age of the reference.
 pub(super) type Frames<'a> = &'a dyn Fn(&ClipCurves, &ModelledPicture, u32) -> Vec<BestFrame>;
 
 /// Time, divided into cells.
 #[derive(Debug)]
 pub(super) struct Grid {
     cells: Vec<Cell>,
-    /// The first cell that can serve each picture.
+    /// First cell that can serve each picture.
     first: Vec<usize>,
-    /// [`BACKLOG_CELLS`] and [`EXACT_CELLS`] of it.
+    /// [`BACKLOG_CELLS`] in cells of this grid.
     backlog: usize,
+    /// [`EXACT_CELLS`] in cells of this grid.
     exact: usize,
 }
 
-/// Worths of the best schedules: by the picture that comes next, by [`Grid::place`], by skipped pictures before it.
+/// Worths of the best schedules, by the next picture, by [`Grid::place`], by the skipped pictures before it.
 pub(super) type Worths = Vec<Vec<[f32; PENDING + 1]>>;
 
 #[derive(Debug)]
@@ -129,18 +131,19 @@ pub(super) struct Problem {
     pub(super) fine: Grid,
 }
 
-/// A schedule of the pictures from one on.
+/// Value of a schedule from one picture on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Value {
     /// `price * sum(ssim - m) - sum(delay)`.
     pub(super) worth: f64,
-    /// `sum(ssim - m)` and how many are shown.
+    /// `sum(ssim - m)` over shown pictures.
     pub(super) gained: f64,
+    /// Number of shown pictures.
     pub(super) shown: f64,
 }
 
 impl Problem {
-    /// The program of `call`, each picture coded as one of its `frames`.
+    /// Program of `call`. `frames_of` returns the frames as which a picture can be coded.
     pub(super) fn new(call: &BoundedCall, frames_of: Frames<'_>) -> Option<Self> {
         let mut clip = call.clip.clone();
         let pictures = (0..).take_while(|&picture| call.captured_at(picture) < Timestamp::ZERO + call.length).count();
@@ -180,17 +183,17 @@ impl Problem {
         (!items.is_empty()).then_some(Self { items, end, most_ssim, coarse, fine })
     }
 
-    /// How many pictures there are.
+    /// Number of pictures.
     pub(super) fn pictures(&self) -> usize {
         self.items.len()
     }
 
-    /// An upper bound on `price * sum(ssim - mean) - sum(delay)` over all schedules.
-    /// `kept` gets the worths of all states.
+    /// Upper bound on `price * sum(ssim - mean) - sum(delay)` over all schedules. If given, `kept` receives the worths
+    /// of all states.
     pub(super) fn best_schedule(&self, grid: &Grid, mean: f64, price: f64, mut kept: Option<&mut Worths>) -> Value {
         let mut next = vec![[Value::default(); PENDING + 1]; grid.backlog];
         let mut now = next.clone();
-        let mut ways = Vec::new();
+        let mut choices = Vec::new();
         for (index, item) in self.items.iter().enumerate().rev() {
             let next_item = self.items.get(index + 1);
             let (due, followed_at) =
@@ -201,25 +204,25 @@ impl Problem {
                 let skipped = &next[grid.place(index + 1, served)];
                 for (pending, value) in values.iter_mut().enumerate() {
                     let after = skipped[(pending + 1).min(PENDING)];
-                    // Those that are not told apart wait for what can be shown first.
+                    // Pictures beyond the exact ones wait until any later picture can be shown.
                     let settled = if pending == PENDING { followed_at - due } else { 0.0 };
                     *value = Value { worth: after.worth - (pending + 1) as f64 * interval - settled, ..after };
                 }
-                self.find_ways(grid, index, item, served, mean, price, &next, &mut ways);
+                self.find_choices(grid, index, item, served, mean, price, &next, &mut choices);
                 let mut worths = values.map(|value| value.worth);
                 let mut chosen = [usize::MAX; PENDING + 1];
-                for (number, way) in ways.iter().enumerate() {
+                for (number, choice) in choices.iter().enumerate() {
                     for pending in 0..=PENDING {
-                        let worth = way.worth[pending] - (pending + 1) as f64 * way.delay;
+                        let worth = choice.worth[pending] - (pending + 1) as f64 * choice.delay;
                         let is_better = worth > worths[pending];
                         worths[pending] = if is_better { worth } else { worths[pending] };
                         chosen[pending] = if is_better { number } else { chosen[pending] };
                     }
                 }
                 for (pending, value) in values.iter_mut().enumerate() {
-                    if let Some(way) = ways.get(chosen[pending]) {
-                        let gained = way.after.gained + way.ssim[AGE_CLASS[pending]] - mean;
-                        *value = Value { worth: worths[pending], gained, shown: way.after.shown + 1.0 };
+                    if let Some(choice) = choices.get(chosen[pending]) {
+                        let gained = choice.after.gained + choice.ssim[AGE_CLASS[pending]] - mean;
+                        *value = Value { worth: worths[pending], gained, shown: choice.after.shown + 1.0 };
                     }
                 }
             }
@@ -231,10 +234,10 @@ impl Problem {
         next[0][0]
     }
 
-    /// Collects the ways of showing `item` when all before it is served until the cell `served`. Ways that are later and
-    /// no better are left out.
+    /// Collects the choices for showing `item` if the bottleneck is busy until the cell `served`. Skips choices that
+    /// are later and no better.
     #[allow(clippy::too_many_arguments)] // the inner loop of the program
-    fn find_ways(
+    fn find_choices(
         &self,
         grid: &Grid,
         index: usize,
@@ -243,9 +246,9 @@ impl Problem {
         mean: f64,
         price: f64,
         next: &[[Value; PENDING + 1]],
-        ways: &mut Vec<Way>,
+        choices: &mut Vec<Choice>,
     ) {
-        ways.clear();
+        choices.clear();
         let Some(start) = grid.cells.get(served) else { return };
         let before = if served > grid.first[index] { start.before.max(item.passed) } else { item.passed };
         let best = item.frames.each_ref().map(|table| table.ssim.last().copied().unwrap_or_default());
@@ -269,7 +272,7 @@ impl Problem {
                 if is_better {
                     let delay = grid.cells[cell].shown_at.max(item.shown_at) - item.captured_at;
                     let worth = std::array::from_fn(|pending| worths[AGE_CLASS[pending]]);
-                    ways.push(Way { delay, worth, ssim, after });
+                    choices.push(Choice { delay, worth, ssim, after });
                 }
                 if ssim == best {
                     break;
@@ -281,7 +284,7 @@ impl Problem {
 }
 
 impl Grid {
-    /// Cells with capacity until `horizon`, each as long as `length` of [`CELL`].
+    /// Grid of cells with capacity until `horizon`. Each cell has `length` times [`CELL`].
     fn new(call: &BoundedCall, horizon: Timestamp, length: usize, pictures: usize) -> Self {
         let cells = cells(call, horizon, CELL * length as u32);
         let ready = |picture| call.captured_at(picture) + call.encode_time;
@@ -290,19 +293,19 @@ impl Grid {
         Self { cells, first, backlog: BACKLOG_CELLS / length, exact: EXACT_CELLS / length }
     }
 
-    /// Where in the window of the picture `index` a schedule is that has been served until `cell`.
+    /// Position of a backlog until `cell` in the window of picture `index`.
     pub(super) fn place(&self, index: usize, cell: usize) -> usize {
         let first = self.first.get(index).copied().unwrap_or(cell);
         cell.saturating_sub(first).min(self.backlog - 1)
     }
 
-    /// The cell in which byte `bytes` passes.
+    /// Cell in which byte `bytes` passes.
     pub(super) fn cell_of(&self, bytes: f64) -> usize {
         self.cells.partition_point(|cell| cell.after < bytes)
     }
 }
 
-/// The cells of `length` with capacity until `horizon`.
+/// Cells of `length` with capacity until `horizon`.
 fn cells(call: &BoundedCall, horizon: Timestamp, length: Duration) -> Vec<Cell> {
     let LinkConfig { trace, trace_offset, delay, .. } = &call.link;
     let on_trace = |at: Timestamp| at + *trace_offset;

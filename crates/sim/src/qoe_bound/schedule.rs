@@ -1,10 +1,13 @@
-//! A schedule of frames that the link carries, found by the dynamic program and replayed over the link itself.
+//! Finds a feasible schedule of frames with the dynamic program, and replays it over the link.
 //!
-//! A schedule chooses picture by picture among skipping it and all quantizers. Two rules are tried: the finest frame that
-//! waits no longer than a limit; and the best by the worths of the dynamic program, whose frames cost what they do where
-//! quality does not change. QoE_d is made linear around the schedule found last (Dinkelbach). The schedule itself has true
-//! costs: each frame is coded in one pass from the frame before it, one picture at a time, and decoded after the one before
-//! it. No packet is dropped: a sender that knows the link can pace.
+//! A schedule either skips a picture or codes it at any quantizer. Two rules choose:
+//!
+//! - the finest frame whose wait is within a limit;
+//! - the frame with the highest worth in the dynamic program. Frames there have the cost of constant quality.
+//!
+//! QoE_d is linearized around the previous schedule (Dinkelbach). The replayed schedule has true costs. Each frame is
+//! coded in one pass from the previous frame, one picture at a time, and decoded after it. The link drops no packets,
+//! because a sender that knows the link can pace.
 
 use std::iter;
 
@@ -20,11 +23,11 @@ use super::program::{Problem, Worths};
 use super::{BoundedCall, PENDING, ssim_of, stationary_price};
 use crate::modelled_clip::{ClipCurves, ModelledPicture};
 
-/// How often QoE_d is made linear around the schedule found last.
+/// Number of linearizations of QoE_d.
 const ROUNDS: usize = 5;
-/// What every frame of a simple schedule may wait for the link at most, in frame intervals.
+/// Limits on the wait of a frame for the link, in frame intervals.
 const WAITS: [f64; 7] = [0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0];
-/// The most pictures whose worths are kept, for memory's sake: 20 minutes at 30 a second.
+/// Limit on pictures whose worths are kept in memory: 20 minutes at 30 frames per second.
 const MOST_PICTURES: usize = 36_000;
 
 /// A frame of the schedule.
@@ -35,17 +38,18 @@ struct Planned {
     ssim: f64,
 }
 
-/// What can be done with a picture.
+/// One choice for a picture.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
     index: usize,
-    /// Pictures skipped before it.
+    /// Number of pictures skipped before it.
     pending: usize,
-    /// Bytes that the link has served, or had the capacity for, when its last byte passes, or that of the frame before it.
+    /// Byte position of the link after this frame, or after the last one if the picture is skipped. Unused capacity
+    /// counts.
     until: f64,
-    /// Whether the link has served everything before it.
+    /// Whether the link has served all frames before.
     is_idle: bool,
-    /// None if it is skipped.
+    /// Frame of the choice; `None` to skip the picture.
     frame: Option<Coded>,
 }
 
@@ -53,13 +57,15 @@ struct Offer {
 #[derive(Debug, Clone, Copy)]
 struct Coded {
     ssim: f64,
-    /// From the end of coding to the last byte's leaving the bottleneck, and from capture to display, seconds.
+    /// Time from the end of coding until the last byte leaves the bottleneck, seconds.
     wait: f64,
+    /// Time from capture to display, seconds.
     delay: f64,
 }
 
 impl Offer {
-    /// For schedules whose frames wait for up to `most` seconds: the best of those, else the smallest on an idle link.
+    /// Value for schedules whose frames wait at most `most` seconds. On an idle link without such a frame, the smallest
+    /// frame wins.
     fn value_within(&self, most: f64) -> f64 {
         match self.frame {
             None => 0.0,
@@ -70,24 +76,25 @@ impl Offer {
     }
 }
 
-/// What came of a schedule.
+/// Result of a replayed schedule.
 #[derive(Debug, Clone, Copy)]
 struct Replayed {
     qoe_d: f64,
-    /// Mean SSIM of the shown frames, and their share of the pictures.
+    /// Mean SSIM of the shown frames.
     ssim: f64,
+    /// Share of pictures that are shown.
     shown: f64,
 }
 
 impl BoundedCall {
-    /// Whether everything sent arrives, in order.
+    /// Whether everything sent arrives in order.
     fn is_certain(&self) -> bool {
         let LinkConfig { trace, loss, jitter, reordering, duplication, .. } = &self.link;
         let is_calm = *loss == LossConfig::default() && jitter.is_none() && reordering.is_none() && *duplication == 0.0;
         is_calm && trace.has_no_conditions()
     }
 
-    /// QoE_d of the best schedule found. The first that the program gives aims at a mean SSIM of `decibels`.
+    /// QoE_d of the best schedule found. The first linearization assumes a mean SSIM of `decibels`.
     pub(super) fn schedule(&self, decibels: f64) -> Option<f64> {
         if !self.is_certain() {
             return None;
@@ -124,15 +131,15 @@ impl BoundedCall {
             };
             let Some(replayed) = self.replay(&self.plan(&problem, value)) else { break };
             best = Some(best.map_or(replayed.qoe_d, |best| best.max(replayed.qoe_d)));
-            // Half of the way, so that it does not oscillate.
+            // Half a step avoids oscillation.
             decibels = 0.5 * (decibels + ssim_db(replayed.ssim));
             shown = 0.5 * (shown + replayed.shown);
         }
         best
     }
 
-    /// Takes of each picture the offer of the highest value. The first picture is always sent: neither rule knows what a key
-    /// frame costs.
+    /// Chooses the offer of the highest value for each picture. The first picture is always sent, because neither rule
+    /// includes the cost of a key frame.
     fn plan(&self, problem: &Problem, value: impl Fn(&Offer) -> f64) -> Vec<Planned> {
         let (mut clip, curves) = (self.clip.clone(), self.clip.curves().clone());
         let start = Timestamp::ZERO + self.link.trace_offset;
@@ -148,7 +155,7 @@ impl BoundedCall {
             let mut best = (if reference.is_some() { value(&skipped) } else { f64::NEG_INFINITY }, None);
             let quantizers = self.finest..=if captured < free_at { 0 } else { MAXIMUM_QUANTIZER };
             for quantizer in quantizers {
-                let frame = curves.encode(&source, quantizer, reference.is_none() || source.begins_anew());
+                let frame = curves.encode(&source, quantizer, reference.is_none() || source.needs_key_frame());
                 let until = skipped.until + self.wire(frame.size) as f64;
                 let Some(at) = trace.time_to_pass(start, ByteCount::new(until.ceil() as u64)) else { continue };
                 let at = Timestamp::ZERO + at.saturating_since(start);
@@ -171,7 +178,7 @@ impl BoundedCall {
         planned
     }
 
-    /// What `planned` comes to over the link; none if nothing is shown.
+    /// Replays `planned` over the link. `None` if nothing is shown.
     fn replay(&self, planned: &[Planned]) -> Option<Replayed> {
         let queue = QueueConfig::DropTail { packets: None, bytes: None };
         let mut link = Link::new(LinkConfig { queue, ..self.link.clone() }, 0).ok()?;

@@ -1,12 +1,16 @@
-//! The test cases of RFC 8869 for cells, section 2: users who come by a Poisson process and each have a call of 30 s,
-//! and a download or an upload beside them, in one cell. A proportional fair scheduler gives them turns
-//! ([`lockstep_link::Medium`]); each has a queue of its own and a radio whose rate fades.
+//! Cellular test cases of RFC 8869, section 2.
 //!
-//! The RFC has 21 cells and gives the users that come to all of them in a second; here is one of them. Only one
-//! direction is congested, as it recommends (section 2.1.1): the other is ample. Of the user intensities and round-trip
-//! times that it lists there are one intensity, with which the cell is about full, and both times. What the radio of a
-//! user carries is ours, after what a cell of 10 MHz is known to carry: 17 Mb/s down and 8 up if it were alone, at the
-//! place where it stands half to one and a half times that; under bad coverage down to a fifteenth, with deeper fades.
+//! Users arrive by a Poisson process, and each has a call of 30 s. One further user has a TCP download or upload. A
+//! proportional fair scheduler shares the cell ([`lockstep_link::Medium`]). Each user has a separate queue and a radio
+//! whose rate fades.
+//!
+//! Differences from the RFC:
+//!
+//! - One cell is simulated. The RFC has 21 cells and gives the arrival rate of all of them.
+//! - Only one direction is congested, as the RFC recommends (section 2.1.1).
+//! - One arrival rate is used, which nearly fills the cell, with both round-trip times.
+//! - The rates of radios follow a typical cell of 10 MHz: 17 Mb/s down and 8 Mb/s up for a single user. Users have half
+//!   to one and a half times that by place. With bad coverage it falls to a fifteenth, and fades are deeper.
 
 use std::time::Duration;
 
@@ -23,27 +27,28 @@ const EVALUATED: (f64, f64) = (30.0, 60.0);
 const CALL_SECONDS: f64 = 30.0;
 const CELLS: f64 = 21.0;
 const CELL: &str = "cell";
-const STILL: (Duration, Duration) = (Duration::ZERO, Duration::ZERO);
+const NO_JITTER: (Duration, Duration) = (Duration::ZERO, Duration::ZERO);
 
-/// What a test is like.
+/// Parameters of a test.
 struct Cell {
     heading: Heading,
     round_trip: Duration,
-    /// Users that come in a second to all cells.
+    /// Arrivals of users per second in all cells.
     intensity: f64,
-    /// What a user alone at a mean place would have, Mb/s.
+    /// Mean rate of a user alone in the cell, Mb/s.
     radio_mbps: f64,
     bad_coverage: bool,
-    /// What TCP may take of the cell, Mb/s.
+    /// Limit on the rate of TCP, Mb/s.
     tcp_mbps: f64,
     seed: u64,
 }
 
-/// The numbers of the ample way back and of the wire that bounds TCP; the users' radios follow.
-const BACK: usize = 0;
+/// Index of the reverse link.
+const REVERSE: usize = 0;
+/// Index of the wire that limits TCP. The users' radios follow.
 const TCP_WIRE: usize = 1;
 
-/// A user's radio.
+/// Radio link of a user.
 fn radio(cell: &Cell, user: usize, random: &mut Pcg64) -> ScenarioLink {
     let place = random.random::<f64>();
     let (share, fading) = if cell.bad_coverage {
@@ -54,8 +59,8 @@ fn radio(cell: &Cell, user: usize, random: &mut Pcg64) -> ScenarioLink {
     let kbps = (cell.radio_mbps * 1e3 * share).round();
     let seed = cell.seed * 1_000 + user as u64;
     let words = format!("cellular:mean={kbps}kbps,{fading},duration=91s,seed={seed}");
-    // Each way has half of the round trip; the queue 300 ms at a quarter of what the user would have alone.
-    let mut link = link(&format!("user {user}"), &words, SECONDS, cell.round_trip / 2, QUEUE / 4, STILL);
+    // Each direction has half of the round-trip time. The queue holds 300 ms at a quarter of the user's rate.
+    let mut link = link(&format!("user {user}"), &words, SECONDS, cell.round_trip / 2, QUEUE / 4, NO_JITTER);
     link.config = LinkConfig { medium: Some(CELL.to_owned()), ..link.config };
     link
 }
@@ -63,8 +68,8 @@ fn radio(cell: &Cell, user: usize, random: &mut Pcg64) -> ScenarioLink {
 fn run_of(cell: Cell) -> Scenario {
     let mut random = Pcg64::seed_from_u64(cell.seed);
     let mut links = vec![
-        link("way back", AMPLE, SECONDS, cell.round_trip / 2, QUEUE, STILL),
-        link("TCP's wire", &format!("constant:{}mbps", cell.tcp_mbps), SECONDS, Duration::ZERO, QUEUE, STILL),
+        link("way back", AMPLE, SECONDS, cell.round_trip / 2, QUEUE, NO_JITTER),
+        link("TCP's wire", &format!("constant:{}mbps", cell.tcp_mbps), SECONDS, Duration::ZERO, QUEUE, NO_JITTER),
     ];
     let mut flows = Vec::new();
     let mut at = 0.0;
@@ -74,16 +79,16 @@ fn run_of(cell: Cell) -> Scenario {
             break;
         }
         let user = flows.len() + 1;
-        let way =
-            ScenarioFlow { forward: vec![links.len()], reverse: vec![BACK], ..media(user, at, at + CALL_SECONDS) };
-        flows.push(way);
+        let call =
+            ScenarioFlow { forward: vec![links.len()], reverse: vec![REVERSE], ..media(user, at, at + CALL_SECONDS) };
+        flows.push(call);
         links.push(radio(&cell, user, &mut random));
     }
     let tcp = FlowKind::Tcp { window: TcpWindow::NewReno, files: None };
     let mut flows = with_audio(flows);
     let forward = vec![TCP_WIRE, links.len()];
     links.push(radio(&cell, 0, &mut random));
-    flows.push(ScenarioFlow { forward, reverse: vec![BACK], ..flow("TCP", tcp, 0.0, SECONDS) });
+    flows.push(ScenarioFlow { forward, reverse: vec![REVERSE], ..flow("TCP", tcp, 0.0, SECONDS) });
     Scenario {
         evaluated_seconds: Some(EVALUATED),
         shared_media: vec![ScenarioMedium { name: CELL.to_owned(), kind: MediumConfig::Cell }],
@@ -96,7 +101,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         name,
         title,
         source,
-        expected: "the cell is used, with little delay and loss, and rates that are steady",
+        expected: "high utilization of the cell, little delay and loss, steady rates",
     };
     let load = |name, title| heading(name, title, "RFC 8869, section 2.1");
     let coverage = |name, title| heading(name, title, "RFC 8869, section 2.2");
@@ -106,7 +111,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     };
     vec![
         cell(
-            load("cell-load-down", "calls of 30 s down in a cell whose users come and go (5.6 a second in 21 cells)"),
+            load("cell-load-down", "downlink calls of 30 s, 5.6 arrivals per second in 21 cells"),
             near,
             5.6,
             17.0,
@@ -114,11 +119,27 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             4.0,
             21,
         ),
-        cell(load("cell-load-down-150ms", "the same with a round trip of 150 ms"), far, 5.6, 17.0, false, 4.0, 21),
-        cell(load("cell-load-up", "the same up (4.2 a second)"), near, 4.2, 8.0, false, 2.0, 22),
-        cell(load("cell-load-up-150ms", "the same with a round trip of 150 ms"), far, 4.2, 8.0, false, 2.0, 22),
         cell(
-            coverage("cell-coverage-down", "calls of 30 s down at places with bad coverage (3.5 a second)"),
+            load("cell-load-down-150ms", "like cell-load-down, round-trip time of 150 ms"),
+            far,
+            5.6,
+            17.0,
+            false,
+            4.0,
+            21,
+        ),
+        cell(
+            load("cell-load-up", "uplink calls of 30 s, 4.2 arrivals per second in 21 cells"),
+            near,
+            4.2,
+            8.0,
+            false,
+            2.0,
+            22,
+        ),
+        cell(load("cell-load-up-150ms", "like cell-load-up, round-trip time of 150 ms"), far, 4.2, 8.0, false, 2.0, 22),
+        cell(
+            coverage("cell-coverage-down", "downlink calls with bad coverage, 3.5 arrivals per second"),
             near,
             3.5,
             17.0,
@@ -127,7 +148,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             23,
         ),
         cell(
-            coverage("cell-coverage-down-150ms", "the same with a round trip of 150 ms"),
+            coverage("cell-coverage-down-150ms", "like cell-coverage-down, round-trip time of 150 ms"),
             far,
             3.5,
             17.0,
@@ -135,7 +156,23 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             2.0,
             23,
         ),
-        cell(coverage("cell-coverage-up", "the same up (2.8 a second)"), near, 2.8, 8.0, true, 1.0, 24),
-        cell(coverage("cell-coverage-up-150ms", "the same with a round trip of 150 ms"), far, 2.8, 8.0, true, 1.0, 24),
+        cell(
+            coverage("cell-coverage-up", "uplink calls with bad coverage, 2.8 arrivals per second"),
+            near,
+            2.8,
+            8.0,
+            true,
+            1.0,
+            24,
+        ),
+        cell(
+            coverage("cell-coverage-up-150ms", "like cell-coverage-up, round-trip time of 150 ms"),
+            far,
+            2.8,
+            8.0,
+            true,
+            1.0,
+            24,
+        ),
     ]
 }

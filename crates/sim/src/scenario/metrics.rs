@@ -1,4 +1,4 @@
-//! A scenario in one row: RFC 8868's metrics (section 3), over all its flows of media.
+//! Metrics of a scenario in one row (RFC 8868, section 3), over all media flows.
 
 use serde::Serialize;
 
@@ -6,49 +6,49 @@ use lockstep_call::mean;
 
 use super::report::{FlowReport, ScenarioReport};
 
-/// What RFC 8868, section 3, asks for, in a number each. Rates and delays are means over the flows of media; none where
-/// the scenario has nothing to measure it by.
+/// Metrics of RFC 8868, section 3, one number each. Rates and delays are means over the media flows. `None` if the
+/// scenario has nothing to measure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Metrics {
     /// Sending rate, kb/s (metric 1).
     pub sent_kbps: f64,
-    /// Goodput, kb/s: what of it was shown.
+    /// Goodput, kb/s: rate of the frames that were shown.
     pub goodput_kbps: f64,
-    /// Median of the packets' one-way delay, milliseconds (metric 4).
+    /// Median of the one-way delay, ms (metric 4).
     pub delay_p50_ms: Option<f64>,
-    /// Its 95th percentile.
+    /// 95th percentile of the one-way delay, ms.
     pub delay_p95_ms: Option<f64>,
-    /// The 95th percentile of the part of it in queues (RFC 8867, section 4.1: queue length).
+    /// 95th percentile of the queueing delay, ms (RFC 8867, section 4.1: queue length).
     pub queue_p95_ms: Option<f64>,
-    /// Packets lost, per cent (metric 5).
+    /// Lost packets, % (metric 5).
     pub loss_percent: f64,
-    /// Packets marked of those that arrived, per cent.
+    /// ECN-marked packets among those that arrived, %.
     pub marked_percent: f64,
-    /// The lowest rate over the highest of media on one way, each over its priority (metric 7); the mean over the times
-    /// between changes.
+    /// Lowest rate over highest rate of media that share a link, each over its priority (metric 7). Mean over the
+    /// phases, by length.
     pub lowest_over_highest: Option<f64>,
-    /// The rate of media over that of a long TCP connection (metric 7).
+    /// Rate of media over that of a long TCP connection (metric 7). Mean over the phases, by length.
     pub media_over_tcp: Option<f64>,
-    /// Convergence time, seconds (metric 8): the median over flows and changes until the rate is what it stays at;
-    /// those that never settle count as the longest. None if most never do.
+    /// Convergence time, seconds (metric 8): median over flows and changes. Rates that never settle count as longest.
+    /// `None` if the median never settles.
     pub settles_seconds: Option<f64>,
-    /// Instability (metric 9): how far the sending rate moves from one second to the next in the mean, per cent of the
-    /// mean rate, from ten seconds after the flow comes on.
+    /// Instability, % (metric 9): mean change of the sending rate between seconds over the mean rate. Starts ten
+    /// seconds after the start of the flow.
     pub unsteadiness_percent: Option<f64>,
-    /// Use of the link or medium that is used most, per cent (metric 10).
+    /// Utilization of the most used link or medium, % (metric 10).
     pub used_percent: f64,
-    /// What receivers send back, kb/s (RFC 8867, section 4.1: feedback overhead).
+    /// Rate of feedback, kb/s (RFC 8867, section 4.1: feedback overhead).
     pub feedback_kbps: f64,
 }
 
-/// The mean of values by their weights.
+/// Weighted mean of (weight, value) pairs.
 fn weighted(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     let (sum, weights) =
         values.fold((0.0, 0.0), |(sum, weights), (weight, value)| (sum + weight * value, weights + weight));
     (weights > 0.0).then(|| sum / weights)
 }
 
-/// The mean step of the rate of whole seconds over its mean, from ten seconds after the flow comes on, when it has
+/// Mean change of the rate from second to second over its mean. Starts ten seconds after the flow starts, when it has
 /// found its rate.
 fn unsteadiness(flow: &FlowReport) -> Option<f64> {
     let in_a_second = usize::try_from(1_000 / flow.interval_ms.max(1)).ok()?.max(1);
@@ -66,7 +66,7 @@ fn unsteadiness(flow: &FlowReport) -> Option<f64> {
 }
 
 impl ScenarioReport {
-    /// The scenario in one row.
+    /// Metrics of the scenario.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let media = || self.flows.iter().filter(|flow| flow.kind == "media" && !flow.active_seconds.is_empty());
@@ -80,7 +80,7 @@ impl ScenarioReport {
         let mut times: Vec<f64> = settled().map(|time| time.unwrap_or(f64::INFINITY)).collect();
         times.sort_by(f64::total_cmp);
         let links = self.links.iter().map(|link| link.utilisation);
-        // What a link on a medium carries says nothing of how much the medium is used.
+        // The load of a link on a medium does not show how much the medium is used.
         let used = self.shared_media.iter().map(|medium| medium.busy).chain(links).fold(0.0, f64::max);
         Metrics {
             sent_kbps: kbps(|flow| flow.sent_bps.as_bps()),

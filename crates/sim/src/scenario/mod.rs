@@ -1,7 +1,11 @@
-//! Named tests of congestion control: which flows share which links when. As data, so that a file can describe another.
+//! Named tests of congestion control: flows, links and times as data, so that files can define further tests.
 //!
-//! [`Scenario::built_in`] has those of RFC 8867 and, as far as our models of a cell and of a Wi-Fi channel can stand
-//! for radio ([`lockstep_link::Medium`]), of RFC 8869.
+//! [`Scenario::built_in`] has the test cases of RFC 8867. It also has those of RFC 8869 that the models of a cell and of
+//! Wi-Fi ([`lockstep_link::Medium`]) can represent.
+//!
+//! ```text
+//! Scenario --run--> ScenarioReport --metrics--> Metrics
+//! ```
 
 mod cellular;
 mod fairness;
@@ -32,94 +36,95 @@ pub use report::{
 };
 pub use run::DRAIN;
 
-/// The longest scenario.
+/// Limit on the duration of a scenario.
 const LONGEST: Duration = Duration::from_secs(86_400);
-/// How much sound is in a packet, and the headers around it: RTP's, UDP's and IPv4's.
+/// Duration of the sound in one packet.
 const AUDIO_INTERVAL: Duration = Duration::from_millis(20);
+/// Size of the RTP, UDP and IPv4 headers of an audio packet.
 const AUDIO_HEADERS: ByteCount = ByteCount::new(40);
-/// The most flows and links.
+/// Limit on flows, and on links.
 const MOST: usize = 1_024;
 
-/// Why a scenario cannot be run, or ended early.
+/// Reason why a scenario cannot be run, or why it stopped early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// It is no JSON of this form.
-    #[error("the scenario cannot be read: {0}")]
+    /// The text is not JSON of this form.
+    #[error("cannot read the scenario: {0}")]
     Json(#[from] serde_json::Error),
-    /// It lasts no time or too long.
-    #[error("a scenario lasts from a second to a day, not {0:?}")]
+    /// The duration is out of range.
+    #[error("expected a scenario of one second to one day, found {0:?}")]
     Duration(Duration),
-    /// Too many flows or links.
-    #[error("a scenario has at most {MOST} flows and links")]
+    /// The scenario has too many flows or links.
+    #[error("expected at most {MOST} flows and {MOST} links")]
     TooMany,
-    /// The driver of the scenario ended it.
+    /// The caller stopped the scenario.
     #[error("{0}")]
     Stopped(crate::StopReason),
-    /// A link cannot be like this.
+    /// A link's configuration is invalid.
     #[error("link `{name}`: {error}")]
     Link {
-        /// The link's name.
+        /// Name of the link.
         name: String,
-        /// What is wrong with it.
+        /// Reason why the configuration is invalid.
         error: ConfigError,
     },
-    /// A link names a medium that is not there.
-    #[error("link `{link}` shares `{medium}`, which is none of the media of the scenario")]
+    /// A link names an unknown medium.
+    #[error("link `{link}` names the unknown medium `{medium}`")]
     Medium {
-        /// The link's name.
+        /// Name of the link.
         link: String,
-        /// The medium's.
+        /// Name of the medium.
         medium: String,
     },
-    /// A flow without a priority.
-    #[error("flow `{0}` has a priority that is no number above zero")]
+    /// A flow's priority is not a finite number above zero.
+    #[error("flow `{0}`: expected a priority above zero")]
     Priority(String),
-    /// A flow is never there.
-    #[error("flow `{0}` is active at no time")]
+    /// A flow is never active.
+    #[error("flow `{0}` is never active during the scenario")]
     NeverActive(String),
-    /// The routes do not fit the links.
+    /// The routes do not match the links.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// Not one call was given for each flow of media.
-    #[error("{given} calls were given for {wanted} flows of media")]
+    /// The number of calls is not the number of media flows.
+    #[error("expected one call per media flow ({wanted}), found {given}")]
     Media {
-        /// How many there are.
+        /// Number of media flows.
         wanted: usize,
-        /// How many were given.
+        /// Number of calls.
         given: usize,
     },
     /// A call failed.
     #[error("flow `{name}`: {error}")]
     Call {
-        /// The flow's name.
+        /// Name of the flow.
         name: String,
-        /// Why.
+        /// Reason why the call failed.
         error: SimulationError,
     },
 }
 
-/// A link and its name.
+/// A named link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioLink {
-    /// What reports call it.
+    /// Name in reports.
     pub name: String,
-    /// What it is like.
+    /// Configuration of the link.
     pub config: LinkConfig,
 }
 
-/// A medium whose airtime links share that name it ([`LinkConfig::medium`]), and its name.
+/// A named medium. Links name it to share its airtime ([`LinkConfig::medium`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioMedium {
-    /// What links and reports call it.
+    /// Name in links and reports.
     pub name: String,
-    /// Which kind it is.
+    /// Kind of the medium.
     pub kind: MediumConfig,
 }
 
-/// Which window a TCP connection has.
+/// Congestion window algorithm of a TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TcpWindow {
@@ -129,59 +134,59 @@ pub enum TcpWindow {
     Cubic,
 }
 
-/// Files that a TCP connection carries, see [`FileTransfers`].
+/// Files that a TCP connection transfers; see [`FileTransfers`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// Size of the smallest, bytes.
+    /// Size of the smallest file, bytes.
     pub smallest_bytes: ByteCount,
-    /// Size of the largest, bytes.
+    /// Size of the largest file, bytes.
     pub largest_bytes: ByteCount,
-    /// Mean of the pauses between them, seconds.
+    /// Mean pause between files, seconds.
     pub mean_pause_seconds: f64,
-    /// Whether there is a pause before the first.
+    /// Whether a pause precedes the first file.
     #[serde(default)]
     pub begins_paused: bool,
 }
 
-/// What a flow is.
+/// Kind of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum FlowKind {
-    /// A call under the controller that is tested.
+    /// A call with the controller under test.
     Media,
-    /// Sound beside a call: packets every 20 ms, whatever becomes of them.
+    /// Sound of a call: one packet every 20 ms, without congestion control.
     Audio {
-        /// The codec's rate, without headers (RFC 8867, section 4.3: 20 kb/s).
+        /// Bit rate of the codec, without headers (RFC 8867, section 4.3: 20 kb/s).
         codec_bps: Bitrate,
     },
     /// A TCP connection.
     Tcp {
-        /// Its window.
+        /// Congestion window algorithm.
         window: TcpWindow,
-        /// Files that it carries; as much as it can if none.
+        /// Files to transfer; unlimited data if absent.
         #[serde(default)]
         files: Option<Files>,
     },
-    /// A constant rate.
+    /// Constant bit rate.
     ConstantBitRate {
-        /// The rate on the link.
+        /// Rate on the link, bit/s.
         rate_bps: Bitrate,
     },
-    /// A rate that comes and goes, with exponential times.
+    /// On-off traffic with exponentially distributed periods.
     OnOff {
-        /// The rate on the link while it is there.
+        /// Rate on the link in periods with packets, bit/s.
         rate_bps: Bitrate,
-        /// Mean time with packets, seconds.
+        /// Mean duration of a period with packets, seconds.
         mean_on_seconds: f64,
-        /// Mean time without, seconds.
+        /// Mean duration of a period without packets, seconds.
         mean_off_seconds: f64,
     },
 }
 
 impl FlowKind {
-    /// What reports call it.
+    /// Name in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -201,24 +206,24 @@ impl FlowKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioFlow {
-    /// What reports call it.
+    /// Name in reports.
     pub name: String,
-    /// What it is.
+    /// Kind of the flow.
     pub kind: FlowKind,
-    /// The links from its sender to its receiver, counted from zero.
+    /// Indices of the links from the sender to the receiver.
     pub forward: Vec<usize>,
-    /// The links back.
+    /// Indices of the links from the receiver to the sender.
     pub reverse: Vec<usize>,
-    /// Delay each way on top of the links', milliseconds.
+    /// Additional delay in each direction, ms.
     #[serde(default)]
     pub access_delay_ms: f64,
-    /// When it is active: (from, to) in seconds.
+    /// Intervals of activity (from, to), seconds.
     pub active_seconds: Vec<(f64, f64)>,
-    /// Whether its ends understand marks of congestion (ECN).
+    /// Whether both ends support ECN.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ecn: bool,
-    /// How its rate should compare with those of other media on the same way (RFC 8867, section 6.1). Where they
-    /// differ, the flows of one way are coupled ([`lockstep_control::FlowGroup`]).
+    /// Desired rate relative to other media on the same route (RFC 8867, section 6.1). If priorities differ, the flows
+    /// of one route are coupled ([`lockstep_control::FlowGroup`]).
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub priority: f64,
 }
@@ -233,7 +238,7 @@ fn is_one(priority: &f64) -> bool {
 }
 
 impl ScenarioFlow {
-    /// When it is active.
+    /// Times at which the flow is active.
     #[must_use]
     pub fn activity(&self) -> Activity {
         Activity::of(self.active_seconds.iter().map(|&(from, to)| (moment(from), moment(to))))
@@ -248,7 +253,7 @@ impl ScenarioFlow {
         }
     }
 
-    /// The flow of cross traffic that this is; none for media.
+    /// Cross traffic of this flow; `None` for media.
     fn traffic(&self, activity: Activity, seed: u64) -> Option<CrossTraffic> {
         Some(match self.kind {
             FlowKind::Media => return None,
@@ -284,7 +289,7 @@ impl ScenarioFlow {
     }
 }
 
-/// So many seconds; what is no time that a scenario can have becomes zero or the longest.
+/// Duration of `seconds`, limited to zero and [`LONGEST`].
 fn time(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(if seconds > 0.0 { LONGEST } else { Duration::ZERO }).min(LONGEST)
 }
@@ -293,20 +298,20 @@ fn moment(seconds: f64) -> Timestamp {
     Timestamp::ZERO + time(seconds)
 }
 
-/// Bit rates that the media of a scenario has.
+/// Bit rates of the media of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MediaRates {
-    /// At first.
+    /// Initial bit rate, bit/s.
     pub initial_bps: Bitrate,
-    /// At least.
+    /// Lowest bit rate, bit/s.
     pub least_bps: Bitrate,
-    /// At most.
+    /// Highest bit rate, bit/s.
     pub most_bps: Bitrate,
 }
 
 impl Default for MediaRates {
-    /// RFC 8867, section 4.3: 150 kb/s to 1.5 Mb/s, at first 150 kb/s.
+    /// 150 kb/s to 1.5 Mb/s, initially 150 kb/s (RFC 8867, section 4.3).
     fn default() -> Self {
         Self {
             initial_bps: Bitrate::from_kbps(150),
@@ -316,39 +321,39 @@ impl Default for MediaRates {
     }
 }
 
-/// A test: links, flows and what is expected.
+/// A test: links, flows and the expected behaviour.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// A short name in kebab case.
+    /// Short name in kebab case.
     pub name: String,
-    /// What it is about, in a few words.
+    /// Topic in a few words.
     pub title: String,
-    /// Where it is from.
+    /// Source, such as an RFC's section.
     #[serde(default)]
     pub source: String,
-    /// What a good controller does, in a sentence.
+    /// Expected behaviour of a good controller, in one sentence.
     #[serde(default)]
     pub expected: String,
-    /// How long it takes, seconds.
+    /// Duration, seconds.
     pub seconds: f64,
-    /// Bit rates of its media.
+    /// Bit rates of the media.
     #[serde(default)]
     pub media: MediaRates,
-    /// The part of it, (from, to) in seconds, that counts for rates, losses and delays; all of it if not given.
+    /// Part (from, to) in seconds that is evaluated for rates, losses and delays; everything if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated_seconds: Option<(f64, f64)>,
-    /// Media whose airtime links share.
+    /// Media that links share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared_media: Vec<ScenarioMedium>,
-    /// The links; flows name them by their number, from zero.
+    /// Links. Flows refer to them by index.
     pub links: Vec<ScenarioLink>,
     /// The flows.
     pub flows: Vec<ScenarioFlow>,
 }
 
 impl Scenario {
-    /// The scenarios that are known by name.
+    /// All built-in scenarios.
     #[must_use]
     pub fn built_in() -> Vec<Self> {
         let mut all = rfc8867::scenarios();
@@ -357,29 +362,29 @@ impl Scenario {
         all
     }
 
-    /// The scenario called `name`.
+    /// The built-in scenario `name`; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::built_in().into_iter().find(|scenario| scenario.name == name)
     }
 
-    /// The scenario that `text` describes.
+    /// Parses and checks a scenario in JSON.
     ///
     /// # Errors
-    /// If it is no JSON of a [`Scenario`], or cannot be run.
+    /// If the text is not JSON of a [`Scenario`], or the scenario cannot be run.
     pub fn from_json(text: &str) -> Result<Self, ScenarioError> {
         let scenario: Self = serde_json::from_str(text)?;
         scenario.check()?;
         Ok(scenario)
     }
 
-    /// How long it takes.
+    /// Duration of the scenario.
     #[must_use]
     pub fn duration(&self) -> Duration {
         time(self.seconds)
     }
 
-    /// Its first `length`. Flows that would begin later are left out.
+    /// Limits the scenario to its first `length`. Flows that start later are removed.
     #[must_use]
     pub fn shortened(mut self, length: Duration) -> Self {
         self.seconds = self.seconds.min(length.as_secs_f64());
@@ -387,7 +392,7 @@ impl Scenario {
         self
     }
 
-    /// The same with other queues: `discipline` makes one of the other.
+    /// Replaces every queue by the result of `discipline`.
     #[must_use]
     pub fn with_queues(mut self, discipline: impl Fn(QueueConfig) -> QueueConfig) -> Self {
         for link in &mut self.links {
@@ -396,8 +401,8 @@ impl Scenario {
         self
     }
 
-    /// The same with ECN (RFC 8867, section 6.2): every queue marks, and the ends of media and TCP understand it. A
-    /// drop-tail queue, which has nothing to mark, becomes one of CoDel.
+    /// Enables ECN (RFC 8867, section 6.2): all queues mark packets, and the ends of media and TCP support it.
+    /// Drop-tail queues cannot mark and become CoDel queues.
     #[must_use]
     pub fn with_ecn(self) -> Self {
         let mut scenario = self.with_queues(|queue| match queue {
@@ -410,7 +415,8 @@ impl Scenario {
         scenario
     }
 
-    /// The part of it that counts: what [`Scenario::evaluated_seconds`] says, unless it ends before.
+    /// Evaluated interval: [`Scenario::evaluated_seconds`], limited to the duration. The whole scenario if that is
+    /// empty.
     #[must_use]
     pub fn evaluated(&self) -> (Timestamp, Timestamp) {
         let end = Timestamp::ZERO + self.duration();
@@ -420,17 +426,17 @@ impl Scenario {
         }
     }
 
-    /// The flows of media, in their order, each with its activity within the scenario.
+    /// Media flows in order, each with its activity within the scenario.
     pub fn media_flows(&self) -> impl Iterator<Item = (&ScenarioFlow, Activity)> {
         let end = Timestamp::ZERO + self.duration();
         let media = self.flows.iter().filter(|flow| flow.kind == FlowKind::Media);
         media.map(move |flow| (flow, flow.activity().until(end)))
     }
 
-    /// Whether it can be run.
+    /// Checks that the scenario can be run.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If a duration, number, link, medium, priority or activity is invalid.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let duration = self.duration();
         if !(Duration::from_secs(1)..=LONGEST).contains(&duration) || !self.seconds.is_finite() {

@@ -1,5 +1,6 @@
-//! What came of a scenario, by the metrics of RFC 8868, section 3: rates and goodput over time, delays, losses, use of
-//! the links, fairness, and the time until rates settle.
+//! Report of a scenario by the metrics of RFC 8868, section 3.
+//!
+//! It has rates and goodput over time, delays, losses, utilization of links, fairness and settling times.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::meter::{FlowMeter, METER_INTERVAL};
 
-/// A rate has settled where its mean over this time is near what it is in the end.
+/// A rate has settled when its mean over this window is near its final mean.
 const SETTLED_WINDOW: Duration = Duration::from_secs(5);
-/// How near.
+/// Largest relative difference of a settled rate from the final mean.
 const SETTLED_SHARE: f64 = 0.1;
 
-/// Quantiles of delays, milliseconds.
+/// Quantiles of delays, ms.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DelayReport {
     /// Median.
@@ -24,7 +25,7 @@ pub struct DelayReport {
     pub p95: f64,
     /// 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// Maximum.
     pub longest: f64,
 }
 
@@ -35,157 +36,156 @@ impl DelayReport {
     }
 }
 
-/// What a TCP connection did.
+/// Results of a TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TransferReport {
-    /// Times that its timer ran out.
+    /// Number of timeouts.
     pub timeouts: u64,
-    /// Files that it carried.
+    /// Number of transferred files.
     pub files: u64,
-    /// The mean time that one took, seconds.
+    /// Mean transfer time of a file, seconds.
     pub mean_file_seconds: Option<f64>,
 }
 
-/// What the viewer of a call saw.
+/// Scores of a call's video.
 pub type VideoReport = Scores;
 
-/// One flow.
+/// Results of one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
-    /// Its name in the scenario.
+    /// Name in the scenario.
     pub name: String,
-    /// What it is.
+    /// Name of the flow's kind.
     pub kind: String,
-    /// When it was active, of what is evaluated: (from, to) in seconds.
+    /// Intervals of activity (from, to) within the evaluated part, seconds.
     pub active_seconds: Vec<(f64, f64)>,
-    /// Rate at which it sent while it was active, headers included.
+    /// Sending rate while the flow was active, headers included, bit/s.
     pub sent_bps: Bitrate,
-    /// Rate at which its packets arrived.
+    /// Arrival rate, headers included, bit/s.
     pub received_bps: Bitrate,
-    /// Rate of what was of use: frames that were shown, data of TCP without headers and repetitions.
+    /// Goodput, bit/s: shown frames of a call, or data of TCP without headers and retransmissions.
     pub goodput_bps: Bitrate,
-    /// Share of its packets that never arrived.
+    /// Share of packets that never arrived.
     pub loss: f64,
-    /// Share of those that arrived which a queue had marked (ECN).
+    /// Share of arrived packets with an ECN mark.
     pub marked: f64,
-    /// Rate of what its receiver sent back.
+    /// Rate of packets from the receiver to the sender, bit/s.
     pub feedback_bps: Bitrate,
-    /// Its priority among media.
+    /// Priority of a media flow.
     pub priority: f64,
-    /// From its sender to its receiver.
+    /// One-way delay from the sender to the receiver.
     pub one_way_delay_ms: Option<DelayReport>,
-    /// The part of that in queues.
+    /// Queueing delay, as a part of the one-way delay.
     pub queueing_delay_ms: Option<DelayReport>,
-    /// What the viewer of a call saw. A pause counts as a stall.
+    /// Scores of a call. A pause counts as a stall.
     pub video: Option<VideoReport>,
-    /// What a TCP connection did.
+    /// Results of a TCP connection.
     pub transfers: Option<TransferReport>,
-    /// Time between two points of the rates below, milliseconds.
+    /// Interval of the series below, ms.
     pub interval_ms: u64,
-    /// Rate at which it sent over time.
+    /// Sending rate over time, bit/s.
     pub sent_series_bps: Vec<Bitrate>,
-    /// Rate at which its packets arrived over time.
+    /// Arrival rate over time, bit/s.
     pub received_series_bps: Vec<Bitrate>,
 }
 
-/// One link.
+/// Results of one link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// Its name in the scenario.
+    /// Name in the scenario.
     pub name: String,
-    /// What it could have carried.
+    /// Mean capacity, bit/s.
     pub capacity_bps: Bitrate,
-    /// What it carried of that.
+    /// Served bytes over capacity, 0-1.
     pub utilisation: f64,
-    /// Share of packets that its queue dropped.
+    /// Share of packets that the queue dropped.
     pub dropped: f64,
-    /// Share of packets that its queue marked instead (ECN).
+    /// Share of packets that the queue marked (ECN).
     pub marked: f64,
-    /// Mean time in its queue, milliseconds.
+    /// Mean queueing delay, ms.
     pub mean_queueing_delay_ms: f64,
-    /// The longest time in its queue, milliseconds.
+    /// Longest queueing delay, ms.
     pub longest_queueing_delay_ms: f64,
 }
 
-/// One medium whose airtime links share.
+/// Results of one medium that links share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MediumReport {
-    /// Its name in the scenario.
+    /// Name in the scenario.
     pub name: String,
-    /// Share of the time in which it was in use.
+    /// Share of time in which the medium was busy, 0-1.
     pub busy: f64,
-    /// What it carried, IP packets whole.
+    /// Rate of the IP packets that it carried, bit/s.
     pub carried_bps: Bitrate,
-    /// Collisions over frames that were carried.
+    /// Collisions per carried frame.
     pub collisions: f64,
 }
 
-/// The rate of one flow in a phase.
+/// Rate of one flow in a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseRate {
-    /// The flow's name.
+    /// Name of the flow.
     pub flow: String,
-    /// The rate of its arrivals in the second half of the phase.
+    /// Arrival rate in the second half of the phase, bit/s.
     pub received_bps: Bitrate,
 }
 
-/// The time from a change until a flow's rate was what it stayed at.
+/// Settling time of a flow after a change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SettleTime {
-    /// The flow's name.
+    /// Name of the flow.
     pub flow: String,
-    /// Time until the mean rate of five seconds is within 10 % of that of the phase's second half; none if it never is.
+    /// Time until the five-second mean is within 10 % of the mean of the phase's second half; `None` if never.
     pub seconds: Option<f64>,
 }
 
-/// A time between two changes of a capacity or of the flows that are there.
+/// Interval between two changes of a capacity or of the active flows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// When it begins, seconds.
+    /// Start of the phase, seconds.
     pub from_seconds: f64,
-    /// When it ends, seconds.
+    /// End of the phase, seconds.
     pub to_seconds: f64,
-    /// The rates of the flows that are there throughout.
+    /// Rates of the flows that are active during the whole phase.
     pub rates: Vec<PhaseRate>,
-    /// Jain's index of the media among them that shares a link or a medium, each rate over its priority; the worst,
-    /// where several are shared, none where none is.
+    /// Jain's index of the media that share a link or medium, each rate over its priority. The worst one if several are
+    /// shared; `None` if none is.
     pub fairness: Option<f64>,
-    /// The lowest of those rates over the highest (RFC 8868, section 3: a third at least).
+    /// Lowest of these rates over the highest (RFC 8868, section 3: at least a third).
     pub lowest_over_highest: Option<f64>,
-    /// The mean rate of media over that of TCP without files, where both are there.
+    /// Mean rate of media over that of TCP without files, if both are active.
     pub media_over_tcp: Option<f64>,
-    /// When the media settled; empty in phases of less than ten seconds.
+    /// Settling times of media; empty in phases of less than ten seconds.
     pub settled: Vec<SettleTime>,
 }
 
-/// A finished scenario.
+/// Results of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioReport {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// Where it is from.
+    /// Source of the scenario.
     pub source: String,
-    /// Seed of everything random in it.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// How long it took, seconds.
+    /// Duration, seconds.
     pub seconds: f64,
-    /// What of that counts: (from, to), seconds.
+    /// Evaluated interval (from, to), seconds.
     pub evaluated_seconds: (f64, f64),
-    /// Each flow.
+    /// One report per flow.
     pub flows: Vec<FlowReport>,
-    /// Each link.
+    /// One report per link.
     pub links: Vec<LinkReport>,
-    /// Each medium that links share.
+    /// One report per shared medium.
     pub shared_media: Vec<MediumReport>,
-    /// Each time between two changes.
+    /// Phases of the scenario.
     pub phases: Vec<Phase>,
-    /// The mean of the phases' fairness, by their length.
+    /// Mean fairness of the phases, by length.
     pub fairness: Option<f64>,
 }
 
 impl ScenarioReport {
-    /// The times that flow `name` took to settle, over all phases in which it did, seconds; and whether it failed to in
-    /// one.
+    /// Settling times of flow `name` over all phases, seconds, and whether it failed to settle in any phase.
     #[must_use]
     pub fn settle_times(&self, name: &str) -> (Vec<f64>, bool) {
         let settled = self.phases.iter().flat_map(|phase| &phase.settled).filter(|settled| settled.flow == name);
@@ -194,7 +194,7 @@ impl ScenarioReport {
     }
 }
 
-/// The time from `from` until the rate settles at what it has in the second half of the phase.
+/// Time from `from` until the rate settles at its mean of the phase's second half.
 pub(super) fn settle_time(meter: &FlowMeter, from: Timestamp, to: Timestamp) -> Option<Duration> {
     let length = to.saturating_since(from);
     let middle = from + length / 2;
@@ -210,5 +210,5 @@ pub(super) fn settle_time(meter: &FlowMeter, from: Timestamp, to: Timestamp) -> 
     None
 }
 
-/// Phases shorter than this say nothing of settling.
+/// Phases shorter than this have no settling times.
 pub(super) const LEAST_SETTLING: Duration = SETTLED_WINDOW.saturating_mul(2);

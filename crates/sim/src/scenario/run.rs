@@ -1,4 +1,4 @@
-//! Runs a scenario.
+//! Runs a scenario and evaluates it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,26 +21,26 @@ use crate::meter::{FlowMeter, METER_INTERVAL};
 use crate::network::{Network, SharedLink};
 use crate::simulation::METERED;
 
-/// How long a scenario goes on after its flows' end, so that what is on the way arrives.
+/// Time that a scenario continues after the end of its flows, so that packets in flight arrive.
 pub const DRAIN: Duration = Duration::from_secs(2);
 
-/// Data in a packet of full size: what is left by IPv4's and TCP's headers.
+/// Data in a full packet, bytes: without IPv4 and TCP headers.
 const TCP_DATA: u64 = 1_460;
 
-/// A trace with more changes than this changes all the time, and gives no phases.
+/// Limit on the changes of a trace that give phases. Traces with more changes vary all the time.
 const MOST_CHANGES: usize = 16;
 
-/// Seeds of links and flows are apart from each other and from the run's.
+/// Derives a seed for a link or flow. Derived seeds are far apart.
 fn derived(seed: u64, index: usize) -> u64 {
     seed.wrapping_add((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// `at` in seconds, as short as it was written: a moment's own seconds are a product, 40.00000000000001.
+/// Time in seconds, with as few digits as in the scenario. `Timestamp::as_secs_f64` would give 40.00000000000001.
 fn seconds(at: Timestamp) -> f64 {
     at.saturating_since(Timestamp::ZERO).as_secs_f64()
 }
 
-/// What is left of a flow.
+/// Results of a flow before its report.
 #[derive(Default)]
 struct Finished {
     goodput: ByteCount,
@@ -49,8 +49,8 @@ struct Finished {
 }
 
 impl Scenario {
-    /// Runs it with `media`, one call for each of [`Scenario::media_flows`] in their order. `progress` hears every
-    /// tenth of a second of the time that has passed.
+    /// Runs the scenario with `media`: one call for each of [`Scenario::media_flows`], in order. `progress` is called
+    /// with the virtual time every 100 ms.
     ///
     /// # Errors
     /// If the scenario cannot be run, or a call failed.
@@ -67,12 +67,12 @@ impl Scenario {
         })
     }
 
-    /// As [`run`](Self::run), with a meter for the session of each call, in their order, that looks at its ends each second
-    /// from its beginning to its end. Whoever wants its pictures in the rows, too, has the meter observe them. An error of
-    /// `progress` ends the run.
+    /// Like [`run`](Self::run), with one session meter per call, in order. Each meter samples both ends every second
+    /// while the call is active. To record pictures, too, add the meter as an observer of its call. An error of
+    /// `progress` stops the run.
     ///
     /// # Errors
-    /// As [`run`](Self::run); [`ScenarioError::Stopped`] if `progress` fails.
+    /// Like [`run`](Self::run); [`ScenarioError::Stopped`] if `progress` fails.
     pub fn run_metered(
         &self,
         media: Vec<AnyFlow>,
@@ -104,29 +104,29 @@ impl Scenario {
         let network = Network::with_routes(flows, routes, links)?.sharing(self.media_of_links(seed))?;
         let mut network = network.metered_between(from, to);
         let calls = (0..self.flows.len()).filter(|&flow| self.flows[flow].kind == FlowKind::Media);
-        let mut looks: Vec<_> = calls
+        let mut samples: Vec<_> = calls
             .zip(sessions)
             .map(|(flow, meter)| (flow, meter, activities[flow].start(), activities[flow].end()))
             .collect();
-        let mut look_at_due = |network: &Network<AnyFlow>| {
-            for (flow, meter, due, end) in &mut looks {
+        let mut sample_due = |network: &Network<AnyFlow>| {
+            for (flow, meter, due, end) in &mut samples {
                 if network.now() >= *due && *due <= *end {
                     *due += METERED;
-                    network.flows()[*flow].look(meter, network.now());
+                    network.flows()[*flow].sample(meter, network.now());
                 }
             }
         };
         while network.now() < end {
-            look_at_due(&network);
+            sample_due(&network);
             network.run_until((network.now() + METER_INTERVAL).min(end));
             progress(network.now()).map_err(ScenarioError::Stopped)?;
         }
-        look_at_due(&network);
+        sample_due(&network);
         network.run_until(end + DRAIN);
         self.report(network, &activities, seed)
     }
 
-    /// The media that the links share.
+    /// Shared media with their links.
     fn media_of_links(&self, seed: u64) -> Vec<Medium> {
         let on = |name: &str| {
             let on_it =
@@ -201,7 +201,7 @@ impl Scenario {
         finished: Finished,
     ) -> FlowReport {
         let (from, to) = self.evaluated();
-        // What is on the way when a flow ends still counts, unless only a part of the scenario does.
+        // Packets in flight at the end of a flow count, unless only a part of the scenario is evaluated.
         let until = if self.evaluated_seconds.is_some() { to } else { Timestamp::MAX };
         let counted = Activity::of(activity.intervals().iter().map(|&(begin, end)| (begin.max(from), end.min(to))));
         let time = counted.time_between(Timestamp::ZERO, Timestamp::MAX);
@@ -229,7 +229,7 @@ impl Scenario {
         }
     }
 
-    /// When a capacity changes, or the media and the bulk flows that are there.
+    /// Times at which a capacity or the set of active flows changes.
     fn changes(&self, activities: &[Activity]) -> Vec<Timestamp> {
         let (begin, end) = self.evaluated();
         let mut changes = BTreeSet::from([begin, end]);
@@ -256,7 +256,7 @@ impl Scenario {
         changes.into_iter().filter(|&at| begin <= at && at <= end).collect()
     }
 
-    /// Those of `media` that share a link or a medium, for each that several do.
+    /// Groups of `media` flows that share a link or a medium.
     fn sharing(&self, media: impl Iterator<Item = usize>) -> impl Iterator<Item = Vec<usize>> {
         let mut users: BTreeMap<(Option<&str>, usize), Vec<usize>> = BTreeMap::new();
         for flow in media {
@@ -281,12 +281,12 @@ impl Scenario {
             if length < Duration::from_secs(2) {
                 continue;
             }
-            let there: Vec<usize> =
+            let active: Vec<usize> =
                 (0..self.flows.len()).filter(|&flow| activities[flow].time_between(from, to) == length).collect();
             let middle = from + length / 2;
             let rate =
                 |flow: usize| Bitrate::mean(meters[flow].received_between(middle, to), to.saturating_since(middle));
-            let media = || there.iter().copied().filter(|&flow| self.flows[flow].kind == FlowKind::Media);
+            let media = || active.iter().copied().filter(|&flow| self.flows[flow].kind == FlowKind::Media);
             let weighted = |flow: usize| rate(flow).mul_f64(self.flows[flow].priority.recip());
             let shared: Vec<Vec<Bitrate>> =
                 self.sharing(media()).map(|flows| flows.into_iter().map(weighted).collect()).collect();
@@ -296,7 +296,7 @@ impl Scenario {
                 let sum: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
                 (!rates.is_empty()).then(|| Bitrate::from_bps(sum / rates.len() as u64))
             };
-            let tcp = mean(there.iter().copied().filter(bulk).map(rate).collect());
+            let tcp = mean(active.iter().copied().filter(bulk).map(rate).collect());
             let of_media = mean(media().map(rate).collect());
             let settles = |flow: usize| SettleTime {
                 flow: self.flows[flow].name.clone(),
@@ -305,7 +305,7 @@ impl Scenario {
             phases.push(Phase {
                 from_seconds: seconds(from),
                 to_seconds: seconds(to),
-                rates: there
+                rates: active
                     .iter()
                     .map(|&flow| PhaseRate { flow: self.flows[flow].name.clone(), received_bps: rate(flow) })
                     .collect(),
@@ -319,7 +319,7 @@ impl Scenario {
     }
 }
 
-/// One rate over another; none if there is no other.
+/// One rate over another; `None` if either is absent or the divisor is zero.
 fn ratio(over: Option<&Bitrate>, under: Option<&Bitrate>) -> Option<f64> {
     let under = under.filter(|&&under| under > Bitrate::ZERO)?;
     Some(over?.as_bps() as f64 / under.as_bps() as f64)
@@ -361,7 +361,7 @@ fn link_report(name: &str, link: &SharedLink<AnyPacket>, end: Timestamp) -> Link
     LinkReport {
         name: name.to_owned(),
         capacity_bps: Bitrate::mean(capacity, length),
-        // What was queued at the end is served afterwards.
+        // Bytes in the queue at the end are served later.
         utilisation: (statistics.served.bytes.as_f64() / capacity.as_f64().max(1.0)).min(1.0),
         dropped: statistics.dropped_by_queue.packets as f64 / statistics.sent.packets.max(1) as f64,
         marked: statistics.marked.packets as f64 / statistics.sent.packets.max(1) as f64,

@@ -1,30 +1,30 @@
-//! What a receiver saw within a step.
+//! Arrivals at the receiver within a step.
 
 use std::time::Duration;
 
 use lockstep_transport::wire::Data;
 use lockstep_units::{ByteCount, Timestamp};
 
-/// Counts since the last [`StepStatistics::take`](super::StepStatistics::take).
+/// Counters since the last [`StepStatistics::take`](super::StepStatistics::take).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ArrivalStatistics {
-    /// Bytes that arrived, headers of UDP and IPv4 included.
+    /// Bytes that arrived, UDP and IPv4 headers included.
     pub received: ByteCount,
     /// Packets that arrived.
     pub packets: u64,
-    /// Packets that did not arrive before one that was sent later. One that comes late is taken off again.
+    /// Packets that did not arrive before a packet sent later. A late arrival is subtracted again.
     pub lost: u64,
     /// Sum of one-way delays, seconds.
     pub delay_seconds: f64,
-    /// The largest one-way delay, seconds.
+    /// Largest one-way delay, seconds.
     pub largest_delay_seconds: f64,
-    /// Sum of the time spent in queues, seconds. No real receiver knows it; for logs and scores.
+    /// Sum of queueing delays, seconds. Real receivers do not know it; it is for logs and scores.
     pub queueing_seconds: f64,
-    /// Sum of the absolute differences of one-way delay between one packet and the next, seconds.
+    /// Sum of the absolute differences of one-way delay between consecutive packets, seconds.
     pub jitter_seconds: f64,
     /// Time from the first to the last arrival, seconds.
     pub span_seconds: f64,
-    /// The smallest one-way delay of the call so far, seconds; zero before the first arrival.
+    /// Smallest one-way delay of the call so far, seconds; zero before the first arrival.
     pub smallest_delay_seconds: f64,
     next_sequence: u32,
     first: Option<Timestamp>,
@@ -32,10 +32,10 @@ pub struct ArrivalStatistics {
 }
 
 impl ArrivalStatistics {
-    /// A fragment came out of the link, `size` bytes with all headers, after `queueing` in queues.
+    /// Counts a fragment of `size` bytes, all headers included, after a queueing delay of `queueing`.
     pub(crate) fn on_arrival<P>(&mut self, now: Timestamp, data: &Data<P>, size: ByteCount, queueing: Duration) {
         let delay = now.saturating_since(data.sent_at);
-        // Sequence numbers wrap; what differs by less than half their range is near.
+        // Sequence numbers wrap: compare by signed difference.
         match data.sequence.wrapping_sub(self.next_sequence) as i32 {
             missing @ 0.. => {
                 self.lost += missing as u64;
@@ -59,7 +59,7 @@ impl ArrivalStatistics {
         self.span_seconds = now.saturating_since(first).as_secs_f64();
     }
 
-    /// The counts so far; counting begins anew. The smallest delay of the call stays.
+    /// Returns and resets the counters. The smallest delay of the call remains.
     pub(crate) fn take(&mut self) -> Self {
         let taken = *self;
         *self = Self {
@@ -71,19 +71,19 @@ impl ArrivalStatistics {
         taken
     }
 
-    /// Mean one-way delay; none if nothing arrived.
+    /// Mean one-way delay, seconds; `None` without arrivals.
     #[must_use]
     pub fn mean_delay(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.delay_seconds / self.packets as f64)
     }
 
-    /// One-way delay of the last packet of the call so far, seconds; zero before the first.
+    /// One-way delay of the last packet of the call so far, seconds; zero before the first arrival.
     #[must_use]
     pub fn last_delay_seconds(&self) -> f64 {
         self.last_delay.unwrap_or(0.0)
     }
 
-    /// Share of packets lost, 0-1.
+    /// Share of lost packets, 0-1.
     #[must_use]
     pub fn loss_share(&self) -> f64 {
         let sent = self.packets + self.lost;

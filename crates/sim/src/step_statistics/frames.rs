@@ -1,4 +1,4 @@
-//! What became of the frames of a call within a step.
+//! Frames of a call within a step.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use lockstep_call::{FrameRecord, Outcome};
 use lockstep_measure::FreezeDetector;
 use lockstep_units::{ByteCount, Timestamp};
 
-/// Counts since the last [`StepStatistics::take`](super::StepStatistics::take).
+/// Counters since the last [`StepStatistics::take`](super::StepStatistics::take).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FrameStatistics {
-    /// Pictures that the source gave.
+    /// Captured pictures.
     pub captured: u64,
-    /// Frames that were sent.
+    /// Sent frames.
     pub sent: u64,
-    /// Their sizes, without headers.
+    /// Bytes of sent frames, without headers.
     pub encoded: ByteCount,
-    /// Sum of the quantizer indices of the frames sent.
+    /// Sum of the quantizer indices of sent frames.
     pub quantizers: u64,
-    /// Bytes that left the pacer, headers of UDP and IPv4 included.
+    /// Bytes that left the pacer, UDP and IPv4 headers included.
     pub transmitted: ByteCount,
-    /// Frames that were shown.
+    /// Shown frames.
     pub shown: u64,
-    /// Sum over the frames shown of the time from capture to display, seconds.
+    /// Sum of the displayed delays of shown frames, seconds.
     pub video_delay_seconds: f64,
-    /// Sum over the frames shown of their SSIM, 0-1.
+    /// Sum of SSIM of shown frames, 0-1 each.
     pub ssim: f64,
-    /// Pictures that the source gave and that are over with: shown, or a later one is.
-    pub over: u64,
-    /// Sum over those of the time from capture until they, or a later one, were shown: the video delay of Salsify's text,
-    /// but no more than [`MOST_WAITED`] for each, so that one outage does not hide all else; seconds.
+    /// Captured pictures that are settled: this picture or a later one was shown.
+    pub settled: u64,
+    /// Sum of the video delays of settled pictures (as in Salsify), seconds. Each counts at most [`MOST_WAITED`], so
+    /// that one outage does not dominate.
     pub waited_seconds: f64,
-    /// Time for which the picture on the screen was frozen ([`FreezeDetector`]), counted when it moves again, seconds.
+    /// Duration of freezes ([`FreezeDetector`]), counted at their end, seconds.
     pub frozen_seconds: f64,
 }
 
@@ -43,17 +43,17 @@ struct Pending {
     ssim: f64,
 }
 
-/// The most that a picture counts in [`FrameStatistics::waited_seconds`], seconds.
+/// Limit on one picture's part of [`FrameStatistics::waited_seconds`], seconds.
 pub const MOST_WAITED: f64 = 1.0;
 
-/// Most frames that are remembered until a later one is shown: an outage of minutes.
+/// Limit on frames remembered until a later one is shown: an outage of minutes.
 const MOST_PENDING: usize = 8_192;
 
 #[derive(Debug)]
 pub(crate) struct FrameCounter {
     counts: FrameStatistics,
     pending: VecDeque<Pending>,
-    /// Pictures that are not over with.
+    /// Pictures that are not settled.
     captures: VecDeque<Timestamp>,
     freezes: FreezeDetector,
 }
@@ -76,7 +76,7 @@ impl FrameCounter {
         }
     }
 
-    /// The sender has decided on a picture.
+    /// Counts the sender's decision on a picture.
     pub(crate) fn decided(&mut self, record: &FrameRecord) {
         let (Outcome::Sent, Some(frame)) = (record.outcome, record.frame) else { return };
         self.counts.sent += 1;
@@ -102,7 +102,7 @@ impl FrameCounter {
                 self.counts.ssim += pending.ssim;
                 while let Some(captured_at) = self.captures.front().copied().filter(|at| *at <= pending.captured_at) {
                     self.captures.pop_front();
-                    self.counts.over += 1;
+                    self.counts.settled += 1;
                     self.counts.waited_seconds += at.saturating_since(captured_at).as_secs_f64().min(MOST_WAITED);
                 }
             }

@@ -8,20 +8,21 @@ use lockstep_measure::KeptFrames;
 use lockstep_sim::{EncodeTime, JobTimes, Simulation, SimulationResult};
 use lockstep_vp8::Preset;
 
-/// What jobs take where a menu of two candidates takes `menu`.
+/// Encode times of a machine that needs `menu` for a serial menu.
 pub fn job_times(menu: Duration) -> JobTimes {
-    let times = EncodeTime::built_in().expect("it is well made").job_times(Preset::RealTime, 320 * 180);
+    let times =
+        EncodeTime::built_in().expect("the built-in encode times are valid").job_times(Preset::RealTime, 320 * 180);
     times.where_takes(EncodeWork::SerialMenu, menu)
 }
 
 pub struct Finished {
-    /// One record a captured frame.
+    /// One record per captured picture.
     pub records: Vec<FrameRecord>,
     result: SimulationResult,
 }
 
 impl Finished {
-    /// Runs `simulation`, whose source does not fail.
+    /// Runs `simulation`. Its source must not fail.
     pub fn of(simulation: Simulation) -> Self {
         let kept = KeptFrames::default();
         let result = simulation.observed_by(Box::new(kept.clone())).run(|_, _| Ok(()));
