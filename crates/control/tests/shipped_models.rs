@@ -20,7 +20,7 @@ struct Reference {
 }
 
 fn reference(name: &str) -> Reference {
-    let path = format!("{}/../../python/lockstep/learn/models/{name}.reference.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/models/{name}.reference.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

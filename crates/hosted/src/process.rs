@@ -13,7 +13,7 @@ use crate::child::{Interruption, LineProcess, NoAnswer};
 use crate::estimator::{EstimatorHost, HostError, PacketReport};
 
 /// What runs in the process.
-const WORKER: &str = include_str!("../../../python/lockstep/alphartc/worker.py");
+const WORKER: &str = include_str!("worker.py");
 
 /// The file's name in the challenge.
 const FILE_NAME: &str = "BandwidthEstimator.py";

@@ -4,7 +4,7 @@ use super::Published;
 use super::http::Answer;
 
 /// The page.
-const PAGE: &str = include_str!("../../../../web/monitor/index.html");
+const PAGE: &str = include_str!("monitor.html");
 
 /// What the page is made of.
 pub fn page(published: &Published, path: &str, query: &str) -> Answer {

@@ -1,5 +1,5 @@
-//! The models that come with Lockstep. The files are those of the Python package, `python/lockstep/learn/models`, each
-//! with a card beside it that says what it was trained on and what came of it (`docs/learning.md`).
+//! The models that come with Lockstep. `models` links to the folder of the Python package, so that Cargo packs the files;
+//! each has a card beside it with its training data and results (`docs/learning.md`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,7 +26,7 @@ pub enum Shipped {
 #[cfg(feature = "learned")]
 macro_rules! file {
     ($name:literal) => {
-        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/", $name))
+        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/models/", $name))
     };
 }
 

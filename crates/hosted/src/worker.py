@@ -1,0 +1,1 @@
+../../../python/lockstep/alphartc/worker.py
