@@ -1,0 +1,75 @@
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CRATES = sorted(path.parent for path in (ROOT / "crates").glob("*/Cargo.toml"))
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    return tomllib.loads((path / "Cargo.toml").read_text(encoding="utf-8"))
+
+
+VERSION = manifest(ROOT)["workspace"]["package"]["version"]
+
+
+def test_internal_dependencies_name_the_workspace_version() -> None:
+    internal = {
+        name: dependency
+        for name, dependency in manifest(ROOT)["workspace"]["dependencies"].items()
+        if isinstance(dependency, dict) and "path" in dependency
+    }
+    assert len(internal) > 20
+    assert {name: dependency.get("version") for name, dependency in internal.items()} == dict.fromkeys(
+        internal, VERSION
+    )
+
+
+def test_shipped_packages_outside_the_workspace_agree() -> None:
+    assert manifest(ROOT / "gstreamer")["package"]["version"] == VERSION
+    assert re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)[1] == VERSION  # type: ignore[index]
+    first = re.search(r"^## \[(\d\S+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert first is not None
+    assert first[1] == VERSION
+
+
+def test_python_package_takes_the_version_of_the_extension() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "version" not in project
+    assert "version" in project["dynamic"]
+
+
+@pytest.mark.parametrize("folder", [ROOT, ROOT / "fuzz", ROOT / "gstreamer", *(ROOT / "peers").iterdir()])
+def test_lock_files_have_the_workspace_version(folder: Path) -> None:
+    locked = tomllib.loads((folder / "Cargo.lock").read_text(encoding="utf-8"))["package"]
+    names = {manifest(crate)["package"]["name"] for crate in CRATES}
+    versions = {package["name"]: package["version"] for package in locked if package["name"] in names}
+    assert versions
+    assert set(versions.values()) == {VERSION}
+
+
+@pytest.mark.parametrize("crate", CRATES, ids=lambda crate: crate.name)
+def test_crate_has_the_metadata_of_a_package(crate: Path) -> None:
+    package = manifest(crate)["package"]
+    assert package["description"]
+    inherited = ["version", "rust-version", "license", "repository", "readme", "keywords", "categories", "exclude"]
+    assert [field for field in inherited if package.get(field) != {"workspace": True}] == []
+
+
+@pytest.mark.parametrize("crate", CRATES, ids=lambda crate: crate.name)
+def test_crate_embeds_only_files_of_its_own(crate: Path) -> None:
+    outside = []
+    for source in (crate / "src").rglob("*.rs"):
+        if source.name == "tests.rs":
+            continue
+        shipped = source.read_text(encoding="utf-8").split("#[cfg(test)]")[0]
+        embedded = re.findall(r'include_(?:str|bytes)!\(\s*"([^"]+)"', shipped)
+        paths = [source.parent / name for name in embedded]
+        below = re.findall(r'include_(?:str|bytes)!\(concat!\(env!\("CARGO_MANIFEST_DIR"\), "/([^"]*)"', shipped)
+        paths += [crate / name for name in below]
+        outside += [path for path in paths if not Path(os.path.normpath(path)).is_relative_to(crate)]
+    assert outside == []
