@@ -1,5 +1,5 @@
-//! The models that come with Lockstep. `models` links to the folder of the Python package, so that Cargo packs the files;
-//! each has a card beside it with its training data and results (`docs/learning.md`).
+//! The models that come with Lockstep. `models` links to the files of the Python package, so that Cargo packs them; each has
+//! a card there with its training data and results (`docs/learning.md`).
 
 use std::sync::{Arc, OnceLock};
 
