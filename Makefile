@@ -45,7 +45,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock crates/cli/src/observation/monitor.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install install-c demo docs test test-rust test-python test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel sdist crates release install install-c demo docs test test-rust test-python test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -98,13 +98,34 @@ wheel: $(VENV)/.packages build ## The Python package with the command in it, for
 	@$(BIN)/python -m zipfile -l out/wheel/*.whl | grep 'data/scripts/lockstep ' >/dev/null || { echo "the wheel has no command" >&2; exit 1; }
 	@ls out/wheel/*.whl
 
+sdist: $(VENV)/.packages ## The source distribution of the Python package, in out/sdist
+	@rm -rf out/sdist
+	$(UV) build --sdist --no-build-isolation --python $(BIN)/python --out-dir out/sdist
+
+# The extension is a wheel, not a crate. Packages refer to each other before any is published.
+crates: ## The packages for crates.io, in target/package; the tree must be committed
+	rm -rf target/package
+	$(CARGO) package --workspace --exclude lockstep-python --no-verify --locked
+
+# CycloneDX's own tool for Cargo writes a file beside each manifest.
+SBOM_TOOL := target/tools/bin/cargo-cyclonedx
+$(SBOM_TOOL):
+	$(CARGO) install --quiet --locked --root target/tools --target-dir target/tools/build cargo-cyclonedx@0.5.9
+
+release: wheel sdist crates $(SBOM_TOOL) ## Everything of a release with checksums and SBOMs, in out/release
+	rm -rf out/c
+	$(MAKE) --no-print-directory install-c DESTDIR= PREFIX=$(CURDIR)/out/c
+	$(SBOM_TOOL) cyclonedx --manifest-path crates/cli/Cargo.toml --format json
+	$(PYTHON) .ci/release.py
+	rm -f crates/*/*.cdx.json
+
 install-c: ## The C library, its header and its pkg-config file below PREFIX (/usr/local)
 	$(CARGO) build --release --package lockstep-capi
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 crates/capi/include/lockstep.h $(DESTDIR)$(PREFIX)/include
 	install -m 755 $$(ls target/release/liblockstep.so target/release/liblockstep.dylib 2>/dev/null) $(DESTDIR)$(PREFIX)/lib
 	install -m 644 target/release/liblockstep.a $(DESTDIR)$(PREFIX)/lib
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/capi/lockstep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/lockstep.pc
+	sed -e 's|@VERSION@|$(VERSION)|' crates/capi/lockstep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/lockstep.pc
 
 install: wheel ## The command and the plots for this user, from the wheel; `uv tool uninstall lockstep-video` undoes it
 	$(UV) tool install --python $(PYTHON) --force --reinstall-package lockstep-video "$$(ls out/wheel/lockstep_video-*.whl)[lab]"

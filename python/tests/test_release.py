@@ -1,7 +1,10 @@
+import importlib.util
 import os
 import re
+import tarfile
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -73,3 +76,40 @@ def test_crate_embeds_only_files_of_its_own(crate: Path) -> None:
         paths += [crate / name for name in below]
         outside += [path for path in paths if not Path(os.path.normpath(path)).is_relative_to(crate)]
     assert outside == []
+
+
+def release_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_archives_of_equal_files_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = release_script()
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o700)
+    packed = []
+    for time, name in ((1, "first"), (2, "second")):
+        os.utime(program, (time, time))
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(release, "OUT", tmp_path / name)
+        release.archive("lockstep-1", {"bin/lockstep": program, "LICENSE-MIT": ROOT / "LICENSE-MIT"})
+        packed.append((tmp_path / name / "lockstep-1.tar.gz").read_bytes())
+    assert packed[0] == packed[1]
+    with tarfile.open(tmp_path / "first" / "lockstep-1.tar.gz") as tar:
+        assert {member.name: member.mode for member in tar} == {
+            "lockstep-1/LICENSE-MIT": 0o644,
+            "lockstep-1/bin/lockstep": 0o755,
+        }
+
+
+def test_release_refuses_a_second_wheel(tmp_path: Path) -> None:
+    release = release_script()
+    for name in ("a-1.whl", "a-2.whl"):
+        (tmp_path / name).touch()
+    with pytest.raises(SystemExit, match="2 files match, expected one"):
+        release.only(tmp_path, "a-*.whl")
