@@ -117,17 +117,18 @@ class Study:
         """As :meth:`run`, but ``run_all`` runs the unfinished cells and passes each with its measures to ``keep``."""
         open_cells = [cell for cell in cells if _key(cell) not in self._rows]
         began, done = time.monotonic(), len(cells) - len(open_cells)
-        if done and not self.quiet:
-            print(f"{done} of {len(cells)} cells are already finished", file=sys.stderr)
+        if not self.quiet:
+            finished = f", {done} of them finished earlier" if done else ""
+            left = "; the first to finish gives the time left" if open_cells else ""
+            print(f"{self._kind} {self.name}: {len(cells)} cells{finished}{left}", file=sys.stderr)
         count = 0
 
         def keep(cell: Cell, measures: Measures) -> None:
             nonlocal count
             count += 1
             self._keep(cell, measures)
-            seconds = time.monotonic() - began
-            left = seconds / count * (len(open_cells) - count)
-            self._show(f"{done + count} of {len(cells)} cells, {seconds:.0f} s, {left:.0f} s left")
+            left = time_left(time.monotonic() - began, count, len(open_cells))
+            self._show(f"{done + count} of {len(cells)} cells, {left}")
 
         if open_cells:
             run_all(open_cells, keep)
@@ -219,6 +220,11 @@ class Study:
                 process.wait(2.0)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def time_left(seconds: float, count: int, total: int) -> str:
+    """The time that ``count`` of ``total`` equal steps took, and the estimate for the others."""
+    return f"{seconds:.0f} s, {seconds / count * (total - count):.0f} s left"
 
 
 def summary(

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.intervals import mean_interval
 from lockstep.studies.__main__ import main
-from lockstep.study import Cell, Study, chart, print_table, summary
+from lockstep.study import Cell, Study, chart, print_table, summary, time_left
 
 CELLS = [{"controller": name, "seed": seed} for name in ("gcc", "salsify") for seed in (1, 2)]
 
@@ -36,6 +36,24 @@ def test_killed_study_runs_only_unfinished_cells(tmp_path: Path) -> None:
     assert ran == CELLS[2:]
     Study("tiny", tmp_path, fresh=True, quiet=True).run(CELLS[:1], again)
     assert ran == [*CELLS[2:], CELLS[0]]
+
+
+def test_a_study_prints_its_size_before_the_first_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before: list[str] = []
+
+    def first(cell: Cell) -> Mapping[str, float]:
+        before.append(capsys.readouterr().err)
+        return measure(cell)
+
+    Study("tiny", tmp_path).run(CELLS[:1], first)
+    assert before == ["study tiny: 1 cells; the first to finish gives the time left\n"]
+    before.clear()
+    Study("tiny", tmp_path).run(CELLS, first)
+    assert before[0].splitlines()[-1].startswith("study tiny: 4 cells, 1 of them finished earlier; the first")
+
+
+def test_time_left_is_that_of_equal_steps() -> None:
+    assert time_left(30.0, 2, 8) == "30 s, 90 s left"
 
 
 def test_failed_cell_keeps_others_in_the_journal(tmp_path: Path) -> None:

@@ -275,6 +275,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
         raise ValueError(message)
     study = Study("concerto", options.output, fresh=options.fresh)
+    parts = list(options.parts)
+    print(f"study concerto, budget {options.budget}: {len(parts)} parts, {', '.join(parts)}", file=sys.stderr)
     for part in options.parts:
         if part == "observation":
             observation(study, options)

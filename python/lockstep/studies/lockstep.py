@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import polars
 from lockstep.command import lockstep_command
 from lockstep.intervals import mean_interval
 from lockstep.learn.traces import split_names
-from lockstep.study import Study, add_arguments
+from lockstep.study import Study, add_arguments, time_left
 from lockstep.sweep_plot import MEASURES, chart, joined
 
 OWN, HINDSIGHT = "lockstep", "hindsight"
@@ -211,8 +212,15 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     plan += [(CLEAN, family, (PIXELS,)) for family in judged] if full else []
     parts, clean = [], []
-    for condition, family, codecs in plan:
+    print(
+        f"study lockstep, budget {options.budget}: {len(plan)} pairs of sweeps; each gives the time left",
+        file=sys.stderr,
+    )
+    began = time.monotonic()
+    for count, (condition, family, codecs) in enumerate(plan, 1):
         folder = sweep(options, family, judged[family], condition, codecs)
+        left = time_left(time.monotonic() - began, count, len(plan))
+        print(f"study lockstep: {count} of {len(plan)} pairs of sweeps, {left}", file=sys.stderr)
         found = table(calls_of(folder))
         for (codec,), rows in found.group_by("codec", maintain_order=True):
             study.report(words(f"{family}, {condition}, {codec}", rows))

@@ -19,7 +19,7 @@ use lockstep_control::Algorithm;
 use lockstep_measure::Scores;
 use lockstep_runner::progress::figure;
 
-use super::{CommonArguments, write};
+use super::{CommonArguments, TRIED_SECONDS, coded_seconds, write};
 use crate::compare::{BothWays, both_ways};
 use crate::journal::Journal;
 use crate::model::model_of;
@@ -284,6 +284,16 @@ impl Keys {
     }
 }
 
+/// How much is run, and an estimate of its time. The first cell's coded call is tried for a moment; draws are fast beside it.
+fn announcement(cells: usize, open: &[&CallSettings], draws: u32, live: usize) -> Result<String> {
+    let length = open.first().map_or(0.0, |settings| settings.length.as_f64());
+    let kept = cells - open.len();
+    let what = format!("fidelity: {cells} cells ({kept} in the journal) of a coded call and {draws} modelled ones");
+    let Some(first) = open.first().filter(|_| length > f64::from(TRIED_SECONDS)) else { return Ok(what) };
+    let estimate = coded_seconds(first, open.len())? + live as f64 * length;
+    Ok(format!("{what}, about {estimate:.0} s in all"))
+}
+
 /// `one_codec` says that the table is of the codec of the options only.
 pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> {
     let given = arguments.common.settings(CallArguments::default(), &arguments.traces)?;
@@ -296,7 +306,6 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
     let mut journal = Journal::of_output(arguments.common.json.as_deref(), arguments.fresh)?;
     let mut keys = Keys::new()?;
     let fitted = keys.of(&format!("model of {} pictures", arguments.pictures), &given)?;
-    let model = journal.measured(&fitted, || model_of(given.clip.as_str(), arguments.pictures, seed))?;
 
     let both = [CodecKind::Functional, CodecKind::Conventional];
     let codecs = if one_codec { &[given.control.codec][..] } else { &both };
@@ -313,10 +322,10 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
             }
         }
     }
-    let kept = cells.iter().filter(|(key, _)| journal.known::<Found>(key).is_some()).count();
-    if kept > 0 {
-        say!("{kept} of {} calls are in the journal already", cells.len());
-    }
+    let open: Vec<&CallSettings> =
+        cells.iter().filter(|(key, _)| journal.known::<Found>(key).is_none()).map(|(_, settings)| settings).collect();
+    aside!("{}", announcement(cells.len(), &open, arguments.draws, arguments.live)?);
+    let model = journal.measured(&fitted, || model_of(given.clip.as_str(), arguments.pictures, seed))?;
     let found = journal.each("study fidelity", &cells, |settings| {
         let figures = |simulated: Simulated| Figures::of(&simulated.report.scores);
         let draw = |draw: u32| {
@@ -371,4 +380,25 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
         FidelityReport { clip: given.clip.to_string(), seconds: given.length.as_f64(), cells: table, live, medians };
     print(&report);
     write(arguments.common.json.as_ref(), &report)
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_configuration::Seconds;
+
+    use super::*;
+
+    #[test]
+    fn a_study_announces_its_size_and_an_estimate() {
+        let call = CallArguments {
+            clip: Some("generated:64x48@10".into()),
+            seconds: Some(Seconds::whole(3)),
+            ..CallArguments::default()
+        };
+        let settings = call.settings().unwrap();
+        let announced = announcement(3, &[&settings], 5, 0).unwrap();
+        assert!(announced.starts_with("fidelity: 3 cells (2 in the journal) of a coded call and 5 modelled ones, about "));
+        let nothing_left = announcement(3, &[], 5, 0).unwrap();
+        assert_eq!(nothing_left, "fidelity: 3 cells (3 in the journal) of a coded call and 5 modelled ones");
+    }
 }

@@ -5,13 +5,16 @@ mod salsify;
 
 use std::ffi::OsString;
 use std::iter;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use lockstep_configuration::{CallArguments, CallSettings, SimulateWords};
+use lockstep_configuration::{CallArguments, CallSettings, Seconds, SimulateWords, simulate};
 use lockstep_runner::output_file::{self, write_json};
 
 use crate::every_core::on_every_core;
@@ -142,6 +145,18 @@ pub(super) fn each<Call: Sync, Outcome: Send>(
         Ok(())
     })?;
     outcomes.into_iter().map(|outcome| outcome.context("a call was not run")).collect()
+}
+
+/// Seconds of a call that are run first: their time gives the estimate of a study's.
+const TRIED_SECONDS: u16 = 2;
+
+/// Estimates the seconds that `calls` calls such as `call` take on every core.
+fn coded_seconds(call: &CallSettings, calls: usize) -> Result<f64> {
+    let began = Instant::now();
+    simulate(&CallSettings { length: Seconds::whole(TRIED_SECONDS), ..call.clone() }, |_| Ok(()))?;
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    let share = call.length.as_f64() / f64::from(TRIED_SECONDS);
+    Ok(began.elapsed().as_secs_f64() * share * (calls as f64 / cores as f64).ceil())
 }
 
 /// Writes the numbers of a study, if that was asked for.

@@ -14,7 +14,7 @@ use lockstep_control::{Algorithm, GracePeriod};
 use lockstep_measure::Scores;
 use lockstep_runner::progress::figure;
 
-use super::{Budget, CommonArguments, each, write};
+use super::{Budget, CommonArguments, TRIED_SECONDS, each, write};
 
 /// What `lockstep study salsify` is told: a trace, such as Salsify's recording of Verizon LTE, and whatever
 /// `lockstep simulate` takes.
@@ -78,9 +78,6 @@ fn scores(study: &str, given: &CallSettings) -> Result<Vec<Scores>> {
         Ok(simulate(&call, |_| Ok(()))?.report.scores)
     })
 }
-
-/// Seconds of each call that are run first: how long they take says how long the study will.
-const TRIED_SECONDS: u16 = 2;
 
 /// Prints how much is run and about how long that takes.
 fn announce(budget: Budget, given: &CallSettings) -> Result<()> {
