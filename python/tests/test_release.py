@@ -59,7 +59,7 @@ def test_lock_files_have_the_workspace_version(folder: Path) -> None:
 def test_crate_has_the_metadata_of_a_package(crate: Path) -> None:
     package = manifest(crate)["package"]
     assert package["description"]
-    inherited = ["version", "rust-version", "license", "repository", "readme", "keywords", "categories", "exclude"]
+    inherited = ["version", "rust-version", "license", "readme", "keywords", "categories", "exclude"]
     assert [field for field in inherited if package.get(field) != {"workspace": True}] == []
 
 
