@@ -38,6 +38,16 @@ def archive(name: str, members: dict[str, Path]) -> None:
                 tar.addfile(info, content)
 
 
+def stripped(program: Path) -> Path:
+    """A copy of the program without debug information, where the system can remove it."""
+    copy = ROOT / "out" / program.name
+    shutil.copy2(program, copy)
+    strip = shutil.which("strip")
+    if strip is not None:
+        subprocess.run([strip, str(copy)], check=True)
+    return copy
+
+
 def only(folder: Path, pattern: str) -> Path:
     """The file that matches; a stale one beside it is an error."""
     match sorted(folder.glob(pattern)):
@@ -55,7 +65,7 @@ def main() -> None:
     OUT.mkdir(parents=True)
 
     documents = {name: ROOT / name for name in DOCUMENTS}
-    archive(f"lockstep-{version}-{triple}", {PROGRAM: ROOT / "target" / "release" / PROGRAM} | documents)
+    archive(f"lockstep-{version}-{triple}", {PROGRAM: stripped(ROOT / "target" / "release" / PROGRAM)} | documents)
     installed = ROOT / "out" / "c"
     library = {str(path.relative_to(installed)): path for path in installed.rglob("*") if path.is_file()}
     archive(f"liblockstep-{version}-{triple}", library | documents)
