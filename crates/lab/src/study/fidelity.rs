@@ -397,7 +397,9 @@ mod tests {
         };
         let settings = call.settings().unwrap();
         let announced = announcement(3, &[&settings], 5, 0).unwrap();
-        assert!(announced.starts_with("fidelity: 3 cells (2 in the journal) of a coded call and 5 modelled ones, about "));
+        assert!(
+            announced.starts_with("fidelity: 3 cells (2 in the journal) of a coded call and 5 modelled ones, about ")
+        );
         let nothing_left = announcement(3, &[], 5, 0).unwrap();
         assert_eq!(nothing_left, "fidelity: 3 cells (3 in the journal) of a coded call and 5 modelled ones");
     }
