@@ -14,6 +14,7 @@ use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 
 use crate::call::Event;
+use crate::display_queue::DisplayQueue;
 use crate::presence::HeardSound;
 use crate::system::Thread;
 use crate::{END_LIMIT, LiveError};
@@ -152,10 +153,12 @@ pub(crate) struct Player {
 }
 
 impl Player {
+    /// Starts the thread. `recording` receives what is played.
     pub(crate) fn start<C: PictureCodec>(
         sink: Box<dyn SoundSink>,
         clock: Clock,
         events: &SyncSender<Event<C>>,
+        recording: DisplayQueue<C>,
     ) -> Result<Self, LiveError> {
         let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MOST_PACKETS);
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
@@ -184,6 +187,9 @@ impl Player {
                 }
                 let now = clock.now();
                 playing.play(now).map_err(|failure| LiveError::Sound(failure.to_string()))?;
+                while let Some(decoded) = playing.poll_decoded() {
+                    recording.push_sound(decoded);
+                }
                 let statistics = playing.statistics();
                 let (packets, concealed_share) = (statistics.playout.packets, statistics.concealed_share());
                 *so_far.lock().unwrap_or_else(PoisonError::into_inner) = HeardSound { packets, concealed_share };
