@@ -1,9 +1,9 @@
 //! WebM and Matroska files of VP8 and Opus (RFC 9559), written so that a file that breaks off anywhere still plays.
 //!
-//!     EBML header | Segment { SeekHead or Void | Info | Tracks | Cluster { SimpleBlock ... } ... | Cues }
+//!     EBML header | Segment { SeekHead | Info | Tracks | Cluster { SimpleBlock ... } ... | Cues }
 //!
 //! Segment and clusters have unknown sizes, so no byte before the last block has to change. [`WebmWriter::finish`] adds the
-//! cues, and writes their place and the duration over the voids that the header reserves.
+//! cues, and writes their place and the duration over the voids that seek head and info reserve.
 //!
 //! Own code: no crate in Rust writes WebM. `webm` binds libwebm (C++, MPL), `matroska` and `matroska-demuxer` only read, and
 //! `webm-iterable` only writes single EBML elements, for twenty more dependencies.
@@ -16,8 +16,8 @@ const VIDEO: u8 = 1;
 const SOUND: u8 = 2;
 /// A cluster lasts at most this long, milliseconds; a block's time is a 16-bit offset in its cluster.
 const CLUSTER_MS: i64 = 5_000;
-/// The size that says that an element ends where its parent's next child begins.
-const UNKNOWN_SIZE: [u8; 8] = [0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+/// The size that says that an element ends where its parent's next child begins. Some readers know only this shortest form.
+const UNKNOWN_SIZE: u8 = 0xff;
 /// Samples a second of Opus in Matroska.
 const OPUS_RATE: u32 = 48_000;
 /// An Opus decoder converges within 80 ms after a seek (RFC 7845, section 4.6), in nanoseconds.
@@ -89,6 +89,11 @@ fn element(id: u32, content: &[u8]) -> Vec<u8> {
     [&identifier(id), &size(content.len()), content].concat()
 }
 
+/// The beginning of an element of unknown size.
+fn open_element(id: u32) -> Vec<u8> {
+    [&identifier(id)[..], &[UNKNOWN_SIZE]].concat()
+}
+
 /// An unsigned integer in eight bytes, so that its element has the same size whatever it is.
 fn number(id: u32, value: u64) -> Vec<u8> {
     element(id, &value.to_be_bytes())
@@ -111,9 +116,14 @@ fn void(replaced: &[u8]) -> Vec<u8> {
     element(id::VOID, &vec![0; replaced.len().saturating_sub(2)])
 }
 
-fn seek_head(cues_at: u64) -> Vec<u8> {
-    let position = [element(id::SEEK_ID, &identifier(id::CUES)), number(id::SEEK_POSITION, cues_at)];
-    parent(id::SEEK_HEAD, &[parent(id::SEEK, &position)])
+/// The place of a child of the segment, in bytes from the first one.
+fn seek(child: u32, place: u64) -> Vec<u8> {
+    parent(id::SEEK, &[element(id::SEEK_ID, &identifier(child)), number(id::SEEK_POSITION, place)])
+}
+
+/// The seek head, with room for the place of the cues at its end.
+fn seek_head(info_at: u64, tracks_at: u64) -> Vec<u8> {
+    parent(id::SEEK_HEAD, &[seek(id::INFO, info_at), seek(id::TRACKS, tracks_at), void(&seek(id::CUES, 0))])
 }
 
 fn duration(length: Duration) -> Vec<u8> {
@@ -179,9 +189,8 @@ fn opus_head(pre_skip: u16) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct WebmWriter<W> {
     writer: W,
-    /// Where the content of the segment begins in the file.
-    segment: u64,
-    /// Where the place for the duration is.
+    /// Where in the file the places for the seek entry of the cues and for the duration are.
+    cues_seek_at: u64,
     duration_at: u64,
     /// Bytes of the segment so far.
     written: u64,
@@ -212,21 +221,31 @@ impl<W: Write> WebmWriter<W> {
                 number(id::DOC_TYPE_READ_VERSION, 2),
             ],
         );
-        head.extend([&identifier(id::SEGMENT)[..], &UNKNOWN_SIZE].concat());
+        head.extend(open_element(id::SEGMENT));
         let segment = head.len() as u64;
-        head.extend(void(&seek_head(0)));
         let info = [
             number(id::TIMESTAMP_SCALE, 1_000_000),
             text(id::MUXING_APP, application),
             text(id::WRITING_APP, application),
             void(&duration(Duration::ZERO)),
         ];
-        head.extend(parent(id::INFO, &info));
+        let info = parent(id::INFO, &info);
+        let info_at = seek_head(0, 0).len() as u64;
+        head.extend(seek_head(info_at, info_at + info.len() as u64));
+        let cues_seek_at = (head.len() - seek(id::CUES, 0).len()) as u64;
+        head.extend(info);
         let duration_at = (head.len() - duration(Duration::ZERO).len()) as u64;
         head.extend(tracks.element());
         writer.write_all(&head)?;
-        let written = head.len() as u64 - segment;
-        Ok(Self { writer, segment, duration_at, written, cluster: None, cues: Vec::new(), end: Duration::ZERO })
+        Ok(Self {
+            writer,
+            cues_seek_at,
+            duration_at,
+            written: head.len() as u64 - segment,
+            cluster: None,
+            cues: Vec::new(),
+            end: Duration::ZERO,
+        })
     }
 
     /// Appends a VP8 frame that is shown from `at` on. A key frame begins a cluster, to which players can seek.
@@ -260,7 +279,7 @@ impl<W: Write> WebmWriter<W> {
             self.cues.push((time, self.written));
         }
         let time_of = number(id::TIMESTAMP, time.unsigned_abs());
-        self.write(&[&identifier(id::CLUSTER)[..], &UNKNOWN_SIZE, &time_of].concat())?;
+        self.write(&[open_element(id::CLUSTER), time_of].concat())?;
         self.cluster = Some(time);
         Ok(time)
     }
@@ -291,7 +310,7 @@ impl<W: Write> WebmWriter<W> {
         self.write(&cues)?;
         self.flush()?;
         let length = duration(self.end.saturating_add(last));
-        for (place, content) in [(self.segment, seek_head(cues_at)), (self.duration_at, length)] {
+        for (place, content) in [(self.cues_seek_at, seek(id::CUES, cues_at)), (self.duration_at, length)] {
             self.writer.seek(SeekFrom::Start(place))?;
             self.writer.write_all(&content)?;
         }
@@ -314,7 +333,7 @@ mod tests {
         let mut reader = matroska_demuxer::MatroskaFile::open(Cursor::new(file)).unwrap();
         let mut frame = matroska_demuxer::Frame::default();
         let mut blocks = Vec::new();
-        // The reader takes the end of an element of unknown size for an error.
+        // A block that is cut is an error for this reader.
         while reader.next_frame(&mut frame).unwrap_or(false) {
             blocks.push((frame.timestamp, frame.track, frame.data.clone(), frame.is_keyframe == Some(true)));
         }
@@ -361,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_file_cut_anywhere_has_the_blocks_before_the_cut() {
-        let file = written(drop);
+        let file = written(|writer| drop(writer));
         assert_eq!(blocks(&file), expected());
         let (mut counts, mut before) = (Vec::new(), 0);
         for cut in 0..file.len() {
