@@ -55,7 +55,7 @@ fn has_ffmpeg() -> bool {
 /// Codecs of the streams in `file`, and the pictures and seconds of sound that ffmpeg decodes without an error.
 fn played(file: &Path) -> (Vec<String>, usize, f64) {
     let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(["-v", "warning"]).args(arguments).output().expect("it runs");
+        let output = Command::new(program).args(["-v", "error"]).args(arguments).output().expect("it runs");
         assert!(output.status.success() && output.stderr.is_empty(), "{}", errors(&output));
         output.stdout
     };

@@ -24,13 +24,15 @@ pub(crate) enum RecordError {
 pub(crate) struct Recorder {
     sink: Box<dyn Sink>,
     track: Option<SoundTrack>,
+    /// Capture time of the newest picture.
+    newest: Timestamp,
 }
 
 impl Recorder {
     /// A recorder whose first picture was captured at `first`. `has_sound` says whether the call plays sound.
     pub(crate) fn new(mut sink: Box<dyn Sink>, has_sound: bool, first: Timestamp) -> Result<Self, RecordError> {
         let track = if has_sound && sink.begin_sound(LOOK_AHEAD as u16) { Some(SoundTrack::new(first)?) } else { None };
-        Ok(Self { sink, track })
+        Ok(Self { sink, track, newest: first })
     }
 
     /// Whether [`Self::hear`] has an effect.
@@ -44,6 +46,7 @@ impl Recorder {
             track.fill_until(Timestamp::from_nanos(latest))?;
         }
         self.write_sound()?;
+        self.newest = captured_at;
         Ok(self.sink.show(picture, captured_at)?)
     }
 
@@ -61,7 +64,12 @@ impl Recorder {
         Ok(())
     }
 
+    /// Ends the recording; its sound lasts as long as its pictures.
     pub(crate) fn finish(&mut self) -> Result<(), RecordError> {
+        if let Some(track) = &mut self.track {
+            track.fill_until(self.newest)?;
+        }
+        self.write_sound()?;
         Ok(self.sink.finish()?)
     }
 }
@@ -152,11 +160,11 @@ mod tests {
         record(&path);
         let path = path.to_str().unwrap();
         let probe =
-            ["-v", "warning", "-select_streams", "v", "-show_entries", "packet=pts_time", "-of", "csv=p=0", path];
+            ["-v", "error", "-select_streams", "v", "-show_entries", "packet=pts_time", "-of", "csv=p=0", path];
         let times = String::from_utf8(output("ffprobe", &probe)).unwrap();
         let times: Vec<f64> =
             times.lines().map(|line| line.trim_end_matches(',').parse::<f64>().unwrap() * 1e3).collect();
-        let read = ["-nostdin", "-v", "warning", "-i", path];
+        let read = ["-nostdin", "-v", "error", "-i", path];
         let pictures = ["-fps_mode", "passthrough", "-vf", "scale=1:1,format=gray", "-f", "rawvideo", "-"];
         let pictures = output("ffmpeg", &[&read[..], &pictures].concat());
         let samples = output("ffmpeg", &[&read[..], &["-f", "s16le", "-ac", "1", "-"]].concat());
