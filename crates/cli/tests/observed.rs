@@ -348,7 +348,10 @@ fn a_recording_ends_with_the_last_whole_picture_that_had_room() {
         let told = said(&output);
         let last = told.lines().last().unwrap_or_default();
         let cause = "the receive process failed: the sink failed: ";
-        assert!(last.contains(cause) && last.contains(&format!("{name}: ")) && last.contains("too large"), "it ends with what was wrong: {told}");
+        assert!(
+            last.contains(cause) && last.contains(&format!("{name}: ")) && last.contains("too large"),
+            "it ends with what was wrong: {told}"
+        );
     }
     let shown = pictures(&folder.path().join("a.y4m"));
     assert!(shown.is_some_and(|shown| shown > 5), "{shown:?}");

@@ -159,8 +159,7 @@ mod tests {
         let path = folder.path().join("call.webm");
         record(&path);
         let path = path.to_str().unwrap();
-        let probe =
-            ["-v", "error", "-select_streams", "v", "-show_entries", "packet=pts_time", "-of", "csv=p=0", path];
+        let probe = ["-v", "error", "-select_streams", "v", "-show_entries", "packet=pts_time", "-of", "csv=p=0", path];
         let times = String::from_utf8(output("ffprobe", &probe)).unwrap();
         let times: Vec<f64> =
             times.lines().map(|line| line.trim_end_matches(',').parse::<f64>().unwrap() * 1e3).collect();
