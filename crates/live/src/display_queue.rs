@@ -24,7 +24,7 @@ const RECORDED_SOUNDS: usize = 500;
 
 /// Input of a sink.
 pub(crate) enum Next<C: PictureCodec = Vp8> {
-    Picture(Waiting<C>),
+    Picture(Box<Waiting<C>>),
     Sound(Box<Decoded>),
 }
 
@@ -130,7 +130,7 @@ impl<C: PictureCodec> DisplayQueue<C> {
         let waiting = inside.waiting.pop_front()?;
         inside.bytes -= waiting.bytes();
         inside.taken.push(waiting.shown);
-        Some(Next::Picture(waiting))
+        Some(Next::Picture(Box::new(waiting)))
     }
 
     /// The sink is one of which only what is shown now matters.

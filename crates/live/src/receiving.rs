@@ -56,7 +56,7 @@ fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink, has_sound
         drop(first); // its memory is used again
         while let Some(next) = queue.take() {
             match next {
-                Next::Picture(Waiting { display, .. }) => recorder.show(&display.picture, display.captured_at)?,
+                Next::Picture(waiting) => recorder.show(&waiting.display.picture, waiting.display.captured_at)?,
                 Next::Sound(sound) => recorder.hear(&sound)?,
             }
         }

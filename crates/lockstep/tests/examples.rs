@@ -19,7 +19,8 @@ mod own_socket;
 
 use std::time::Duration;
 
-use lockstep::{Call, Ended, Error, Event, Identity, Tone};
+use lockstep::{Call, Ended, Error, Event, Identity};
+use lockstep_sound::Tone;
 
 const LIMIT: Duration = Duration::from_secs(20);
 

@@ -169,7 +169,7 @@ mod tests {
         let (mut samples, mut next) = (Vec::new(), at(0));
         while let Some(packet) = track.poll_packet() {
             assert_eq!(packet.captured, next, "there is a gap");
-            next = next + FRAME_DURATION;
+            next += FRAME_DURATION;
             samples.extend(decoder.decode(&packet.payload).unwrap());
         }
         let loud = |samples: &[i16]| samples.iter().map(|sample| i32::from(sample.unsigned_abs())).max() > Some(2_000);
