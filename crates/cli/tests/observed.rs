@@ -336,7 +336,7 @@ fn a_disk_that_is_full_everywhere_ends_a_call_in_order() {
 fn a_recording_ends_with_the_last_whole_picture_that_had_room() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let limited = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
-    for (name, blocks) in [("a.y4m", "100"), ("a.ivf", "20")] {
+    for (name, blocks) in [("a.y4m", "100"), ("a.ivf", "20"), ("a.webm", "20")] {
         let output = Command::new("sh")
             .args(["-c", limited, "sh", blocks, env!("CARGO_BIN_EXE_lockstep"), "call", "--clip", CLIP])
             .args(["--seconds", "4", "--sink", name])
@@ -347,8 +347,11 @@ fn a_recording_ends_with_the_last_whole_picture_that_had_room() {
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
         let told = said(&output);
         let last = told.lines().last().unwrap_or_default();
-        let cause = format!("the receive process failed: the sink failed: {name}: ");
-        assert!(last.contains(&cause) && last.contains("too large"), "it ends with what was wrong: {told}");
+        let cause = "the receive process failed: the sink failed: ";
+        assert!(
+            last.contains(cause) && last.contains(&format!("{name}: ")) && last.contains("too large"),
+            "it ends with what was wrong: {told}"
+        );
     }
     let shown = pictures(&folder.path().join("a.y4m"));
     assert!(shown.is_some_and(|shown| shown > 5), "{shown:?}");

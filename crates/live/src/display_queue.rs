@@ -1,5 +1,5 @@
 //! Pictures between the call and its sink: whoever decodes never waits for whoever shows. Of pictures for which the sink has no
-//! time some are left out, and counted.
+//! time some are left out, and counted. The sound of a recording takes the same way.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lockstep_call::{Display, DisplayRecord, PictureCodec, Vp8};
 use lockstep_media::VideoFormat;
+use lockstep_sound::Decoded;
 use lockstep_units::Timestamp;
 
 /// Pictures that wait for a sink of which only what is shown now matters: as many as pass while a busy host's thread does not
@@ -29,6 +30,15 @@ pub struct Shown {
     pub shortest_round_trip: Option<Duration>,
 }
 
+/// Frames of sound that wait for a recording: ten seconds. The newest of more are dropped.
+const RECORDED_SOUNDS: usize = 500;
+
+/// Input of a sink.
+pub(crate) enum Next<C: PictureCodec = Vp8> {
+    Picture(Box<Waiting<C>>),
+    Sound(Box<Decoded>),
+}
+
 /// A picture on its way to the sink.
 pub(crate) struct Waiting<C: PictureCodec = Vp8> {
     pub(crate) display: Display<C>,
@@ -46,7 +56,9 @@ impl<C: PictureCodec> Waiting<C> {
 struct Inside<C: PictureCodec> {
     waiting: VecDeque<Waiting<C>>,
     bytes: usize,
+    sounds: VecDeque<Box<Decoded>>,
     is_live: bool,
+    records_sound: bool,
     is_closed: bool,
     /// What the sink has taken and nobody asked for yet.
     taken: Vec<Shown>,
@@ -75,8 +87,16 @@ impl<C: PictureCodec> Clone for DisplayQueue<C> {
 
 impl<C: PictureCodec> Default for DisplayQueue<C> {
     fn default() -> Self {
-        let (waiting, taken) = (VecDeque::new(), Vec::new());
-        let inside = Inside { waiting, bytes: 0, is_live: false, is_closed: false, taken, dropped: 0 };
+        let inside = Inside {
+            waiting: VecDeque::new(),
+            bytes: 0,
+            sounds: VecDeque::new(),
+            is_live: false,
+            records_sound: false,
+            is_closed: false,
+            taken: Vec::new(),
+            dropped: 0,
+        };
         Self(Arc::new((Mutex::new(inside), Condvar::new())))
     }
 }
@@ -100,21 +120,38 @@ impl<C: PictureCodec> DisplayQueue<C> {
         self.0.1.notify_one();
     }
 
-    /// The next picture for the sink, once there is one; none when there will be no more.
-    pub(crate) fn take(&self) -> Option<Waiting<C>> {
+    /// Sound that is played now; it waits if the sink records sound.
+    pub(crate) fn push_sound(&self, sound: Decoded) {
         let mut inside = self.inside();
-        while inside.waiting.is_empty() && !inside.is_closed {
+        if inside.records_sound && inside.sounds.len() < RECORDED_SOUNDS {
+            inside.sounds.push_back(Box::new(sound));
+            self.0.1.notify_one();
+        }
+    }
+
+    /// The next sound or picture for the sink, once there is one; none when there will be no more.
+    pub(crate) fn take(&self) -> Option<Next<C>> {
+        let mut inside = self.inside();
+        while inside.waiting.is_empty() && inside.sounds.is_empty() && !inside.is_closed {
             inside = self.0.1.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(sound) = inside.sounds.pop_front() {
+            return Some(Next::Sound(sound));
         }
         let waiting = inside.waiting.pop_front()?;
         inside.bytes -= waiting.bytes();
         inside.taken.push(waiting.shown);
-        Some(waiting)
+        Some(Next::Picture(Box::new(waiting)))
     }
 
     /// The sink is one of which only what is shown now matters.
     pub(crate) fn is_live(&self, is_live: bool) {
         self.inside().is_live = is_live;
+    }
+
+    /// The sink records sound.
+    pub(crate) fn records_sound(&self) {
+        self.inside().records_sound = true;
     }
 
     /// No more pictures will come.
@@ -161,7 +198,11 @@ mod tests {
 
     fn frames(queue: &DisplayQueue) -> Vec<u32> {
         queue.close();
-        std::iter::from_fn(|| queue.take()).map(|waiting| waiting.display.frame).collect()
+        let pictures = std::iter::from_fn(|| queue.take()).filter_map(|next| match next {
+            Next::Picture(waiting) => Some(waiting.display.frame),
+            Next::Sound(_) => None,
+        });
+        pictures.collect()
     }
 
     #[test]
@@ -186,5 +227,18 @@ mod tests {
         let kept = RECORDED_BYTES / (1_024 * 1_024 * 3 / 2);
         assert_eq!(queue.dropped() as usize, 60 - kept);
         assert_eq!(frames(&queue), (0..kept as u32).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn sound_waits_only_for_a_sink_that_records_it() {
+        let sound = |captured| Decoded { captured, frame: [0; lockstep_sound::FRAME_SAMPLES] };
+        let queue = <DisplayQueue>::default();
+        queue.push_sound(sound(None));
+        queue.records_sound();
+        (0..1_000).for_each(|_| queue.push_sound(sound(Some(Timestamp::ZERO))));
+        queue.close();
+        let sounds: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
+        assert_eq!(sounds.len(), RECORDED_SOUNDS);
+        assert!(sounds.iter().all(|next| matches!(next, Next::Sound(sound) if sound.captured.is_some())));
     }
 }

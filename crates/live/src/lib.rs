@@ -33,6 +33,7 @@ mod peer;
 mod presence;
 mod quic;
 mod receiving;
+mod recorder;
 #[cfg(test)]
 mod rehearsal;
 mod rendezvous;

@@ -13,8 +13,9 @@ use lockstep_units::Timestamp;
 
 use crate::Thread;
 use crate::call_state::HeardSound;
-use crate::display_queue::{DisplayQueue, Shown, Waiting};
+use crate::display_queue::{DisplayQueue, Next, Shown, Waiting};
 use crate::loop_event::LoopEvent;
+use crate::recorder::{RecordError, Recorder};
 use crate::sound::{Loudspeaker, Player};
 use crate::{END_LIMIT, Ended, LiveError};
 
@@ -27,25 +28,32 @@ pub struct Receiving<C: PictureCodec = Vp8> {
     pub end: ReceivingEnd<C>,
     /// Opens the sink, once the first picture tells its size.
     pub open_sink: OpenSink,
-    /// What its sound is played on, if it is heard.
+    /// What its sound is played on, if it is heard. A sink that records sound records what is played.
     pub loudspeaker: Option<Loudspeaker>,
 }
 
 /// Shows what comes until the call is over or the person closes the window.
-fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink) -> Result<(), LiveError> {
+fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink, has_sound: bool) -> Result<(), LiveError> {
     let shown = || {
-        let Some(first) = queue.take() else { return Ok(()) };
-        let mut sink = open_sink(first.format)?;
+        let Some(Next::Picture(first)) = queue.take() else { return Ok(()) };
+        let sink = open_sink(first.format)?;
         queue.is_live(sink.is_live());
-        sink.show(&first.display.picture, first.display.captured_at)?;
-        drop(first); // its memory is used again
-        while let Some(Waiting { display, .. }) = queue.take() {
-            sink.show(&display.picture, display.captured_at)?;
+        let mut recorder = Recorder::new(sink, has_sound, first.display.captured_at)?;
+        if recorder.records_sound() {
+            queue.records_sound();
         }
-        sink.finish()
+        recorder.show(&first.display.picture, first.display.captured_at)?;
+        drop(first); // its memory is used again
+        while let Some(next) = queue.take() {
+            match next {
+                Next::Picture(waiting) => recorder.show(&waiting.display.picture, waiting.display.captured_at)?,
+                Next::Sound(sound) => recorder.hear(&sound)?,
+            }
+        }
+        recorder.finish()
     };
     match shown() {
-        Ok(()) | Err(SinkError::WindowClosed) => Ok(()),
+        Ok(()) | Err(RecordError::Sink(SinkError::WindowClosed)) => Ok(()),
         Err(error) => Err(LiveError::Sink(error.to_string())),
     }
 }
@@ -105,8 +113,10 @@ impl<C: PictureCodec> ReceivingHalf<C> {
                 Ok(())
             })?;
             let sync = LipSync::new(loudspeaker.as_ref().is_some_and(|loudspeaker| loudspeaker.lip_sync));
-            let player = loudspeaker.map(|speaker| Player::start(speaker.sink, clock, events)).transpose()?;
-            Ok((decoder, Thread::spawn("sink", move || show(&to_show, open_sink))?, sync, player))
+            let start = |speaker: Loudspeaker| Player::start(speaker.sink, clock, events, queue.clone());
+            let player = loudspeaker.map(start).transpose()?;
+            let has_sound = player.is_some();
+            Ok((decoder, Thread::spawn("sink", move || show(&to_show, open_sink, has_sound))?, sync, player))
         };
         match threads() {
             Ok((decoder, sink, sync, player)) => Ok(Self { end, jobs, decoder, queue, sink, sync, player }),

@@ -15,6 +15,7 @@ use lockstep_units::Timestamp;
 
 use crate::Thread;
 use crate::call_state::HeardSound;
+use crate::display_queue::DisplayQueue;
 use crate::loop_event::{LoopEvent, SoundEvent};
 use crate::{END_LIMIT, LiveError};
 
@@ -143,10 +144,12 @@ pub(crate) struct Player {
 }
 
 impl Player {
+    /// Starts the thread. `recording` receives what is played.
     pub(crate) fn start<C: PictureCodec>(
         sink: Box<dyn SoundSink>,
         clock: Clock,
         events: &SyncSender<LoopEvent<C>>,
+        recording: DisplayQueue<C>,
     ) -> Result<Self, LiveError> {
         let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MOST_PACKETS);
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
@@ -175,6 +178,9 @@ impl Player {
                 }
                 let now = clock.now();
                 playing.play(now).map_err(|failure| LiveError::Sound(failure.to_string()))?;
+                while let Some(decoded) = playing.poll_decoded() {
+                    recording.push_sound(decoded);
+                }
                 let statistics = playing.statistics();
                 let (packets, concealed_share) = (statistics.playout.packets, statistics.concealed_share());
                 *so_far.lock().unwrap_or_else(PoisonError::into_inner) = HeardSound { packets, concealed_share };

@@ -1,6 +1,7 @@
 //! A call on threads of its own.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,7 +16,7 @@ use lockstep_live::{
 };
 use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoFormat};
 use lockstep_socket::{Clock, SystemError};
-use lockstep_sound::{SoundSink, SoundSource};
+use lockstep_sound::{Nowhere, SoundSink, SoundSource};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{Picture, Preset};
 
@@ -55,6 +56,8 @@ pub struct CallBuilder {
     shows: Shows,
     microphone: Option<OpenMicrophone>,
     loudspeaker: Option<OpenLoudspeaker>,
+    /// Whether sound is played even without a loudspeaker, for the recording.
+    records_sound: bool,
     send: SendOptions,
     receive: ReceiveOptions,
     wait_limit: Option<Duration>,
@@ -76,6 +79,7 @@ impl CallBuilder {
             shows: Shows::Nothing,
             microphone: None,
             loudspeaker: None,
+            records_sound: false,
             send: SendOptions::new(VideoFormat::new(640, 480)),
             receive: ReceiveOptions::default(),
             wait_limit: Some(Duration::from_secs(10)),
@@ -106,13 +110,22 @@ impl CallBuilder {
     /// Shows pictures on a sink, on a thread of the call. `open` runs at the first picture of each connection.
     pub fn sink(mut self, open: impl FnMut(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static) -> Self {
         self.shows = Shows::Sink(Arc::new(Mutex::new(Box::new(open))));
+        self.records_sound = false;
         self
     }
 
-    /// Shows pictures where `specification` says: `window`, `none`, or a file that ends in .y4m or .ivf.
+    /// Shows pictures where `specification` says: `window`, `none`, or a file that ends in .webm or .mkv (with the other end's
+    /// sound), .ivf or .y4m. Connections after the first have files of their own: call.webm, call-2.webm, call-3.webm. These
+    /// take no place of other files.
     pub fn open_sink(self, specification: &str) -> Self {
-        let specification = specification.to_owned();
-        self.sink(move |format| lockstep_media::open_sink(&specification, format))
+        let records_sound = lockstep_media::records_sound(specification);
+        let (specification, mut connection) = (specification.to_owned(), 0);
+        let builder = self.sink(move |format| {
+            connection += 1;
+            let name = sink_of_connection(&specification, &mut connection);
+            lockstep_media::open_sink(&name, format)
+        });
+        Self { records_sound, ..builder }
     }
 
     /// Keeps pictures for [`Call::next_frame`]; the newest few.
@@ -241,6 +254,21 @@ impl CallBuilder {
         let thread = thread.map_err(|error| SystemError::Thread { name: "call", reason: error.to_string() })?;
         Ok(Call { shared, send: Mutex::new(send), format, thread: Some(thread) })
     }
+}
+
+/// The sink of connection `number`. A connection after the first has the next file that is not there yet.
+fn sink_of_connection(specification: &str, number: &mut u32) -> String {
+    let path = Path::new(specification);
+    let (Some(stem), Some(extension)) = (path.file_stem(), path.extension()) else { return specification.to_owned() };
+    let (stem, extension) = (stem.to_string_lossy(), extension.to_string_lossy());
+    while *number > 1 {
+        let name = path.with_file_name(format!("{stem}-{number}.{extension}"));
+        if !name.exists() {
+            return name.to_string_lossy().into_owned();
+        }
+        *number += 1;
+    }
+    specification.to_owned()
 }
 
 /// The other end of a call.
@@ -456,7 +484,8 @@ impl Runner {
             }
         };
         let loudspeaker = self.builder.loudspeaker.as_mut().map(|open| open()).transpose().map_err(LiveError::Sound)?;
-        let loudspeaker = loudspeaker.map(|sink| Loudspeaker { sink, lip_sync: true });
+        let nowhere = || self.builder.records_sound.then(|| Box::new(Nowhere) as Box<dyn SoundSink>);
+        let loudspeaker = loudspeaker.or_else(nowhere).map(|sink| Loudspeaker { sink, lip_sync: true });
         Ok(Some(Receiving { end: self.builder.receive.end(), open_sink, loudspeaker }))
     }
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep::{Call, Ended, Error, Event, Identity};
+use lockstep_sound::Tone;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -94,6 +95,27 @@ fn robot_that_is_killed_and_restarted_is_let_in_again() {
     let again = headless_robot::robot(&ticket.to_string(), "generated:80x64@30").expect("it starts");
     while operator.next_frame(LIMIT).expect("a frame arrives").picture.width() != 80 {}
     drop((robot, again));
+}
+
+#[test]
+fn each_connection_is_recorded_with_its_sound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let identity = Identity::standing(&path("key")).expect("a key");
+    let recording = path("call.webm");
+    let builder = Call::builder().open_sink(recording.to_str().expect("UTF-8")).reconnect();
+    let (receiver, ticket) = builder.listen_as(identity, "127.0.0.1:0".parse().unwrap()).expect("it listens");
+    for name in ["call.webm", "call-2.webm"] {
+        let sender = Call::builder().open_source("generated:64x48@30").microphone(|| Ok(Box::new(Tone::default())));
+        let sender = sender.join(ticket.clone()).expect("it starts");
+        let is_quality = |event: &Event| matches!(event, Event::Quality(_));
+        assert!(sender.events().any(|event| is_quality(&event)), "a second passes");
+        sender.leave().expect("it ends");
+        assert!(receiver.events().any(|event| event == Event::Interrupted), "the first call is over");
+        let bytes = std::fs::read(path(name)).expect("it is recorded");
+        let has = |word: &[u8]| bytes.windows(word.len()).any(|bytes| bytes == word);
+        assert!(bytes.len() > 5_000 && has(b"V_VP8") && has(b"A_OPUS"), "{name}: {} bytes", bytes.len());
+    }
 }
 
 #[test]

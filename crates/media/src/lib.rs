@@ -1,4 +1,4 @@
-//! Where pictures come from, where they go, and how good they are: video files (y4m, IVF), generated clips, cameras and
+//! Where pictures come from, where they go, and how good they are: video files (y4m, IVF, WebM), generated clips, cameras and
 //! windows, SSIM and PSNR; frame numbers in pictures ([`barcode`]).
 //!
 //! A [`Source`] gives pictures one after the other, a [`Sink`] takes them; [`open_source`] and [`open_sink`] make
@@ -18,6 +18,7 @@ mod quality;
 mod sink;
 mod source;
 mod vmaf;
+mod webm;
 mod y4m;
 
 pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
@@ -28,7 +29,7 @@ pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
 pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, ssim, ssim_db};
 #[cfg(feature = "window")]
 pub use sink::window::{ESCAPE, Notice, Overlay, WindowSink};
-pub use sink::{DiscardSink, IvfSink, Sink, SinkError, Y4mSink, open_sink, sink_path};
+pub use sink::{DiscardSink, IvfSink, Sink, SinkError, WebmSink, Y4mSink, open_sink, records_sound, sink_path};
 #[cfg(all(feature = "camera", target_os = "linux"))]
 pub use source::camera::CameraSource;
 pub use source::ffmpeg::FfmpegSource;

@@ -3,7 +3,9 @@
 #[cfg(feature = "window")]
 mod canvas;
 mod ivf;
+mod recoding;
 mod recording;
+mod webm;
 #[cfg(feature = "window")]
 pub(crate) mod window;
 
@@ -19,6 +21,7 @@ use crate::ivf::IvfError;
 use crate::y4m::{Y4mError, Y4mWriter};
 pub use ivf::IvfSink;
 use recording::Recording;
+pub use webm::WebmSink;
 
 /// Takes pictures one after the other.
 pub trait Sink: Send {
@@ -32,6 +35,21 @@ pub trait Sink: Send {
     /// should be given. Otherwise each picture is wanted, as in a recording.
     fn is_live(&self) -> bool {
         false
+    }
+
+    /// Announces sound before the first picture: Opus, one channel, which its encoder delays by `delay` samples at 48 kHz. Says
+    /// whether the sink records it.
+    fn begin_sound(&mut self, _delay: u16) -> bool {
+        false
+    }
+
+    /// Takes an Opus packet of 20 ms of sound, captured from `captured_at` on, on the clock of the pictures. Packets come in
+    /// order; those before the first picture are dropped.
+    ///
+    /// # Errors
+    /// If the sink can take no more sound.
+    fn hear(&mut self, _packet: &[u8], _captured_at: Timestamp) -> Result<(), SinkError> {
+        Ok(())
     }
 
     /// Ends the output: files are complete after it. Showing more is an error.
@@ -48,14 +66,27 @@ pub trait Sink: Send {
 #[non_exhaustive]
 pub enum SinkError {
     /// The name is none of a sink.
-    #[error("sink \"{0}\" is none of: none, window, FILE.y4m, FILE.ivf, or - for y4m on standard output")]
+    #[error(
+        "sink \"{0}\" is none of: none, window, FILE.webm, FILE.mkv, FILE.ivf, FILE.y4m, or - for y4m on standard output"
+    )]
     Specification(String),
+    /// A file whose index is written at its end: an interrupted recording would not play.
+    #[error("cannot record {0}: an interrupted call leaves no {1} file that plays; name a .webm or .mkv file")]
+    Unplayable(String, &'static str),
     /// A file cannot be made.
     #[error("cannot write {path}: {error}")]
     Create {
         /// The file.
         path: PathBuf,
         /// Why not.
+        error: io::Error,
+    },
+    /// Writing a file failed.
+    #[error("cannot write {path}: {error}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
         error: io::Error,
     },
     /// Writing y4m failed.
@@ -93,30 +124,59 @@ pub enum SinkError {
     WindowClosed,
 }
 
+/// The formats of files that a sink writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileFormat {
+    Y4m,
+    Ivf,
+    Webm,
+}
+
+impl FileFormat {
+    /// The format that the name of a file asks for.
+    fn of(path: &str) -> Result<Self, SinkError> {
+        let extension = Path::new(path).extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        match extension.as_str() {
+            "y4m" => Ok(Self::Y4m),
+            "ivf" => Ok(Self::Ivf),
+            "webm" | "mkv" => Ok(Self::Webm),
+            "mp4" | "m4v" => Err(SinkError::Unplayable(path.to_owned(), "MP4")),
+            "mov" => Err(SinkError::Unplayable(path.to_owned(), "QuickTime")),
+            "avi" => Err(SinkError::Unplayable(path.to_owned(), "AVI")),
+            _ => Err(SinkError::Specification(path.to_owned())),
+        }
+    }
+}
+
 /// The file that the sink called `specification` writes, `-` for standard output; none if it writes none.
 ///
 /// # Errors
 /// If there is no such sink.
 pub fn sink_path(specification: &str) -> Result<Option<&Path>, SinkError> {
-    let lower = specification.to_ascii_lowercase();
     match specification {
         "none" | "window" => Ok(None),
-        path if path == "-" || lower.ends_with(".y4m") || lower.ends_with(".ivf") => Ok(Some(Path::new(path))),
-        other => Err(SinkError::Specification(other.to_owned())),
+        "-" => Ok(Some(Path::new(specification))),
+        path => FileFormat::of(path).map(|_| Some(Path::new(path))),
     }
 }
 
-/// Opens the sink that `specification` names: `none`, `window`, a `.y4m` file (pictures one after another), an `.ivf` file
-/// (VP8 with timestamps, see [`IvfSink`]), or `-` for y4m on standard output. y4m requires pictures of the size in `format`.
+/// Whether the sink called `specification` records sound, too.
+#[must_use]
+pub fn records_sound(specification: &str) -> bool {
+    FileFormat::of(specification).is_ok_and(|format| format == FileFormat::Webm)
+}
+
+/// Opens the sink that `specification` names: `none`, `window`, a `.webm` or `.mkv` file (VP8 with sound, see [`WebmSink`]), an
+/// `.ivf` file (VP8 with timestamps, see [`IvfSink`]), a `.y4m` file (pictures one after another), or `-` for y4m on standard
+/// output. y4m requires pictures of the size in `format`.
 ///
-/// A file is written as the pictures come, each to its end before the next: whatever ends the process, what was shown until
-/// then is in the file, as with any recorder. A disk that is full ends it with the last picture that has room. (The count in
-/// the header of an IVF file is there when it is finished; readers do not rely on it.)
+/// A file grows with each picture: whatever ends the process, the file plays up to there. A full disk ends it with the last
+/// picture that has room. (The index and the duration of a `.webm` file, and the count in the header of an `.ivf` file, are
+/// written when it is finished; players do without them.)
 ///
 /// # Errors
 /// If the sink cannot be opened.
 pub fn open_sink(specification: &str, format: VideoFormat) -> Result<Box<dyn Sink>, SinkError> {
-    let lower = specification.to_ascii_lowercase();
     Ok(match specification {
         "none" => Box::new(DiscardSink),
         #[cfg(feature = "window")]
@@ -124,9 +184,14 @@ pub fn open_sink(specification: &str, format: VideoFormat) -> Result<Box<dyn Sin
         #[cfg(not(feature = "window"))]
         "window" => return Err(SinkError::NoWindows),
         "-" => Box::new(Y4mSink::standard_output(format)?),
-        path if lower.ends_with(".y4m") => Box::new(Y4mSink::create(Path::new(path), format)?),
-        path if lower.ends_with(".ivf") => Box::new(IvfSink::create(Path::new(path), format)?),
-        other => return Err(SinkError::Specification(other.to_owned())),
+        name => {
+            let path = Path::new(name);
+            match FileFormat::of(name)? {
+                FileFormat::Y4m => Box::new(Y4mSink::create(path, format)?),
+                FileFormat::Ivf => Box::new(IvfSink::create(path, format)?),
+                FileFormat::Webm => Box::new(WebmSink::create(path, format)?),
+            }
+        }
     })
 }
 
@@ -259,7 +324,7 @@ mod tests {
     fn a_full_disk_is_said_to_be_one() {
         let directory = tempfile::tempdir().unwrap();
         let picture = Picture::from_i420(4, 2, (0..12).collect()).unwrap();
-        for name in ["full.y4m", "full.ivf"] {
+        for name in ["full.y4m", "full.ivf", "full.webm"] {
             let path = directory.path().join(name);
             std::os::unix::fs::symlink("/dev/full", &path).unwrap();
             let mut sink = open_sink(path.to_str().unwrap(), format()).unwrap();
@@ -270,11 +335,20 @@ mod tests {
 
     #[test]
     fn unknown_sinks_and_places_that_cannot_be_written_are_errors() {
-        assert!(matches!(open_sink("out.mp4", format()), Err(SinkError::Specification(_))));
-        assert!(matches!(sink_path("out.mp4"), Err(SinkError::Specification(_))));
+        for name in ["out", "out.wmv", "webm", "/tmp/.webm"] {
+            let refused = sink_path(name).unwrap_err();
+            assert!(matches!(&refused, SinkError::Specification(_)), "{refused}");
+            assert!(refused.to_string().contains("FILE.webm"), "{refused}");
+        }
+        for name in ["out.mp4", "out.MOV", "out.avi"] {
+            let refused = open_sink(name, format()).err().unwrap().to_string();
+            assert!(refused.starts_with(&format!("cannot record {name}: ")) && refused.contains(".webm"), "{refused}");
+        }
         for (name, path) in [("none", None), ("window", None), ("-", Some("-")), ("a.Y4M", Some("a.Y4M"))] {
             assert_eq!(sink_path(name).unwrap(), path.map(Path::new));
         }
+        let recorded = ["a.webm", "a.MKV", "a.ivf", "window", "-"].map(records_sound);
+        assert_eq!(recorded, [true, true, false, false, false]);
         assert!(matches!(open_sink("/nowhere/out.y4m", format()), Err(SinkError::Create { .. })));
         assert!(open_sink("none", format()).is_ok());
     }

@@ -11,6 +11,9 @@ const LONGEST_PACKET: usize = 1_275;
 /// In silence the encoder gives packets of at most this many bytes, which need not be sent (RFC 7587, section 3.1.3).
 const SILENT_PACKET: usize = 2;
 
+/// The bit rate of a recording, which is coded a second time: transparent for one channel of speech and music.
+const RECORDING_BITRATE: Bitrate = Bitrate::from_kbps(64);
+
 /// Why sound is not coded or decoded.
 #[derive(Debug, Error)]
 pub enum CodingError {
@@ -34,6 +37,8 @@ pub enum CodingError {
 #[derive(Debug)]
 pub struct SoundEncoder {
     encoder: opus::Encoder,
+    /// Whether silent frames have packets, too.
+    codes_silence: bool,
 }
 
 impl SoundEncoder {
@@ -43,8 +48,20 @@ impl SoundEncoder {
         let mut encoder = opus::Encoder::new(SAMPLE_RATE, opus::Channels::Mono, opus::Application::Voip)?;
         encoder.set_inband_fec(true)?;
         encoder.set_dtx(true)?;
-        let mut encoder = Self { encoder };
+        let mut encoder = Self { encoder, codes_silence: false };
         encoder.set_bitrate(bitrate)?;
+        Ok(encoder)
+    }
+
+    /// An encoder for a recording: all frames have packets, and no packet is lost. It delays sound by
+    /// [`LOOK_AHEAD`](crate::LOOK_AHEAD).
+    ///
+    /// # Errors
+    /// If Opus has no memory.
+    pub fn for_recording() -> Result<Self, CodingError> {
+        let encoder = opus::Encoder::new(SAMPLE_RATE, opus::Channels::Mono, opus::Application::Audio)?;
+        let mut encoder = Self { encoder, codes_silence: true };
+        encoder.set_bitrate(RECORDING_BITRATE)?;
         Ok(encoder)
     }
 
@@ -71,7 +88,7 @@ impl SoundEncoder {
     /// Opus could not code it.
     pub fn encode(&mut self, frame: &Frame) -> Result<Option<Vec<u8>>, CodingError> {
         let packet = self.encoder.encode_vec(frame, LONGEST_PACKET)?;
-        Ok((packet.len() > SILENT_PACKET).then_some(packet))
+        Ok((self.codes_silence || packet.len() > SILENT_PACKET).then_some(packet))
     }
 }
 

@@ -15,18 +15,20 @@ mod recent_delays;
 mod sender;
 mod source;
 mod stretch;
+mod track;
 mod wav;
 
 use std::time::Duration;
 
 pub use coding::{CodingError, SoundDecoder, SoundEncoder, has_redundancy};
 pub use hound::Error as WavWriteError;
-pub use player::{Decode, LOOK_AHEAD, Player, PlayerStatistics};
+pub use player::{Decode, Decoded, LOOK_AHEAD, Player, PlayerStatistics};
 pub use playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
 pub use recent_delays::RecentDelays;
 pub use sender::{HIGHEST_BITRATE, LOWEST_BITRATE, SoundPlan, SoundSender, bitrate_within};
-pub use source::{Silence, SoundFailure, SoundSink, SoundSource, Tone};
+pub use source::{Nowhere, Silence, SoundFailure, SoundSink, SoundSource, Tone};
 pub use stretch::{lengthen, shorten};
+pub use track::{SoundTrack, TrackPacket};
 pub use wav::{WavError, WavRecording, WavSource, WavWriter};
 
 /// Samples a second.

@@ -13,6 +13,17 @@ use crate::{FRAME_SAMPLES, Frame, SoundDecoder, duration_of, has_redundancy};
 pub const LOOK_AHEAD: usize = 312;
 /// Delays kept for an owner that does not ask for them.
 const MOST_DELAYS: usize = 64;
+/// Decoded frames kept for an owner that does not ask for them. [`Player::play`] decodes two at most.
+const MOST_DECODED: usize = 2;
+
+/// A decoded frame before its pace was changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decoded {
+    /// The capture time of its first sample, on the sender's clock; none if it was concealed.
+    pub captured: Option<Timestamp>,
+    /// Its samples.
+    pub frame: Frame,
+}
 
 /// Makes a frame of what is in a packet, and of what is not.
 pub trait Decode {
@@ -87,6 +98,7 @@ pub struct Player<D: Decode = SoundDecoder> {
     /// The sample that ends [`Self::samples`] was captured then, sender's clock, and whether anything is heard.
     captured_until: Option<Timestamp>,
     delays: VecDeque<i64>,
+    decoded: VecDeque<Decoded>,
     statistics: PlayerStatistics,
 }
 
@@ -100,6 +112,7 @@ impl<D: Decode> Player<D> {
             samples: VecDeque::new(),
             captured_until: None,
             delays: VecDeque::new(),
+            decoded: VecDeque::new(),
             statistics: PlayerStatistics::default(),
         }
     }
@@ -119,11 +132,14 @@ impl<D: Decode> Player<D> {
                 Playout::Recover { next } => {
                     let frame = self.decoder.recover(&next);
                     self.statistics.recovered += u64::from(frame.is_some());
+                    let captured = self.captured_until.filter(|_| frame.is_some());
                     let frame = frame.unwrap_or_else(|| self.decoder.conceal());
+                    self.keep(captured, &frame);
                     self.push(&frame);
                 }
                 Playout::Conceal => {
                     let frame = self.decoder.conceal();
+                    self.keep(None, &frame);
                     self.push(&frame);
                 }
                 Playout::Silence => {
@@ -144,10 +160,13 @@ impl<D: Decode> Player<D> {
             self.samples.extend([0; FRAME_SAMPLES]);
             return;
         }
-        let frame = self.decoder.decode(payload).unwrap_or_else(|| {
+        let decoded = self.decoder.decode(payload);
+        let is_whole = decoded.is_some();
+        let frame = decoded.unwrap_or_else(|| {
             self.statistics.undecodable += 1;
             self.decoder.conceal()
         });
+        self.keep(is_whole.then_some(captured), &frame);
         if self.delays.len() == MOST_DELAYS {
             self.delays.pop_front();
         }
@@ -169,6 +188,22 @@ impl<D: Decode> Player<D> {
                 self.push(samples);
             }
         }
+    }
+
+    /// Keeps a decoded frame of the packet captured at `captured`, for [`Self::poll_decoded`].
+    fn keep(&mut self, captured: Option<Timestamp>, frame: &Frame) {
+        if self.decoded.len() == MOST_DECODED {
+            self.decoded.pop_front();
+        }
+        let look_ahead = duration_of(LOOK_AHEAD).as_nanos() as u64;
+        let captured = captured.map(|at| Timestamp::from_nanos(at.as_nanos().saturating_sub(look_ahead)));
+        self.decoded.push_back(Decoded { captured, frame: *frame });
+    }
+
+    /// The next frame that [`Self::play`] decoded since this was last called: sound as it was captured, without changes of its
+    /// pace. Silence has none.
+    pub fn poll_decoded(&mut self) -> Option<Decoded> {
+        self.decoded.pop_front()
     }
 
     /// A frame more, that lasts as long as `samples` do.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_sound::{Decode, Player, PlayerStatistics, SoundFailure, SoundSink};
+use lockstep_sound::{Decode, Decoded, Player, PlayerStatistics, SoundFailure, SoundSink};
 use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,11 @@ impl<D: Decode> Playing<D> {
     /// What went wrong at the sink.
     pub fn finish(mut self) -> Result<(), SoundFailure> {
         self.sink.as_mut().map_or(Ok(()), |sink| sink.finish())
+    }
+
+    /// The next frame that was decoded to be played; see [`Player::poll_decoded`].
+    pub fn poll_decoded(&mut self) -> Option<Decoded> {
+        self.player.poll_decoded()
     }
 
     /// What the player counted.

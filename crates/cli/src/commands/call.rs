@@ -33,7 +33,7 @@ pub struct CallCommand {
     /// Scored length of the call.
     #[arg(long, default_value = "30", value_parser = Seconds::from_word)]
     seconds: Seconds,
-    /// Where the receiver shows the pictures: `window`, `none`, a .y4m or an .ivf file.
+    /// Where the receiver shows the pictures: `window`, `none`, a .webm or .mkv file (with the sound), an .ivf or a .y4m file.
     #[arg(long, default_value = "none")]
     sink: String,
     /// Sound beside the pictures: `tone`, a voice of sorts that talks and is silent by turns, which is meant if none is named;

@@ -103,8 +103,9 @@ pub struct ReceiveArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     way: WayArguments,
-    /// Where the pictures go: `window`, `none`, a .y4m file (one picture after another), an .ivf file (VP8 coded anew, with
-    /// timestamps), or `-` for y4m on standard output. A file grows during the call: a killed receiver leaves what it showed.
+    /// Where the pictures go: `window`, `none`, a .webm or .mkv file (VP8 coded anew, with the sound), an .ivf file (the same
+    /// without sound), a .y4m file (one picture after another), or `-` for y4m on standard output. A file grows during the call
+    /// and plays even if the receiver is killed.
     #[arg(long, default_value = "none")]
     sink: String,
     #[command(flatten)]
@@ -390,7 +391,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     service.serve(listener, |listener| {
         files = arguments.listening.files_after(&files, &outputs);
         let arguments = arguments.of_call(files.number())?;
-        let loudspeaker = arguments.hearing.open(LiveSound::Nothing, true)?;
+        let loudspeaker = arguments.hearing.open(LiveSound::Nothing, true, &arguments.sink)?;
         let observation = Observation::on(&mut pages, &arguments.observation)?;
         let qlog = observation.quic_log(false);
         let logs = Logs { sent: None, shown: arguments.log.as_deref() };

@@ -9,8 +9,9 @@ use clap::Args;
 
 use lockstep_configuration::{OptionValue, SoundName};
 use lockstep_live::Loudspeaker;
+use lockstep_media::records_sound;
 use lockstep_runner::output_file::in_one_line;
-use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource};
+use lockstep_sound::{Nowhere, SoundSink, SoundSource};
 
 use crate::call_files::of_call;
 use crate::sound_file::SoundRecording;
@@ -20,15 +21,6 @@ const SPEAKER: &str = "speaker";
 const NONE: &str = "none";
 /// For calls that are measured: what is heard is scored, and goes nowhere.
 const NOWHERE: &str = "nowhere";
-
-/// Plays sound to nobody.
-struct Nowhere;
-
-impl SoundSink for Nowhere {
-    fn play(&mut self, _: &Frame) -> Result<(), SoundFailure> {
-        Ok(())
-    }
-}
 
 /// The sound of a call whose options name none.
 #[derive(Debug)]
@@ -103,8 +95,9 @@ impl SpeakingArguments {
 /// Where the sound goes that a live call receives.
 #[derive(Debug, Clone, Args)]
 pub struct HearingArguments {
-    /// Where the other's sound goes: `speaker`, a WAV file, `nowhere` (it is scored, and heard by nobody), or `none`. Unless it is said, `talk` takes the loudspeaker if there
-    /// is one, and `receive` none.
+    /// Where the other's sound goes: `speaker`, a WAV file, `nowhere` (it is scored and recorded, and heard by nobody), or `none`
+    /// (not even recorded). Without it, `talk` takes the loudspeaker if there is one; a .webm or .mkv sink records sound in
+    /// any case.
     #[arg(long, value_name = "SPEAKER|FILE")]
     audio_output: Option<PathBuf>,
 }
@@ -126,8 +119,10 @@ impl HearingArguments {
         ("--audio-output", self.file())
     }
 
-    /// What the sound is played on; pictures wait for it if `lip_sync`.
-    pub fn open(&self, usual: LiveSound<'_>, lip_sync: bool) -> Result<Option<Loudspeaker>> {
+    /// What the sound is played on; pictures wait for it if `lip_sync`. A sink that records sound needs it played, to nobody if
+    /// need be.
+    pub fn open(&self, usual: LiveSound<'_>, lip_sync: bool, sink: &str) -> Result<Option<Loudspeaker>> {
+        let recorded = || records_sound(sink).then(|| Box::new(Nowhere) as Box<dyn SoundSink>);
         let sink: Option<Box<dyn SoundSink>> = match (self.file(), self.audio_output.as_deref()) {
             (Some(path), _) => Some(Box::new(SoundRecording::create(path)?)),
             (None, Some(word)) if word == Path::new(SPEAKER) => Some(speaker()?),
@@ -136,7 +131,8 @@ impl HearingArguments {
             (None, None) => match usual {
                 LiveSound::Device(missing) => device(speaker(), &mut missing.loudspeaker),
                 LiveSound::Nothing => None,
-            },
+            }
+            .or_else(recorded),
         };
         Ok(sink.map(|sink| Loudspeaker { sink, lip_sync }))
     }

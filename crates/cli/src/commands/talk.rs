@@ -48,7 +48,8 @@ pub struct TalkArguments {
     #[arg(long)]
     source: Option<String>,
     /// Where the other's pictures go: `window` with one's own small in a corner (keys: m mutes, v turns the camera off and on, q
-    /// or Escape leaves), `none`, a .y4m file (one picture after another), or an .ivf file (VP8 coded anew, with timestamps).
+    /// or Escape leaves), `none`, a .webm or .mkv file (VP8 coded anew, with the other's sound), an .ivf file (the same without
+    /// sound), or a .y4m file (one picture after another).
     #[arg(long, default_value = "window")]
     sink: String,
     /// Open no window: `--sink none` unless it names a file. The keys of the window (m, v, q) are taken as lines from standard
@@ -199,7 +200,7 @@ impl Talk {
         let mut missing = MissingDevices::default();
         let microphone = arguments.speaking.open(LiveSound::Device(&mut missing))?;
         let lip_sync = control.controller.latency() != Some(Latency::Low);
-        let loudspeaker = arguments.hearing.open(LiveSound::Device(&mut missing), lip_sync)?;
+        let loudspeaker = arguments.hearing.open(LiveSound::Device(&mut missing), lip_sync, arguments.sink())?;
         if !std::mem::replace(&mut self.gave_notice, true) {
             let notices = [arguments.camera_notice(), missing.notice()];
             notices.iter().flatten().for_each(|text| notice(arguments.status, text));

@@ -3,27 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use lockstep_units::Timestamp;
-use lockstep_vp8::{Analysis, Arena, Parameters, Picture, State};
+use lockstep_vp8::{FrameKind, Picture};
 
+use super::recoding::Recoder;
 use super::recording::Recording;
 use super::{Sink, SinkError, create};
 use crate::format::{FrameRate, VideoFormat};
 use crate::ivf::{IvfError, IvfWriter};
 
-/// Quantizer index of a recording: at least 46 dB of what was shown, at about the bit rate of a call over 2 Mb/s.
-const QUANTIZER: u8 = 12;
-
 /// Codes pictures into an IVF file that any VP8 decoder plays. Finished when it is dropped, if it was not before.
 ///
-/// Received frames would not play: after a loss, a frame refers to a state that a decoder of all frames in a row never has.
 /// A frame's time is its capture time after the first picture, in frame intervals. Lost pictures leave gaps.
 pub struct IvfSink {
     path: PathBuf,
     writer: Option<IvfWriter<Recording>>,
     frames: u64,
     frame_rate: FrameRate,
-    arena: Arena,
-    state: State,
+    recoder: Recoder,
     /// Capture time of the first picture.
     first: Option<Timestamp>,
     /// Least time of the next frame, in frame intervals.
@@ -43,8 +39,7 @@ impl IvfSink {
             writer: Some(writer),
             frames: 0,
             frame_rate: format.frame_rate,
-            arena: Arena::default(),
-            state: State::default(),
+            recoder: Recoder::default(),
             first: None,
             next_time: 0,
         })
@@ -60,13 +55,12 @@ impl Sink for IvfSink {
         let writer = self.writer.as_mut().ok_or(SinkError::Finished)?;
         let elapsed = captured_at.saturating_since(*self.first.get_or_insert(captured_at));
         let time = self.frame_rate.nearest_index(elapsed).max(self.next_time);
-        let parameters = Parameters { quantizer: QUANTIZER, ..Parameters::default() };
-        let coded = Analysis::new_in(&self.arena, &self.state, picture, &parameters).encode(QUANTIZER);
-        if let Err(error) = writer.write_frame(time, &coded.frame).and_then(|()| writer.flush()) {
+        let frame = self.recoder.encode(picture, FrameKind::Auto);
+        if let Err(error) = writer.write_frame(time, &frame).and_then(|()| writer.flush()) {
             writer.forget_after(self.frames);
+            self.recoder.restart();
             return Err(self.failed(error));
         }
-        self.state = coded.state;
         self.next_time = time.saturating_add(1);
         self.frames += 1;
         Ok(())
@@ -90,7 +84,7 @@ mod tests {
     use std::io::BufReader;
     use std::time::Duration;
 
-    use lockstep_vp8::decode;
+    use lockstep_vp8::{State, decode};
 
     use super::*;
     use crate::{GeneratedClip, IvfReader, psnr};

@@ -1,0 +1,165 @@
+//! Recordings of live calls, with their sound.
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+
+use serde_json::Value;
+
+const CLIP: &str = "generated:64x48@15";
+
+fn lockstep(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a temporary folder's name is UTF-8")
+}
+
+/// A receiver and its ticket.
+fn receiver(arguments: &[&str], home: &Path) -> (Child, String) {
+    let words = [&["receive", "--listen", "127.0.0.1:0", "--status", "json"], arguments].concat();
+    let mut child = lockstep(&words).env("LOCKSTEP_HOME", home).spawn().expect("it starts");
+    let line: Value = serde_json::from_str(&wait_for(&mut child, "\"ticket\"")).expect("it is JSON");
+    (child, line["ticket"].as_str().expect("a ticket").to_owned())
+}
+
+/// Reads lines until one has `word`.
+fn wait_for(child: &mut Child, word: &str) -> String {
+    let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
+    lines.map_while(Result::ok).find(|line| line.contains(word)).expect("the line is printed")
+}
+
+fn signal(process: &Child, name: &str) {
+    let status = Command::new("kill").args([format!("-{name}"), process.id().to_string()]).status();
+    assert!(status.expect("there is `kill`").success());
+}
+
+fn has_ffmpeg() -> bool {
+    let has = ["ffmpeg", "ffprobe"].iter().all(|program| Command::new(program).arg("-version").output().is_ok());
+    if !has {
+        eprintln!("skipped: ffmpeg is not installed");
+    }
+    has
+}
+
+/// Codecs of the streams in `file`, and the pictures and seconds of sound that ffmpeg decodes without an error.
+fn played(file: &Path) -> (Vec<String>, usize, f64) {
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(["-v", "error"]).args(arguments).output().expect("it runs");
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", errors(&output));
+        output.stdout
+    };
+    let codecs = run("ffprobe", &["-show_entries", "stream=codec_name", "-of", "csv=p=0", text(file)]);
+    let codecs = String::from_utf8_lossy(&codecs).lines().map(str::to_owned).collect();
+    let input = ["-nostdin", "-xerror", "-i", text(file)];
+    let pictures = ["-map", "0:v", "-fps_mode", "passthrough", "-vf", "scale=1:1,format=gray", "-f", "rawvideo", "-"];
+    let pictures = run("ffmpeg", &[&input[..], &pictures].concat()).len();
+    let sound = run("ffmpeg", &[&input[..], &["-map", "0:a", "-ar", "48000", "-ac", "1", "-f", "s16le", "-"]].concat());
+    (codecs, pictures, sound.len() as f64 / 96_000.0)
+}
+
+#[test]
+fn a_call_with_losses_is_recorded_with_its_sound() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("call.webm");
+    let call = ["call", "--clip", CLIP, "--seconds", "4", "--loss", "0.05", "--audio", "--sink", text(&file)];
+    let output = lockstep(&call).output().expect("it ran");
+    assert!(output.status.success(), "{}", errors(&output));
+    let (codecs, pictures, seconds) = played(&file);
+    assert_eq!(codecs, ["vp8", "opus"]);
+    assert!(pictures > 30, "{pictures} pictures");
+    assert!((2.5..6.0).contains(&seconds), "{seconds} s of sound");
+}
+
+#[test]
+fn a_killed_receiver_leaves_a_file_that_plays() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("call.mkv");
+    let (mut receiver, ticket) = receiver(&["--sink", text(&file)], folder.path());
+    let words = ["send", &ticket, "--source", CLIP, "--audio", "--status", "none"];
+    let mut sender = lockstep(&words).spawn().expect("it starts");
+    let showing = BufReader::new(receiver.stdout.as_mut().expect("it is piped")).lines().map_while(Result::ok);
+    assert_eq!(showing.filter(|line| line.contains("\"showing\"")).take(40).count(), 40);
+    signal(&receiver, "KILL");
+    let _ = (receiver.wait(), sender.kill(), sender.wait());
+    let (codecs, pictures, seconds) = played(&file);
+    assert_eq!(codecs, ["vp8", "opus"]);
+    // What waits for sound of its time is lost: half a second, of 40 pictures at 15 a second.
+    assert!(pictures > 20 && seconds > 1.0, "{pictures} pictures, {seconds} s of sound");
+}
+
+#[test]
+fn each_call_of_a_reusable_receiver_has_a_recording() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("shown.webm");
+    let (mut receiver, ticket) = receiver(&["--reusable", "--sink", text(&file)], folder.path());
+    for name in ["shown.webm", "shown-2.webm"] {
+        let words = ["send", &ticket, "--source", CLIP, "--status", "none", "--seconds", "0.5"];
+        let sender = lockstep(&words).output().expect("it ran");
+        assert!(sender.status.success(), "{name}: {}", errors(&sender));
+        wait_for(&mut receiver, "\"ticket\"");
+        let recording = fs::read(folder.path().join(name)).expect("it is recorded");
+        assert!(recording.windows(6).any(|bytes| bytes == b"A_OPUS"), "{name} has a sound track");
+    }
+    signal(&receiver, "INT");
+    assert_eq!(receiver.wait().expect("it ran").code(), Some(130));
+}
+
+#[test]
+fn a_format_that_an_interrupted_call_ruins_is_refused() {
+    for command in [&["receive"][..], &["talk", "--source", CLIP], &["call"]] {
+        let output = lockstep(&[command, &["--sink", "call.mp4"]].concat()).output().expect("it ran");
+        let reason = errors(&output);
+        assert!(!output.status.success() && reason.lines().count() == 1, "{reason}");
+        assert!(reason.contains("cannot record call.mp4: ") && reason.contains(".webm"), "{reason}");
+    }
+}
+
+#[test]
+fn pictures_of_a_piped_container_are_sent() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // An MP4 file with its index at the end cannot be read from a pipe by every ffmpeg; one for streaming can.
+    let kinds: [(&str, &[&str]); 2] =
+        [("a.mkv", &["-c:v", "ffv1"]), ("a.mp4", &["-c:v", "mpeg4", "-movflags", "+faststart"])];
+    for (name, options) in kinds {
+        let [clip, shown] = [name.to_owned(), format!("{name}.webm")].map(|name| folder.path().join(name));
+        let made = Command::new("ffmpeg")
+            .args(["-v", "error", "-f", "lavfi", "-i", "testsrc=size=64x48:rate=15:duration=1"])
+            .args(options)
+            .arg(&clip)
+            .output()
+            .expect("it runs");
+        assert!(made.status.success(), "{}", errors(&made));
+        let (receiver, ticket) = receiver(&["--sink", text(&shown)], folder.path());
+        let mut sender = lockstep(&["send", &ticket, "--source", "-", "--status", "none"]);
+        let mut sender = sender.stdin(Stdio::piped()).spawn().expect("it starts");
+        let mut input = sender.stdin.take().expect("it is piped");
+        let bytes = fs::read(&clip).expect("it is there");
+        let feeding = thread::spawn(move || drop(input.write_all(&bytes)));
+        let sender = sender.wait_with_output().expect("it ran");
+        feeding.join().expect("it does not panic");
+        assert!(sender.status.success(), "{name}: {}", errors(&sender));
+        assert!(receiver.wait_with_output().expect("it ran").status.success());
+        let (_, pictures, _) = played(&shown);
+        assert!(pictures > 8, "{name}: {pictures} pictures");
+    }
+}
