@@ -8,6 +8,7 @@ use lockstep_call::{Display, PictureCodec, Vp8};
 use lockstep_media::VideoFormat;
 
 use crate::receiving::Shown;
+use crate::stream::StreamName;
 
 /// Pictures that wait for a sink of which only what is shown now matters: as many as pass while a busy host's thread does not
 /// run. Of more the oldest are left out.
@@ -21,6 +22,7 @@ const RECORDED_PICTURES: usize = 8;
 /// A picture on its way to the sink.
 pub(crate) struct Waiting<C: PictureCodec = Vp8> {
     pub(crate) display: Display<C>,
+    pub(crate) name: StreamName,
     pub(crate) format: VideoFormat,
     pub(crate) shown: Shown,
 }
@@ -145,7 +147,7 @@ mod tests {
         let record = DisplayRecord { frame, completed_at: at, displayed_at: at };
         let shown = Shown { record, captured_at: at, shortest_round_trip: None };
         let format = VideoFormat { width: side, height: side, frame_rate: FrameRate::default() };
-        Waiting { display, format, shown }
+        Waiting { display, name: StreamName::default(), format, shown }
     }
 
     fn frames(queue: &DisplayQueue) -> Vec<u32> {

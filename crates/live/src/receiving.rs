@@ -14,11 +14,12 @@ use crate::call::Event;
 use crate::display_queue::{DisplayQueue, Waiting};
 use crate::presence::HeardSound;
 use crate::sound::{Loudspeaker, Player};
+use crate::stream::StreamName;
 use crate::system::Thread;
 use crate::{END_LIMIT, Ended, LiveError};
 
-/// Opens a sink for pictures of a format.
-pub type OpenSink = Box<dyn FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
+/// Opens a sink for pictures of a format, of the stream of that name; the only stream of a call has none.
+pub type OpenSink = Box<dyn FnOnce(&StreamName, VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
 
 /// What a call receives, coded by `C`.
 pub struct Receiving<C: PictureCodec = Vp8> {
@@ -26,7 +27,7 @@ pub struct Receiving<C: PictureCodec = Vp8> {
     pub end: ReceivingEnd<C>,
     /// Opens the sink, once the first picture tells its size.
     pub open_sink: OpenSink,
-    /// What its sound is played on, if it is heard.
+    /// The loudspeaker for the call's sound, if it is played; of several streams, the first has it.
     pub loudspeaker: Option<Loudspeaker>,
 }
 
@@ -45,7 +46,7 @@ pub struct Shown {
 fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink) -> Result<(), LiveError> {
     let shown = || {
         let Some(first) = queue.take() else { return Ok(()) };
-        let mut sink = open_sink(first.format)?;
+        let mut sink = open_sink(&first.name, first.format)?;
         queue.is_live(sink.is_live());
         sink.show(&first.display.picture, first.display.captured_at)?;
         drop(first); // its memory is used again
@@ -94,9 +95,10 @@ pub(crate) struct ReceivingHalf<C: PictureCodec = Vp8> {
 }
 
 impl<C: PictureCodec> ReceivingHalf<C> {
-    /// Starts the threads; gives the end back if that fails.
+    /// Starts the threads of that stream; gives the end back if that fails.
     pub(crate) fn start(
         receiving: Receiving<C>,
+        stream: usize,
         clock: Clock,
         events: &SyncSender<Event<C>>,
     ) -> Result<Self, (Box<ReceivingEnd<C>>, LiveError)> {
@@ -108,7 +110,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         let threads = || {
             let decoder = Thread::spawn("decoder", move || {
                 for job in to_decode {
-                    if decoded.send(Event::Decoded(job.run())).is_err() {
+                    if decoded.send(Event::Decoded(stream, job.run())).is_err() {
                         break;
                     }
                 }
@@ -141,13 +143,13 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     }
 
     /// Gives the sink the picture that is to be shown, if there is one.
-    fn show(&mut self, now: Timestamp, shortest_round_trip: Option<Duration>) {
+    fn show(&mut self, now: Timestamp, name: StreamName, shortest_round_trip: Option<Duration>) {
         let Some(display) = self.sync.poll(now) else { return };
         let Display { frame, completed_at, displayed_at, captured_at, .. } = display;
         let record = DisplayRecord { frame, completed_at, displayed_at };
         let shown = Shown { record, captured_at, shortest_round_trip };
         let format = format_of(&display, self.end.format());
-        self.queue.push(Waiting { display, format, shown });
+        self.queue.push(Waiting { display, name, format, shown });
     }
 
     /// When a picture's sound will be heard.
@@ -159,6 +161,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     pub(crate) fn step(
         &mut self,
         now: Timestamp,
+        name: StreamName,
         shortest_round_trip: Option<Duration>,
         shown: &mut impl FnMut(&Shown),
     ) {
@@ -167,7 +170,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
                 player.insert(now, packet);
             }
         }
-        self.show(now, shortest_round_trip);
+        self.show(now, name, shortest_round_trip);
         self.log_shown(shown);
         while let Some(job) = self.end.poll_decode() {
             let _ = self.jobs.send(job); // that the decoder is gone is noticed by whoever checks
