@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Resumed,
         SendingQuality,
         Stale,
+        StreamAnnounced,
     )
     from lockstep.controllers import Allowance, Controller, serve
     from lockstep.policy import from_policy
@@ -66,6 +67,7 @@ __all__ = [
     "SendingQuality",
     "Simulated",
     "Stale",
+    "StreamAnnounced",
     "Table",
     "__version__",
     "barcode_regions",
@@ -112,6 +114,7 @@ _HOMES = {
     "Resumed": "lockstep.call",
     "SendingQuality": "lockstep.call",
     "Stale": "lockstep.call",
+    "StreamAnnounced": "lockstep.call",
     "Simulated": "lockstep.simulation",
     "simulate": "lockstep.simulation",
 }

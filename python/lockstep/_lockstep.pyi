@@ -205,6 +205,9 @@ class Frame:
     def planes(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
         """The planes Y, U and V, without copies. U and V have half the size in each direction, rounded up."""
     @property
+    def stream(self) -> str:
+        """The name of its stream; empty for the only stream of a call."""
+    @property
     def captured_at(self) -> float:
         """Time of capture in seconds, on the other end's clock. Differences are exact, the origin is arbitrary."""
     @property
@@ -223,8 +226,10 @@ class LiveCall:
     @staticmethod
     def listen(address: str, identity: str | bytes | None, options: dict[str, Any]) -> tuple[LiveCall, str]:
         """Listens at an address; gives the call and its ticket."""
-    def send(self, frame: Frame | NDArray[np.uint8] | Sequence[NDArray[np.uint8]], age: float) -> bool:
-        """Sends a frame that was captured ``age`` seconds ago; says whether it replaced one that waited."""
+    def send(
+        self, frame: Frame | NDArray[np.uint8] | Sequence[NDArray[np.uint8]], age: float, stream: str | None
+    ) -> bool:
+        """Sends a frame of a stream that was captured ``age`` seconds ago; says whether it replaced one that waited."""
     def next_frame(self, timeout: float | None) -> Frame | None:
         """The next frame; None if none came in time, or the call ended."""
     def next_event(self, timeout: float | None) -> tuple[str, dict[str, Any]] | None:
@@ -243,8 +248,10 @@ class LiveCall:
         """Ends the call, and waits until the other end knows; gives how it ended."""
     def send_message(self, data: bytes | bytearray | memoryview, channel: int | None) -> None:
         """Sends a message: reliably, or with a channel the latest of that channel."""
-    def set_max_bitrate(self, cap: float | None) -> None:
-        """Changes the cap of the bit rate, in bit/s; None removes it."""
+    def set_max_bitrate(self, cap: float | None, stream: str | None) -> None:
+        """Changes the cap of the bit rate of all streams or of one, in bit/s; None removes it."""
+    def set_paused(self, stream: str, paused: bool) -> None:
+        """Pauses a stream, or resumes it."""
     def set_latency(self, name: str) -> None:
         """Changes the latency."""
     def set_presence(self, muted: bool, camera_off: bool) -> None:

@@ -1,8 +1,6 @@
 //! A codec of one's own between two peers in virtual time: it sends every eighth sample.
 use lockstep::codec::{CodecId, EncodeRequest, EncodedPicture, PictureDecoder, PictureEncoder, Recovery, StateId};
-use lockstep::{
-    Identity, Input, Output, Peer, PeerConfig, Picture, ReceiveOptions, SendOptions, Timestamp, VideoFormat,
-};
+use lockstep::{Input, Output, Peer, PeerConfig, Picture, ReceiveOptions, SendOptions, Timestamp, VideoFormat};
 
 /// Every frame is a key frame, so there are no states to hold.
 struct Coarse;
@@ -33,7 +31,7 @@ impl PictureDecoder for Coarse {
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let addresses = [([192, 0, 2, 1], 1).into(), ([192, 0, 2, 2], 2).into()];
-    let (identity, codec, start) = (Identity::new()?, CodecId(200), Timestamp::ZERO);
+    let (identity, codec, start) = (lockstep::Identity::new()?, CodecId(200), Timestamp::ZERO);
     let ticket = Peer::ticket(&identity, &addresses[1..], &[]);
     let sending = PeerConfig::sending(SendOptions::new(VideoFormat::new(64, 48)).external_end(codec, Coarse)?);
     let receiving = PeerConfig::receiving(ReceiveOptions::default().external_end(codec, Coarse));
