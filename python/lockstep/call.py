@@ -313,8 +313,8 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
             max_bitrate: Cap of the bit rate in bit/s; None derives it from the size and rate of the frames.
             stale_after: Age of the newest frame in seconds at which :class:`Stale` is reported; None for never.
             reconnect: Resume the call whenever it breaks or the other end leaves, until :meth:`leave`.
-            streams: Names and priorities of several video streams that this end sends, the most important first, such as
-                ``{"front": 3, "rear": 1}``. They share one budget in proportion to their priorities. Names have up to 32
+            streams: Names and priorities of several video streams of this end, such as ``{"front": 3, "rear": 1}``,
+                the most important first. They share one budget in proportion to their priorities. Names have up to 32
                 letters, digits, ``-`` and ``_``. None for one stream without a name.
             wait_limit: Seconds that the other end may take to answer; None waits forever.
             idle_limit: Seconds of silence that end the call; None waits forever.

@@ -545,11 +545,10 @@ def test_python_end_sends_to_the_command(command: str, tmp_path: Path) -> None:
 def test_streams_come_by_name_and_one_that_is_paused_is_stale_alone() -> None:
     with (
         lockstep.Call.listen("127.0.0.1:0", stale_after=1.0) as receiver,
-        lockstep.Call.join(
-            receiver.ticket, send=(*SIZE, 30), receive=False, streams={"front": 3, "rear": 1}
-        ) as sender,
+        lockstep.Call.join(receiver.ticket, send=(*SIZE, 30), receive=False, streams={"front": 3, "rear": 1}) as sender,
     ):
-        seen, stale = set(), set()
+        seen: set[str] = set()
+        stale: set[str] = set()
         end = time.monotonic() + LIMIT
         while not (seen == {"front", "rear"} and stale) and time.monotonic() < end:
             sender.send(grey(), stream="front")
