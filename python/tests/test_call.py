@@ -542,7 +542,7 @@ def test_python_end_sends_to_the_command(command: str, tmp_path: Path) -> None:
     assert sink.read_bytes().count(b"FRAME") > 10
 
 
-def test_streams_come_by_name_and_one_that_is_paused_is_stale_alone() -> None:
+def test_stream_without_frames_is_stale_alone() -> None:
     with (
         lockstep.Call.listen("127.0.0.1:0", stale_after=1.0) as receiver,
         lockstep.Call.join(receiver.ticket, send=(*SIZE, 30), receive=False, streams={"front": 3, "rear": 1}) as sender,
