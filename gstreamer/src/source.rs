@@ -126,6 +126,8 @@ impl Output {
             // The order matters: pictures that came before the end are shown.
             let ends = is_over();
             match call.next_frame(WAIT) {
+                // The element has one pad: of several streams it shows the first.
+                Some(frame) if frame.stream > 0 => {}
                 Some(frame) => {
                     if let Err(reason) = self.push(&frame)
                         && let Some(element) = self.element.upgrade()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Resumed,
         SendingQuality,
         Stale,
+        StreamAnnounced,
     )
     from lockstep.controllers import Allowance, Controller, serve
     from lockstep.policy import from_policy
@@ -67,6 +68,7 @@ __all__ = [
     "SendingQuality",
     "Simulated",
     "Stale",
+    "StreamAnnounced",
     "Table",
     "__version__",
     "barcode_regions",
@@ -113,6 +115,7 @@ _HOMES = {
     "Resumed": "lockstep.call",
     "SendingQuality": "lockstep.call",
     "Stale": "lockstep.call",
+    "StreamAnnounced": "lockstep.call",
     "Simulated": "lockstep.simulation",
     "simulate": "lockstep.simulation",
 }

@@ -207,6 +207,9 @@ class Frame:
     def planes(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
         """The planes Y, U and V, without copies. U and V have half the width and height, rounded up."""
     @property
+    def stream(self) -> str:
+        """The name of its stream; empty for the only stream of a call."""
+    @property
     def captured_at(self) -> float:
         """Time of capture in seconds, on the peer's clock. Differences are exact; the origin is arbitrary."""
     @property
@@ -225,8 +228,10 @@ class LiveCall:
     @staticmethod
     def listen(address: str, identity: str | bytes | None, options: dict[str, Any]) -> tuple[LiveCall, str]:
         """Listens at an address; returns the call and its ticket."""
-    def send(self, frame: Frame | NDArray[np.uint8] | Sequence[NDArray[np.uint8]], age: float) -> bool:
-        """Sends a frame that was captured ``age`` seconds ago; returns whether it replaced a waiting frame."""
+    def send(
+        self, frame: Frame | NDArray[np.uint8] | Sequence[NDArray[np.uint8]], age: float, stream: str | None
+    ) -> bool:
+        """Sends a frame of a stream that was captured ``age`` seconds ago; returns whether it replaced a waiting frame."""
     def next_frame(self, timeout: float | None) -> Frame | None:
         """The next frame; None after the timeout or after the end of the call."""
     def next_event(self, timeout: float | None) -> tuple[str, dict[str, Any]] | None:
@@ -245,8 +250,10 @@ class LiveCall:
         """Ends the call and waits until the peer has confirmed it; returns which side ended it."""
     def send_message(self, data: bytes | bytearray | memoryview, channel: int | None) -> None:
         """Sends a message: reliable without a channel, latest of its channel otherwise."""
-    def set_max_bitrate(self, cap: float | None) -> None:
-        """Changes the maximum bit rate, bit/s; None removes it."""
+    def set_max_bitrate(self, cap: float | None, stream: str | None) -> None:
+        """Changes the maximum bit rate of all streams or of one, bit/s; None removes it."""
+    def set_paused(self, stream: str, paused: bool) -> None:
+        """Pauses a stream, or resumes it."""
     def set_latency(self, name: str) -> None:
         """Changes the latency preset."""
     def set_presence(self, muted: bool, camera_off: bool) -> None:

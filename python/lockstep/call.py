@@ -28,7 +28,7 @@ from lockstep._lockstep import CallError, Frame, LiveCall
 from lockstep.distribution import imported
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -56,6 +56,7 @@ __all__ = [
     "Resumed",
     "SendingQuality",
     "Stale",
+    "StreamAnnounced",
 ]
 
 Latency = Literal["low", "balanced", "quality"]
@@ -79,6 +80,14 @@ class Event:
 @dataclass(frozen=True)
 class Joined(Event):
     """The other end has joined."""
+
+
+@dataclass(frozen=True)
+class StreamAnnounced(Event):
+    """The other end sends a stream that has a name."""
+
+    stream: str
+    """Its name."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,8 @@ class SendingQuality:
     """Smoothed round-trip time in seconds; None before the first feedback."""
     frames: int
     """Frames sent since the call began."""
+    stream: str
+    """The name of the stream; empty for the only one."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +154,18 @@ class ReceivingQuality:
     """Interarrival jitter of packets in seconds (RFC 3550, section 6.4.1)."""
     age: float | None
     """Age of the newest frame in seconds, from capture until now; None before the first."""
+    stream: str
+    """The name of the stream; empty for the only one."""
 
 
 @dataclass(frozen=True)
 class Quality(Event):
-    """The quality of the call, once a second."""
+    """The quality of a stream in each direction, once a second for each."""
 
     sending: SendingQuality | None
-    """None in a call that only receives."""
+    """None where this end sends no such stream."""
     receiving: ReceivingQuality | None
-    """None in a call that only sends."""
+    """None where this end receives no such stream."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +174,16 @@ class Stale(Event):
 
     age: float
     """Its age in seconds, from capture until now."""
+    stream: str = ""
+    """The name of its stream; empty for the only one."""
 
 
 @dataclass(frozen=True)
 class Fresh(Event):
     """After :class:`Stale`, a frame younger than the limit arrived."""
+
+    stream: str = ""
+    """The name of its stream; empty for the only one."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +211,7 @@ _PLAIN: dict[str, Callable[..., Event]] = {
     for kind in (
         Event,
         Joined,
+        StreamAnnounced,
         Degraded,
         PathChanged,
         Interrupted,
@@ -278,6 +297,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
         max_bitrate: float | None = None,
         stale_after: float | None = None,
         reconnect: bool = False,
+        streams: "Mapping[str, float] | None" = None,
         wait_limit: float | None = 10.0,
         idle_limit: float | None = 30.0,
         controller: "ControllerFactory | None" = None,
@@ -293,6 +313,9 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
             max_bitrate: Cap of the bit rate in bit/s; None derives it from the size and rate of the frames.
             stale_after: Age of the newest frame in seconds at which :class:`Stale` is reported; None for never.
             reconnect: Resume the call whenever it breaks or the other end leaves, until :meth:`leave`.
+            streams: Names and priorities of several video streams of this end, such as ``{"front": 3, "rear": 1}``,
+                the most important first. They share one budget in proportion to their priorities. Names have up to 32
+                letters, digits, ``-`` and ``_``. None for one stream without a name.
             wait_limit: Seconds that the other end may take to answer; None waits forever.
             idle_limit: Seconds of silence that end the call; None waits forever.
             controller: A :class:`lockstep.Controller`, its class, or a function that makes one for each connection,
@@ -304,7 +327,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
 
         """
         options = _options(
-            send, receive, latency, max_bitrate, stale_after, reconnect, wait_limit, idle_limit, controller
+            send, receive, latency, max_bitrate, stale_after, reconnect, streams, wait_limit, idle_limit, controller
         )
         return cls(LiveCall.join(ticket, options), ticket, joins=True)
 
@@ -320,6 +343,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
         max_bitrate: float | None = None,
         stale_after: float | None = None,
         reconnect: bool = False,
+        streams: "Mapping[str, float] | None" = None,
         idle_limit: float | None = 30.0,
         controller: "ControllerFactory | None" = None,
     ) -> Self:
@@ -335,6 +359,7 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
             max_bitrate: As for :meth:`join`.
             stale_after: As for :meth:`join`.
             reconnect: As for :meth:`join`; requires ``identity``.
+            streams: As for :meth:`join`.
             idle_limit: As for :meth:`join`.
             controller: As for :meth:`join`.
 
@@ -345,11 +370,13 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
         """
         if reconnect and identity is None:
             raise ValueError("reconnect: a listener requires a standing key; give identity='FILE'")
-        options = _options(send, receive, latency, max_bitrate, stale_after, reconnect, None, idle_limit, controller)
+        options = _options(
+            send, receive, latency, max_bitrate, stale_after, reconnect, streams, None, idle_limit, controller
+        )
         live, ticket = LiveCall.listen(address, None if identity is None else os.fspath(identity), options)
         return cls(live, ticket, joins=False)
 
-    def send(self, frame: "Picture", captured_at: float | None = None) -> bool:
+    def send(self, frame: "Picture", captured_at: float | None = None, *, stream: str | None = None) -> bool:
         """Sends a frame. Of frames that wait for the encoder only the newest is kept.
 
         The samples are copied, without the interpreter's lock. A frame of another size than announced changes the size
@@ -360,18 +387,19 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
                 even sides. Or a tuple of the planes Y, U and V, the chroma planes of half the size, rounded up. Or a
                 received :class:`Frame`.
             captured_at: Time of capture in seconds of :func:`time.monotonic`; now if None.
+            stream: The name of its stream, one of ``streams``; None for the first.
 
         Returns:
             Whether the frame replaced one that still waited.
 
         Raises:
             TypeError: If the frame is no array of uint8.
-            ValueError: If its shape is wrong, if ``captured_at`` is in the future, or if the call has no ``send``.
+            ValueError: If its shape is wrong, if ``captured_at`` is in the future, or if the call has no such stream.
             CallError: If the call is over.
 
         """
         age = 0.0 if captured_at is None else time.monotonic() - captured_at
-        return self._live.send(frame, age)
+        return self._live.send(frame, age, stream)
 
     def next_frame(self, timeout: float | None = None) -> Frame | None:
         """The next frame of the other end; waits up to ``timeout`` seconds, forever if None.
@@ -430,14 +458,27 @@ class Call(Iterator[Frame], AsyncIterator[Frame]):
         """
         self._live.send_message(data, channel)
 
-    def set_max_bitrate(self, max_bitrate: float | None) -> None:
+    def set_max_bitrate(self, max_bitrate: float | None, *, stream: str | None = None) -> None:
         """Changes the cap of the bit rate, in bit/s; None removes it.
 
+        Args:
+            max_bitrate: The cap. Streams share it in proportion to their priorities.
+            stream: The name of the only stream that it applies to; None for all.
+
         Raises:
-            ValueError: If it is out of range.
+            ValueError: If it is out of range, or the call sends no such stream.
 
         """
-        self._live.set_max_bitrate(max_bitrate)
+        self._live.set_max_bitrate(max_bitrate, stream)
+
+    def set_paused(self, stream: str, *, paused: bool = True) -> None:
+        """Pauses a stream that this end sends, or resumes it. The other streams get its part of the budget.
+
+        Raises:
+            ValueError: If the call sends no such stream.
+
+        """
+        self._live.set_paused(stream, paused)
 
     def set_latency(self, latency: Latency) -> None:
         """Changes the latency. The controller starts again, and finds the capacity within a second or two.
@@ -554,6 +595,7 @@ def _options(  # noqa: PLR0913, PLR0917
     max_bitrate: float | None,
     stale_after: float | None,
     reconnect: bool,
+    streams: "Mapping[str, float] | None",
     wait_limit: float | None,
     idle_limit: float | None,
     controller: "ControllerFactory | None",
@@ -561,6 +603,7 @@ def _options(  # noqa: PLR0913, PLR0917
     """The options of a call as the extension reads them."""
     return {
         "send": None if send is None else _sent_format(send),
+        "streams": [] if streams is None else list(streams.items()),
         "receive": receive,
         "latency": latency,
         "max_bitrate": max_bitrate,

@@ -540,3 +540,38 @@ def test_python_end_sends_to_the_command(command: str, tmp_path: Path) -> None:
                 time.sleep(1 / 30)
         assert receiving.wait(LIMIT) == 0
     assert sink.read_bytes().count(b"FRAME") > 10
+
+
+def test_stream_without_frames_is_stale_alone() -> None:
+    with (
+        lockstep.Call.listen("127.0.0.1:0", stale_after=1.0) as receiver,
+        lockstep.Call.join(receiver.ticket, send=(*SIZE, 30), receive=False, streams={"front": 3, "rear": 1}) as sender,
+    ):
+        seen: set[str] = set()
+        stale: set[str] = set()
+        end = time.monotonic() + LIMIT
+        while not (seen == {"front", "rear"} and stale) and time.monotonic() < end:
+            sender.send(grey(), stream="front")
+            if seen != {"front", "rear"}:
+                sender.send(grey(90), stream="rear")
+            if frame := receiver.next_frame(timeout=1 / 30):
+                seen.add(frame.stream)
+            while event := receiver.next_event(timeout=0.0):
+                if isinstance(event, lockstep.Stale):
+                    stale.add(event.stream)
+        assert seen == {"front", "rear"}
+        assert stale == {"rear"}
+
+
+def test_streams_that_cannot_be_sent_are_refused() -> None:
+    ticket = lockstep.Call.listen("127.0.0.1:0").ticket
+    send = (*SIZE, 30)
+    with pytest.raises(ValueError, match="priority of front"):
+        lockstep.Call.join(ticket, send=send, streams={"front": 0, "rear": 1})
+    with pytest.raises(ValueError, match="a/b"):
+        lockstep.Call.join(ticket, send=send, streams={"a/b": 1})
+    with pytest.raises(ValueError, match="streams: the call sends none"):
+        lockstep.Call.join(ticket, streams={"front": 1})
+    call = lockstep.Call.join(ticket, send=send, streams={"front": 1})
+    with pytest.raises(ValueError, match="no stream named 'rear'"):
+        call.send(grey(), stream="rear")

@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Bytes of the longest name of a video stream, and a zero.
+#define LOCKSTEP_STREAM_NAME_SIZE 33
+
 // The delay that a call tolerates for a better picture.
 typedef enum lockstep_latency {
   // As little as possible: tele-operation and games.
@@ -49,6 +52,8 @@ typedef enum lockstep_event_kind {
   LOCKSTEP_EVENT_KIND_WARNING,
   // An event that this header does not know.
   LOCKSTEP_EVENT_KIND_OTHER,
+  // The other end sends a video stream that has a name: text.
+  LOCKSTEP_EVENT_KIND_STREAM_ANNOUNCED,
 } lockstep_event_kind;
 
 // A call.
@@ -63,6 +68,8 @@ typedef struct lockstep_event {
   enum lockstep_event_kind kind;
   // A number, see the kind.
   uint64_t value;
+  // The number of the video stream of LOCKSTEP_EVENT_KIND_STALE, FRESH, QUALITY and STREAM_ANNOUNCED; else 0.
+  uint32_t stream;
   // A description, never null.
   char *text;
   // Bytes of a message; null for other kinds.
@@ -96,6 +103,10 @@ typedef struct lockstep_frame {
   uint64_t captured_us;
   // Age in microseconds, from capture until it was returned; -1 before the clocks can be compared.
   int64_t age_us;
+  // The number of its video stream; 0 is the first.
+  uint32_t stream;
+  // The name of its video stream, which ends with a zero; empty for the only stream of a call.
+  char stream_name[LOCKSTEP_STREAM_NAME_SIZE];
   // Owned by the library.
   void *owner;
 } lockstep_frame;
@@ -126,6 +137,16 @@ bool lockstep_options_send_frames(struct lockstep_options *options,
                                   uint32_t height,
                                   uint32_t rate_numerator,
                                   uint32_t rate_denominator);
+
+// The application sends another video stream with lockstep_send_stream_frame(), the most important first. Streams share one
+// budget in proportion to their priorities, which are above 0. A name has up to 32 letters, digits, '-' and '_'.
+bool lockstep_options_add_stream(struct lockstep_options *options,
+                                 const char *name,
+                                 uint32_t width,
+                                 uint32_t height,
+                                 uint32_t rate_numerator,
+                                 uint32_t rate_denominator,
+                                 double priority);
 
 // The application receives pictures, by lockstep_next_frame() or a callback.
 void lockstep_options_receive_frames(struct lockstep_options *options);
@@ -177,6 +198,12 @@ void lockstep_leave(struct lockstep_call *call);
 bool lockstep_send_frame(const struct lockstep_call *call,
                          const struct lockstep_picture *picture,
                          uint64_t age_us);
+
+// The same for the video stream of that name.
+bool lockstep_send_stream_frame(const struct lockstep_call *call,
+                                const char *stream,
+                                const struct lockstep_picture *picture,
+                                uint64_t age_us);
 
 // Waits for the next picture, up to `milliseconds`; false if none came, or the call is over. Free it with
 // lockstep_frame_free(). Of pictures that wait the newest three are kept.

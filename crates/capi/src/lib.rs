@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use lockstep_facade as lockstep;
 use lockstep_facade::{
-    Bitrate, CallBuilder, FrameRate, Identity, Message, Picture as VideoPicture, Presence, ReceivedFrame, VideoFormat,
+    Bitrate, CallBuilder, FrameRate, Identity, Message, Picture as VideoPicture, Presence, ReceivedFrame, Stream,
+    VideoFormat,
 };
 
 thread_local! {
@@ -65,6 +66,9 @@ pub struct Picture {
     pub strides: [usize; 3],
 }
 
+/// Bytes of the longest name of a video stream, and a zero.
+pub const LOCKSTEP_STREAM_NAME_SIZE: usize = 33;
+
 /// A picture of the other end, until lockstep_frame_free().
 #[repr(C)]
 #[derive(Debug)]
@@ -75,6 +79,10 @@ pub struct Frame {
     pub captured_us: u64,
     /// Age in microseconds, from capture until it was returned; -1 before the clocks can be compared.
     pub age_us: i64,
+    /// The number of its video stream; 0 is the first.
+    pub stream: u32,
+    /// The name of its video stream, which ends with a zero; empty for the only stream of a call.
+    pub stream_name: [c_char; LOCKSTEP_STREAM_NAME_SIZE],
     /// Owned by the library.
     pub owner: *mut c_void,
 }
@@ -109,6 +117,8 @@ pub enum EventKind {
     Warning,
     /// An event that this header does not know.
     Other,
+    /// The other end sends a video stream that has a name: text.
+    StreamAnnounced,
 }
 
 /// An event, until lockstep_event_free().
@@ -119,6 +129,8 @@ pub struct Event {
     pub kind: EventKind,
     /// A number, see the kind.
     pub value: u64,
+    /// The number of the video stream of LOCKSTEP_EVENT_KIND_STALE, FRESH, QUALITY and STREAM_ANNOUNCED; else 0.
+    pub stream: u32,
     /// A description, never null.
     pub text: *mut c_char,
     /// Bytes of a message; null for other kinds.
@@ -151,6 +163,8 @@ impl User {
 /// Options of a call. By default it neither sends nor receives pictures.
 pub struct Options {
     sends: Option<VideoFormat>,
+    /// Name, format and priority of each of several video streams.
+    streams: Vec<(String, VideoFormat, f64)>,
     receives: bool,
     latency: Option<lockstep::Latency>,
     max_bitrate: Option<Bitrate>,
@@ -173,6 +187,7 @@ pub struct Call {
 pub extern "C" fn lockstep_options_new() -> *mut Options {
     Box::into_raw(Box::new(Options {
         sends: None,
+        streams: Vec::new(),
         receives: false,
         latency: None,
         max_bitrate: None,
@@ -211,13 +226,38 @@ pub unsafe extern "C" fn lockstep_options_send_frames(
     rate_numerator: u32,
     rate_denominator: u32,
 ) -> bool {
-    let Some(frame_rate) = FrameRate::new(rate_numerator, rate_denominator) else {
-        fail(&format!("frame rate {rate_numerator}/{rate_denominator} is not more than 0 and at most 1000"));
-        return false;
-    };
-    let format = VideoFormat::new(width as usize, height as usize).at(frame_rate);
+    let Some(format) = format_of(width, height, rate_numerator, rate_denominator) else { return false };
     // SAFETY: as the caller guarantees.
     unsafe { change(options, |options| options.sends = Some(format)) };
+    true
+}
+
+/// The format of pictures; a failure if there is no such rate.
+fn format_of(width: u32, height: u32, rate_numerator: u32, rate_denominator: u32) -> Option<VideoFormat> {
+    let frame_rate = FrameRate::new(rate_numerator, rate_denominator);
+    if frame_rate.is_none() {
+        fail(&format!("frame rate {rate_numerator}/{rate_denominator} is not more than 0 and at most 1000"));
+    }
+    Some(VideoFormat::new(width as usize, height as usize).at(frame_rate?))
+}
+
+/// The application sends another video stream with lockstep_send_stream_frame(), the most important first. Streams share one
+/// budget in proportion to their priorities, which are above 0. A name has up to 32 letters, digits, '-' and '_'.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_options_add_stream(
+    options: *mut Options,
+    name: *const c_char,
+    width: u32,
+    height: u32,
+    rate_numerator: u32,
+    rate_denominator: u32,
+    priority: f64,
+) -> bool {
+    // SAFETY: as the caller guarantees.
+    let Some(name) = (unsafe { text(name, "name") }) else { return false };
+    let Some(format) = format_of(width, height, rate_numerator, rate_denominator) else { return false };
+    // SAFETY: as the caller guarantees.
+    unsafe { change(options, |options| options.streams.push((name.to_owned(), format, priority))) };
     true
 }
 
@@ -313,6 +353,9 @@ impl Options {
         let mut builder = lockstep::Call::builder();
         if let Some(format) = self.sends {
             builder = builder.send_frames(format);
+        }
+        for (name, format, priority) in &self.streams {
+            builder = builder.stream(Stream::frames(name, *format).priority(*priority));
         }
         if self.receives {
             builder = builder.receive_frames();
@@ -449,9 +492,49 @@ unsafe fn copy_plane(samples: &mut Vec<u8>, first: *const u8, stride: usize, wid
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_send_frame(call: *const Call, picture: *const Picture, age_us: u64) -> bool {
     // SAFETY: as the caller guarantees.
-    let (Some(call), Some(picture)) = (unsafe { (call.as_ref(), picture.as_ref()) }) else {
-        fail(&"call or picture is null");
+    let (Some(call), Some((picture, captured_at))) = (unsafe { (call.as_ref(), copied(picture, age_us)) }) else {
+        return refuse_null(call);
+    };
+    call.call.send_frame(picture, captured_at);
+    true
+}
+
+/// The same for the video stream of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockstep_send_stream_frame(
+    call: *const Call,
+    stream: *const c_char,
+    picture: *const Picture,
+    age_us: u64,
+) -> bool {
+    // SAFETY: as the caller guarantees.
+    let Some(name) = (unsafe { text(stream, "stream") }) else { return false };
+    // SAFETY: as the caller guarantees.
+    let (Some(call), Some((picture, captured_at))) = (unsafe { (call.as_ref(), copied(picture, age_us)) }) else {
+        return refuse_null(call);
+    };
+    let Some(stream) = call.call.stream(name) else {
+        fail(&format!("the call sends no stream named {name:?}"));
         return false;
+    };
+    stream.send_frame(picture, captured_at);
+    true
+}
+
+/// False, with the reason if the call is null.
+fn refuse_null(call: *const Call) -> bool {
+    if call.is_null() {
+        fail(&"call or picture is null");
+    }
+    false
+}
+
+/// A copy of a picture that was captured `age_us` microseconds ago, and that time; a failure if it is not one.
+unsafe fn copied(picture: *const Picture, age_us: u64) -> Option<(VideoPicture, Instant)> {
+    // SAFETY: as the caller guarantees.
+    let Some(picture) = (unsafe { picture.as_ref() }) else {
+        fail(&"call or picture is null");
+        return None;
     };
     let (width, height) = (picture.width as usize, picture.height as usize);
     let (half_width, half_height) = (width.div_ceil(2), height.div_ceil(2));
@@ -462,7 +545,7 @@ pub unsafe extern "C" fn lockstep_send_frame(call: *const Call, picture: *const 
         fail(&format!(
             "a picture of {width}x{height} needs sides of 1 to 16383, three planes, and rows within strides"
         ));
-        return false;
+        return None;
     }
     let mut samples = Vec::with_capacity(width * height + 2 * half_width * half_height);
     for (plane, (width, height)) in sides.into_iter().enumerate() {
@@ -472,18 +555,22 @@ pub unsafe extern "C" fn lockstep_send_frame(call: *const Call, picture: *const 
     match VideoPicture::from_i420(width, height, samples) {
         Ok(picture) => {
             let now = Instant::now();
-            call.call.send_frame(picture, now.checked_sub(Duration::from_micros(age_us)).unwrap_or(now));
-            true
+            Some((picture, now.checked_sub(Duration::from_micros(age_us)).unwrap_or(now)))
         }
         Err(error) => {
             fail(&error);
-            false
+            None
         }
     }
 }
 
 impl Frame {
-    fn of(ReceivedFrame { picture, captured_at, age, .. }: ReceivedFrame) -> Self {
+    fn of(ReceivedFrame { stream, name, picture, captured_at, age }: ReceivedFrame) -> Self {
+        let mut stream_name = [0; LOCKSTEP_STREAM_NAME_SIZE];
+        // A name is shorter, and ASCII.
+        for (to, &from) in stream_name.iter_mut().zip(name.as_bytes().iter().take(LOCKSTEP_STREAM_NAME_SIZE - 1)) {
+            *to = from as c_char;
+        }
         let picture = Box::new(picture);
         let planes = picture.planes();
         let seen = Picture {
@@ -496,6 +583,8 @@ impl Frame {
             picture: seen,
             captured_us: captured_at.as_micros(),
             age_us: age.map_or(-1, |age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX)),
+            stream: stream as u32,
+            stream_name,
             owner: Box::into_raw(picture).cast(),
         }
     }
@@ -540,6 +629,13 @@ impl Event {
         use lockstep::Event as Of;
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let (mut data, mut channel) = (None, -1);
+        let stream = match &event {
+            Of::Quality(lockstep::Quality { stream, .. })
+            | Of::StreamAnnounced { stream, .. }
+            | Of::Stale { stream, .. }
+            | Of::Fresh { stream } => *stream as u32,
+            _ => 0,
+        };
         let (kind, value, text) = match event {
             Of::Joined => (EventKind::Joined, 0, String::new()),
             Of::PathChanged(way) => (EventKind::PathChanged, 0, format!("{way:?}")),
@@ -563,13 +659,14 @@ impl Event {
             }
             Of::Ended(ended) => (EventKind::Ended, 0, format!("{ended:?}")),
             Of::Failed(error) => (EventKind::Failed, 0, error.to_string()),
+            Of::StreamAnnounced { name, .. } => (EventKind::StreamAnnounced, 0, name.to_string()),
             Of::Warning(warning) => (EventKind::Warning, 0, warning.to_string()),
             other => (EventKind::Other, 0, format!("{other:?}")),
         };
         let size = data.as_ref().map_or(0, |data| data.len());
         let data = data.map_or(std::ptr::null_mut(), |data| Box::into_raw(data).cast());
         let text = CString::new(text.replace('\0', " ")).unwrap_or_default().into_raw();
-        Self { kind, value, text, data, size, channel }
+        Self { kind, value, stream, text, data, size, channel }
     }
 
     fn free(self) {

@@ -80,6 +80,11 @@ fn example_in_c_runs_with_address_sanitizer() {
 }
 
 #[test]
+fn streams_come_by_name_in_c() {
+    compile_and_run("cc", "two_cameras.c", &["-std=c11"]);
+}
+
+#[test]
 fn example_in_cpp_runs() {
     compile_and_run("c++", "callbacks.cpp", &["-std=c++17", "-pthread"]);
 }

@@ -201,7 +201,7 @@ pub struct Logs<'a> {
     pub shown: Option<&'a Path>,
 }
 
-/// Prints what happens, and logs it.
+/// Prints what happens, and logs it. Statistics are those of the first stream; logs have the frames of all.
 pub struct Reporter {
     status: StatusArgument,
     screen: Screen,
@@ -287,7 +287,7 @@ impl Reporter {
     /// If anything is missing from a file.
     pub fn finish(mut self, finished: &Finished) -> Result<()> {
         let is_read = self.screen.finish();
-        let sent = match (self.send_log, &finished.sending) {
+        let sent = match (self.send_log, finished.sending.first()) {
             (Some(mut log), Some(call)) => {
                 let decisions = call.controller_counters().into_iter();
                 let decisions = decisions.map(|(name, count)| (format!("controller_{name}"), count));
@@ -299,7 +299,7 @@ impl Reporter {
             }
             _ => Ok(()),
         };
-        let received = match (self.receive_log, &finished.receiving) {
+        let received = match (self.receive_log, finished.receiving.first()) {
             (Some(mut log), Some(call)) => {
                 let (counters, mut decoder) = (counters(&call.statistics()), counters(&call.counts()));
                 decoder.insert("dropped_by_sink".to_owned(), finished.dropped);
@@ -341,11 +341,20 @@ impl Witness for Reporter {
                     self.screen.say(Said::News("the other end is there".to_owned()));
                 }
             }
+            CallEvent::SourceFailed { stream, reason } => {
+                notice(
+                    self.status,
+                    &format!("warning: the source of stream {stream} failed, the others resume: {reason}"),
+                );
+            }
             _ => {}
         }
     }
 
-    fn receiving(&mut self, now: Timestamp, call: &ReceivingEnd) {
+    fn receiving(&mut self, now: Timestamp, stream: usize, call: &ReceivingEnd) {
+        if stream > 0 {
+            return;
+        }
         self.stats.receiving(now, call);
         if let Some(log) = self.session() {
             log.meter(now).receiving(now, call);
@@ -356,7 +365,10 @@ impl Witness for Reporter {
         }
     }
 
-    fn status(&mut self, now: Timestamp, call: &SendingEnd) {
+    fn status(&mut self, now: Timestamp, stream: usize, call: &SendingEnd) {
+        if stream > 0 {
+            return;
+        }
         self.stats.sending(now, call);
         if let Some(log) = self.session() {
             log.meter(now).sending(now, call);
@@ -384,7 +396,13 @@ impl Witness for Reporter {
         }
     }
 
-    fn captured(&mut self, record: FrameRecord) {
+    fn captured(&mut self, stream: usize, record: FrameRecord) {
+        if stream > 0 {
+            if let Some(log) = &mut self.send_log {
+                log.write(&SenderEntry::StreamFrame { stream, frame: Box::new(record) });
+            }
+            return;
+        }
         self.stats.captured(&record);
         self.observation.captured(&record);
         if let Some(meter) = self.session().and_then(LiveSessionLog::begun) {
@@ -395,7 +413,13 @@ impl Witness for Reporter {
         }
     }
 
-    fn shown(&mut self, shown: &Shown) {
+    fn shown(&mut self, stream: usize, shown: &Shown) {
+        if stream > 0 {
+            if let Some(log) = &mut self.receive_log {
+                log.write(&ReceiverEntry::StreamDisplay { stream, display: shown.record });
+            }
+            return;
+        }
         let delay = self.stats.shown(shown);
         self.shown_at = Some(shown.record.displayed_at);
         self.observation.shown(shown, delay);

@@ -252,6 +252,28 @@ fn an_end_that_is_ended_by_a_signal_writes_its_log_and_tells_the_other_end() {
 }
 
 #[test]
+fn each_source_is_a_stream_with_a_file_of_its_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [send_log, receive_log, shown] = ["s.json", "r.json", "shown.y4m"].map(|name| folder.path().join(name));
+    let (receiver, ticket) = receiver(&["--log", text(&receive_log), "--sink", text(&shown)]);
+    let sources = ["--source", "generated:64x48@15,name=front,priority=3", "--source", "generated:48x32@15"];
+    let log = ["--status", "none", "--seconds", "3", "--log", text(&send_log)];
+    let sender = lockstep(&[&["send", &ticket], &sources[..], &log].concat()).output().expect("it ran");
+    let receiver = receiver.wait_with_output().expect("it ran");
+    assert_eq!((sender.status.code(), receiver.status.code()), (Some(0), Some(0)), "{}", said(&sender));
+    for (name, header) in [("shown.front.y4m", "W64 H48"), ("shown.1.y4m", "W48 H32")] {
+        let file = fs::read(folder.path().join(name)).expect("the file is there");
+        assert!(String::from_utf8_lossy(&file[..40]).contains(header) && file.len() > 20_000, "{name}");
+    }
+    for (log, first, other) in [(&send_log, "frame", "stream_frame"), (&receive_log, "display", "stream_display")] {
+        let text = fs::read_to_string(log).expect("the log is there");
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert!(lines.iter().filter(|line| line[first].is_object()).count() > 10, "{first}");
+        assert!(lines.iter().filter(|line| line[other]["stream"] == 1).count() > 10, "{other}");
+    }
+}
+
+#[test]
 fn a_sender_whom_nobody_answers_fails_and_says_so() {
     let (mut receiver, ticket) = receiver(&[]);
     signal(&receiver, "KILL");

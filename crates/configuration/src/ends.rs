@@ -9,7 +9,7 @@ use lockstep_call::{
     Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd, Vp8, announced,
 };
 use lockstep_control::recording::{Header, Recorded, Recorder};
-use lockstep_control::{Algorithm, Controller, ControllerSetup, EstimatorKind, KnownPath, RateBounds};
+use lockstep_control::{Algorithm, Controller, ControllerSetup, EstimatorKind, FlowGroup, KnownPath, RateBounds};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
@@ -117,6 +117,23 @@ impl ControlSettings {
             bail!("controller {controller}: programs decide in virtual time only; use it with `lockstep simulate`");
         }
         self.sending_end_of(format, connection, &self.setup_for(format, None, RateBounds::default()), recorder)
+    }
+
+    /// The end of one of several streams, which shares the budget of `group` by `priority`.
+    ///
+    /// # Errors
+    /// As [`ControlSettings::sending_end`].
+    pub fn stream_end(
+        &self,
+        format: &VideoFormat,
+        connection: u32,
+        group: &FlowGroup,
+        priority: f64,
+    ) -> Result<SendingEnd> {
+        let setting = self.setting_for(format, None, RateBounds::default());
+        let controller = group.join(self.controller(&setting, None)?, &setting, priority, setting.bounds.most);
+        let encoder = self.encoder(format.frame_interval());
+        Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }
 
     pub(crate) fn sending_end_of(

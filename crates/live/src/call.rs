@@ -1,6 +1,7 @@
-//! The loop of a live call, the same at both ends: between the connection, the half that sends and the half that receives,
-//! of which there is one or both. Whatever ends a call ends it here.
+//! The loop of a live call, the same at both ends: between the connection, the halves that send and the halves that receive, one
+//! for each video stream. Whatever ends a call ends it here.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::control::CallKind;
 use crate::display_queue::Shown;
 use crate::event::CallEvent;
 use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::freshness::Freshness;
 use crate::handle::{CallHandle, PushedFrame, Request};
 use crate::loop_event::{LoopEvent, SoundEvent};
 use crate::messages::{Delivery, MessageError};
@@ -38,10 +40,11 @@ pub struct CallOptions<C: PictureCodec = Vp8> {
     pub peer: OtherEnd,
     /// Which way pictures go; both ends must say the same.
     pub kind: CallKind,
-    /// What this end sends.
-    pub sending: Option<Sending<C>>,
-    /// What it receives.
-    pub receiving: Option<Receiving<C>>,
+    /// The video streams that this end sends, the most important first.
+    pub sending: Vec<Sending<C>>,
+    /// A half for each video stream that may be received; streams take them in the order in which they are announced. A call of
+    /// more streams is refused.
+    pub receiving: Vec<Receiving<C>>,
     /// How long pictures are sent once the other end is there; none means until the source ends. Without a
     /// [`CallOptions::wait_limit`] whoever joins begins at once, so that the call ends even if nobody answers.
     pub length: Option<Duration>,
@@ -51,8 +54,8 @@ pub struct CallOptions<C: PictureCodec = Vp8> {
     pub idle_limit: Option<Duration>,
     /// Asked whether the call shall end.
     pub stop: Stop,
-    /// The age at which the other end's newest picture is stale ([`CallEvent::Stale`]); none means never.
-    pub stale_after: Option<Duration>,
+    /// Reports the other end's pictures as stale or fresh; [`Finished::freshness`] gives it back for the next call.
+    pub freshness: Freshness,
     /// The application's requests while the call runs.
     pub handle: CallHandle,
     /// The log of QUIC's packets, with the feature `qlog`.
@@ -63,24 +66,24 @@ pub struct CallOptions<C: PictureCodec = Vp8> {
 pub trait Witness<C: PictureCodec = Vp8> {
     /// An event; all but [`CallEvent::Ended`] and [`CallEvent::Failed`], which [`Finished::result`] is.
     fn event(&mut self, event: CallEvent);
-    /// A few times a second: what the end that sends is at.
-    fn status(&mut self, _now: Timestamp, _end: &SendingEnd<C>) {}
-    /// As often: what the end that receives is at.
-    fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd<C>) {}
+    /// A few times a second: what the end that sends a stream is at.
+    fn status(&mut self, _now: Timestamp, _stream: usize, _end: &SendingEnd<C>) {}
+    /// As often: what the end that receives a stream is at.
+    fn receiving(&mut self, _now: Timestamp, _stream: usize, _end: &ReceivingEnd<C>) {}
     /// After these: what the call is at.
     fn at(&mut self, _state: &CallState) {}
-    /// The record of every captured picture, in order, as soon as this end knows all of it.
-    fn captured(&mut self, _record: FrameRecord) {}
-    /// The sink took a picture to show it.
-    fn shown(&mut self, _shown: &Shown) {}
+    /// The record of every captured picture of a stream, in order, as soon as this end knows all of it.
+    fn captured(&mut self, _stream: usize, _record: FrameRecord) {}
+    /// The sink took a picture of a stream to show it.
+    fn shown(&mut self, _stream: usize, _shown: &Shown) {}
 }
 
 /// One end of a live call that is over.
 pub struct Finished<C: PictureCodec = Vp8> {
-    /// The ends as the call left them, however it ended.
-    pub sending: Option<SendingEnd<C>>,
-    /// The end that received.
-    pub receiving: Option<ReceivingEnd<C>>,
+    /// The ends that sent as the call left them, however it ended, by stream.
+    pub sending: Vec<SendingEnd<C>>,
+    /// The ends that received: at least the first, and those of all streams that were announced.
+    pub receiving: Vec<ReceivingEnd<C>>,
     /// How the other's sound was heard, if it was.
     pub sound: Option<SoundScores>,
     /// Pictures that were decoded and not shown, because the sink was too slow.
@@ -89,6 +92,8 @@ pub struct Finished<C: PictureCodec = Vp8> {
     pub traffic: Option<Traffic>,
     /// Whether the other end was ever there.
     pub joined: bool,
+    /// The watcher of the pictures' age, for the next call.
+    pub freshness: Freshness,
     /// How it ended.
     pub result: Result<Ended, LiveError>,
 }
@@ -102,8 +107,11 @@ struct Call<C: PictureCodec> {
     /// A datagram on its way to a socket.
     buffer: Vec<u8>,
     incoming: mpsc::Receiver<LoopEvent<C>>,
-    sending: Option<SendingHalf<C>>,
-    receiving: Option<ReceivingHalf<C>>,
+    sending: Vec<SendingHalf<C>>,
+    receiving: Vec<ReceivingHalf<C>>,
+    /// Halves of streams that were not announced yet.
+    spare: VecDeque<Receiving<C>>,
+    events: mpsc::SyncSender<LoopEvent<C>>,
     length: Option<Duration>,
     stop: Stop,
     handle: CallHandle,
@@ -154,56 +162,73 @@ fn join(
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
 /// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
 pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut impl Witness<C>) -> Finished<C> {
-    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stale_after, stop, handle, qlog } =
+    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, freshness, stop, handle, qlog } =
         options;
     if let Some(warning) = Warning::of_build(lockstep_vp8::IS_OPTIMISED) {
         witness.event(CallEvent::Warning(warning));
     }
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
-    let failed = |sending, receiving, error| Finished {
+    let failed = |sending, receiving, freshness, error| Finished {
         sending,
         receiving,
         sound: None,
         dropped: 0,
         traffic: None,
         joined: false,
+        freshness,
         result: Err(error),
     };
+    let names = sending.iter().map(|half| half.name.clone()).collect();
+    let mut spare = VecDeque::from(receiving);
+    let first = spare.pop_front();
     let waits = matches!(peer, OtherEnd::At(_));
     let opened = open(peer, kind, qlog, clock).and_then(|(connection, sockets)| {
         let readers = sockets.read(clock, &events, Some(&connection.gate()), LoopEvent::Network)?;
         Ok((connection, sockets, readers))
     });
+    let ends = |sending: Vec<Sending<C>>| sending.into_iter().map(|half| half.end).collect();
     let (connection, sockets, readers) = match opened {
         Ok(opened) => opened,
-        Err(error) => return failed(sending.map(|half| half.end), receiving.map(|half| half.end), error),
+        Err(error) => return failed(ends(sending), first.into_iter().map(|half| half.end).collect(), freshness, error),
     };
-    let receiving = match receiving.map(|half| ReceivingHalf::start(half, clock, &events)).transpose() {
-        Ok(receiving) => receiving,
-        Err((end, error)) => return failed(sending.map(|half| half.end), Some(*end), error),
+    let receiving = match first.map(|half| ReceivingHalf::start(half, 0, clock, &events)).transpose() {
+        Ok(receiving) => Vec::from_iter(receiving),
+        Err((end, error)) => return failed(ends(sending), vec![*end], freshness, error),
     };
     // Before the first picture is due.
-    let sending = sending.map(|mut half| {
+    let mut waiting = VecDeque::from(sending);
+    for half in &mut waiting {
         if let PictureSource::Source(source) = &mut half.source {
             source.prepare();
         }
-        half
-    });
+    }
     let started = clock.now();
-    let sending = match sending.map(|half| SendingHalf::start(half, clock, &events)).transpose() {
-        Ok(sending) => sending,
-        Err((end, error)) => return failed(Some(*end), receiving.map(|half| half.end), error),
-    };
-    handle.attach(move || drop(events.try_send(LoopEvent::Woken)));
+    let mut sending = Vec::new();
+    while let Some(half) = waiting.pop_front() {
+        match SendingHalf::start(half, sending.len(), clock, &events) {
+            Ok(half) => sending.push(half),
+            Err((end, error)) => {
+                let started = sending.into_iter().map(|half| half.end);
+                let sending = started.chain([*end]).chain(waiting.into_iter().map(|half| half.end)).collect();
+                let receiving = receiving.into_iter().map(|half| half.end).collect();
+                return failed(sending, receiving, freshness, error);
+            }
+        }
+    }
+    let wake = events.clone();
+    handle.attach(move || drop(wake.try_send(LoopEvent::Woken)));
     let mut call = Call {
         clock,
-        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit, stale_after }, started),
+        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, started)
+            .with_streams(names, freshness),
         sockets,
         readers,
         buffer: Vec::new(),
         incoming,
         sending,
         receiving,
+        spare,
+        events,
         length,
         stop,
         handle,
@@ -216,24 +241,28 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
     }
     let result = call.run(witness);
     call.handle.detach();
-    if let Some(sending) = &mut call.sending {
-        sending.log_the_rest(&mut |record| witness.captured(record));
+    for (stream, sending) in call.sending.iter_mut().enumerate() {
+        sending.log_the_rest(&mut |record| witness.captured(stream, record));
     }
     // However the call ended, what was shown is written whole.
     let round_trip = call.exchange.connection.shortest_round_trip();
     let stuck = matches!(result, Err(LiveError::System(SystemError::Stuck { .. })));
-    let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip, stuck));
-    if let Some(receiving) = &call.receiving {
-        receiving.log_shown(&mut |shown| witness.shown(shown));
+    let (mut sound, mut shown) = (None, Ok(()));
+    for (stream, half) in call.receiving.iter_mut().enumerate() {
+        let (of_half, written) = half.finish(round_trip, stuck);
+        sound = sound.or(of_half);
+        shown = shown.and(written);
+        half.log_shown(&mut |shown| witness.shown(stream, shown));
     }
     let result = result.and_then(|ended| shown.map(|()| ended));
     Finished {
-        dropped: call.receiving.as_ref().map_or(0, ReceivingHalf::dropped),
+        dropped: call.receiving.iter().map(ReceivingHalf::dropped).sum(),
         traffic: call.exchange.connection.traffic(),
         joined: call.exchange.connection.is_joined(),
         sound,
-        sending: call.sending.map(|half| half.end),
-        receiving: call.receiving.map(|half| half.end),
+        sending: call.sending.into_iter().map(|half| half.end).collect(),
+        receiving: call.receiving.into_iter().map(|half| half.end).collect(),
+        freshness: call.exchange.freshness,
         result,
     }
 }
@@ -262,25 +291,27 @@ impl<C: PictureCodec> Call<C> {
             while let Some(event) = exchange.poll_event() {
                 witness.event(event);
             }
-            if let Some(receiving) = &mut self.receiving {
-                let round_trip = self.exchange.connection.shortest_round_trip();
+            let begun = self.begin_announced();
+            let round_trip = self.exchange.connection.shortest_round_trip();
+            for (stream, receiving) in self.receiving.iter_mut().enumerate() {
                 let exchange = &mut self.exchange;
-                receiving.step(now, round_trip, &mut |shown| {
-                    exchange.on_shown(0, shown.captured_at);
-                    witness.shown(shown);
+                let name = exchange.name_of(&receiving.end);
+                receiving.step(now, name, round_trip, &mut |shown| {
+                    exchange.on_shown(stream, shown.captured_at);
+                    witness.shown(stream, shown);
                 });
             }
-            if let Some(sending) = &mut self.sending {
-                sending.step(now, joined && ending.is_none(), &mut |record| witness.captured(record));
+            for (stream, sending) in self.sending.iter_mut().enumerate() {
+                sending.step(now, joined && ending.is_none(), &mut |record| witness.captured(stream, record));
             }
-            if let Err(error) = self.transmit()
+            if let Err(error) = begun.and_then(|()| self.transmit())
                 && ending.is_none()
             {
                 ending = Some((now, self.begin_to_end(now, Err(error))));
             }
             if let Some((since, result)) = ending.take_if(|(since, result)| self.has_ended(*since, result)) {
                 let late = self.clock.now().saturating_since(since) >= END_LIMIT;
-                let stuck = late && self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
+                let stuck = late && self.receiving.iter().any(ReceivingHalf::is_waiting);
                 return match result {
                     Ok(_) if stuck => Err(SystemError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }.into()),
                     result => self.exchange.told(result),
@@ -288,23 +319,39 @@ impl<C: PictureCodec> Call<C> {
             }
             if now >= next_status {
                 next_status = now + STATUS_INTERVAL;
-                if let Some(sending) = &self.sending {
-                    witness.status(now, &sending.end);
+                for (stream, sending) in self.sending.iter().enumerate() {
+                    witness.status(now, stream, &sending.end);
                 }
-                if let Some(receiving) = &self.receiving {
-                    witness.receiving(now, &receiving.end);
+                for (stream, receiving) in self.receiving.iter().enumerate() {
+                    witness.receiving(now, stream, &receiving.end);
                 }
                 witness.at(&self.state(now));
             }
-            let over_at = self.sending.as_ref().and_then(SendingHalf::over_at);
+            let over_at = self.over_at();
             let wake = Timestamp::earliest([Some(next_status), over_at.filter(|_| ending.is_none())]);
             self.wait(wake);
         }
     }
 
+    /// Starts halves for streams that were announced.
+    fn begin_announced(&mut self) -> Result<(), LiveError> {
+        while self.spare.front().is_some_and(|half| half.end.connection().is_some()) {
+            let Some(half) = self.spare.pop_front() else { break };
+            let started = ReceivingHalf::start(half, self.receiving.len(), self.clock, &self.events);
+            self.receiving.push(started.map_err(|(_, error)| error)?);
+        }
+        Ok(())
+    }
+
+    /// When the last pictures of all streams are no longer waited for, once each stream had its last.
+    fn over_at(&self) -> Option<Timestamp> {
+        let each: Option<Vec<Timestamp>> = self.sending.iter().map(SendingHalf::over_at).collect();
+        each?.into_iter().max()
+    }
+
     fn state(&self, now: Timestamp) -> CallState {
-        let dropped = self.receiving.as_ref().map_or(0, ReceivingHalf::dropped);
-        let sound = self.receiving.as_ref().and_then(ReceivingHalf::heard_so_far);
+        let dropped = self.receiving.iter().map(ReceivingHalf::dropped).sum();
+        let sound = self.receiving.first().and_then(ReceivingHalf::heard_so_far);
         let (traffic, peer) = (self.exchange.connection.traffic(), self.exchange.other());
         let connection = &self.exchange.connection;
         let (way, rendezvous_answers) = (connection.way(), connection.rendezvous_answers());
@@ -314,10 +361,10 @@ impl<C: PictureCodec> Call<C> {
     /// Does what the application requested; says whether that is to leave.
     fn serve_requests(&mut self, now: Timestamp) -> bool {
         let before = self.own;
-        if let (Some(sending), Some(PushedFrame { captured_at, picture })) =
-            (&mut self.sending, self.handle.take_frame())
-        {
-            sending.push(now, self.clock.origin().moment(captured_at), picture);
+        while let Some((stream, PushedFrame { captured_at, picture })) = self.handle.take_frame() {
+            if let Some(sending) = self.sending.get_mut(stream) {
+                sending.push(now, self.clock.origin().moment(captured_at), picture);
+            }
         }
         while let Some(request) = self.handle.take_request() {
             match request {
@@ -325,19 +372,24 @@ impl<C: PictureCodec> Call<C> {
                 Request::Command(Command::Camera) => self.own.camera_off = !self.own.camera_off,
                 Request::Command(Command::Leave) => return true,
                 Request::Presence(presence) => self.own = presence,
-                Request::MaxBitrate(cap) => {
-                    if let Some(sending) = &mut self.sending {
+                Request::MaxBitrate(stream, cap) => {
+                    if let Some(sending) = self.sending.get_mut(stream) {
                         sending.end.set_max_bitrate(cap);
                     }
                 }
-                Request::FrameRate(frame_rate) => {
-                    if let Some(sending) = &mut self.sending {
+                Request::FrameRate(stream, frame_rate) => {
+                    if let Some(sending) = self.sending.get_mut(stream) {
                         sending.set_frame_rate(now, frame_rate);
                     }
                 }
-                Request::Controller(controller) => {
-                    if let Some(sending) = &mut self.sending {
+                Request::Controller(stream, controller) => {
+                    if let Some(sending) = self.sending.get_mut(stream) {
                         sending.end.set_controller(controller);
+                    }
+                }
+                Request::Paused(stream, is_paused) => {
+                    if let Some(sending) = self.sending.get_mut(stream) {
+                        sending.pause(is_paused);
                     }
                 }
             }
@@ -355,9 +407,7 @@ impl<C: PictureCodec> Call<C> {
             }
         }
         if self.own != before {
-            if let Some(sending) = &mut self.sending {
-                sending.be(self.own);
-            }
+            self.sending.iter_mut().for_each(|sending| sending.be(self.own));
             self.exchange.connection.show(self.own);
         }
         false
@@ -366,17 +416,13 @@ impl<C: PictureCodec> Call<C> {
     /// Has the source begin.
     fn begin(&mut self, now: Timestamp) {
         self.begun.get_or_insert(now);
-        if let Some(sending) = &mut self.sending {
-            sending.begin();
-        }
+        self.sending.iter_mut().for_each(SendingHalf::begin);
     }
 
     /// Tells the other end.
     fn begin_to_end(&mut self, now: Timestamp, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
         let limit = if matches!(result, Err(LiveError::Silent { .. })) { SILENT_END_LIMIT } else { END_LIMIT };
-        if let Some(sending) = &mut self.sending {
-            sending.stop_capturing(now);
-        }
+        self.sending.iter_mut().for_each(|sending| sending.stop_capturing(now));
         self.exchange.connection.close(now, reason(&result), limit);
         result
     }
@@ -384,7 +430,7 @@ impl<C: PictureCodec> Call<C> {
     /// Whether nothing is left to be done for a call that has been ending since `since`: after a failure, nothing but to
     /// tell the other end.
     fn has_ended(&self, since: Timestamp, result: &Result<Ended, LiveError>) -> bool {
-        let shown = result.is_err() || self.receiving.as_ref().is_none_or(ReceivingHalf::is_shown);
+        let shown = result.is_err() || self.receiving.iter().all(ReceivingHalf::is_shown);
         let late = self.clock.now().saturating_since(since) >= END_LIMIT;
         late || (self.exchange.connection.is_over() && shown)
     }
@@ -401,27 +447,48 @@ impl<C: PictureCodec> Call<C> {
             return Ok(Some(Ended::Left));
         }
         self.readers.iter_mut().try_for_each(Reader::check)?;
-        if let Some(receiving) = &mut self.receiving
-            && let Some(ended) = receiving.reason_to_end()?
-        {
+        // The call ends when the last of several windows is closed.
+        let mut closed = Vec::new();
+        for receiving in &mut self.receiving {
+            closed.push(receiving.reason_to_end()?);
+        }
+        if let Some(ended) = closed.into_iter().collect::<Option<Vec<_>>>().and_then(|closed| closed.last().copied()) {
             return Ok(Some(ended));
         }
-        let mut done = false;
-        if let Some(sending) = &mut self.sending {
-            sending.check()?;
-            if self.length.zip(self.begun).is_some_and(|(length, begun)| now >= begun + length) {
-                sending.stop_capturing(now);
-            }
-            done = sending.is_over(now);
+        self.check_sending(now)?;
+        if self.length.zip(self.begun).is_some_and(|(length, begun)| now >= begun + length) {
+            self.sending.iter_mut().for_each(|sending| sending.stop_capturing(now));
         }
+        let done = self.over_at().is_some_and(|at| at <= now);
         self.exchange.silence(now)?;
         Ok(done.then_some(Ended::Done))
+    }
+
+    /// Fails if a thread of a stream did. A source that fails ends only its stream while other streams have pictures.
+    fn check_sending(&mut self, now: Timestamp) -> Result<(), LiveError> {
+        for stream in 0..self.sending.len() {
+            match self.sending[stream].check() {
+                Ok(()) => {}
+                Err(LiveError::Source(reason)) if self.others_capture(stream) => {
+                    self.sending[stream].stop_capturing(now);
+                    self.exchange.report(CallEvent::SourceFailed { stream, reason });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a stream beside this one has more pictures to send.
+    fn others_capture(&self, stream: usize) -> bool {
+        self.sending.iter().enumerate().any(|(other, half)| other != stream && half.over_at().is_none())
     }
 
     /// The exchange, and the ends that it is for.
     fn parts(&mut self) -> (&mut Exchange, Ends<'_, C>) {
         let sending = self.sending.iter_mut().map(|half| &mut half.end).collect();
-        let receiving = self.receiving.iter_mut().map(|half| &mut half.end).collect();
+        let receiving = self.receiving.iter_mut().map(|half| &mut half.end);
+        let receiving = receiving.chain(self.spare.iter_mut().map(|half| &mut half.end)).collect();
         (&mut self.exchange, Ends { sending, receiving })
     }
 
@@ -440,7 +507,7 @@ impl<C: PictureCodec> Call<C> {
 
     /// Waits for something to happen, at most until `wake` or until somebody wants to be asked.
     fn wait(&mut self, wake: Option<Timestamp>) {
-        let shows = self.receiving.as_ref().and_then(ReceivingHalf::poll_timeout);
+        let shows = self.receiving.iter().filter_map(ReceivingHalf::poll_timeout).min();
         let (exchange, ends) = self.parts();
         let wake = Timestamp::earliest([wake, exchange.poll_timeout(&ends), shows]);
         let wait = wake.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
@@ -449,23 +516,26 @@ impl<C: PictureCodec> Call<C> {
                 self.sockets.note(&incoming);
                 self.exchange.connection.handle_datagram(incoming);
             }
-            Ok(LoopEvent::Sending(event)) => {
-                if let Some(sending) = &mut self.sending {
+            Ok(LoopEvent::Sending(stream, event)) => {
+                if let Some(sending) = self.sending.get_mut(stream) {
                     sending.handle(self.clock.now(), event);
                 }
             }
-            Ok(LoopEvent::Decoded(outcome)) => {
-                if let Some(receiving) = &mut self.receiving {
+            Ok(LoopEvent::Decoded(stream, outcome)) => {
+                if let Some(receiving) = self.receiving.get_mut(stream) {
                     receiving.decoded(self.clock.now(), outcome);
                 }
             }
             Ok(LoopEvent::Sound(SoundEvent::Spoken(packet))) => {
-                if let Some(sending) = &mut self.sending {
-                    sending.speak(self.clock.now(), packet);
+                let (now, is_over) = (self.clock.now(), self.over_at().is_some());
+                match self.sending.first_mut() {
+                    Some(sending) if is_over => sending.allow_sound(now),
+                    Some(sending) => sending.speak(now, packet),
+                    None => {}
                 }
             }
             Ok(LoopEvent::Sound(SoundEvent::Heard(at, captured))) => {
-                if let Some(receiving) = &mut self.receiving {
+                if let Some(receiving) = self.receiving.first_mut() {
                     receiving.heard(at, captured);
                 }
             }

@@ -28,6 +28,7 @@ use crate::presence::Presence;
 use crate::quic::Qlog;
 use crate::rendezvous::{Meeting, RELAY};
 use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
+use crate::stream::StreamName;
 use crate::ticket::{Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
 use closing::Closing;
@@ -66,6 +67,8 @@ pub(crate) enum Heard {
     Control(Vec<u8>),
     /// What the other end gives of itself.
     Presence(Presence),
+    /// The name of the video stream that the other end sends by this connection number.
+    Stream { connection: u32, name: StreamName },
     /// A message of the application, with its time of arrival and of sending, the other end's clock.
     Message { at: Timestamp, delivery: Delivery, sent_at: Timestamp, payload: Vec<u8> },
     /// The connection is over.
@@ -352,6 +355,9 @@ impl Connection {
                 Told::Message(Message::Presence(presence)) if chosen => {
                     self.heard.push_back(Heard::Presence(presence));
                 }
+                Told::Message(Message::Stream { connection, name }) if chosen => {
+                    self.heard.push_back(Heard::Stream { connection, name });
+                }
                 Told::Message(Message::Close(reason)) if chosen => {
                     self.heard.push_back(Heard::Lost(Loss::Closed(reason)));
                     self.end(at);
@@ -502,6 +508,13 @@ impl Connection {
     pub(crate) fn tell(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             link.tell(&Message::Transport(datagram));
+        }
+    }
+
+    /// Names a video stream of this end.
+    pub(crate) fn name_stream(&mut self, connection: u32, name: StreamName) {
+        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
+            link.tell(&Message::Stream { connection, name });
         }
     }
 

@@ -2,6 +2,7 @@
 //! its length (2 bytes, of what follows), its kind (1 byte) and what it says; at most [`LONGEST`] bytes follow.
 
 use crate::presence::Presence;
+use crate::stream::StreamName;
 use crate::ticket::Secret;
 
 /// The version of these messages, in the first.
@@ -14,6 +15,7 @@ const WELCOME: u8 = 2;
 const TRANSPORT: u8 = 3;
 const CLOSE: u8 = 4;
 const PRESENCE: u8 = 5;
+const STREAM: u8 = 6;
 
 /// Which way pictures go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(crate) enum CloseReason {
     Failed,
     /// This side does not know the estimator of the hello (2 on the wire).
     Unsupported,
+    /// This side takes fewer video streams than were announced (3 on the wire).
+    TooManyStreams,
     /// A reason that this version does not know.
     Other(u16),
 }
@@ -60,6 +64,7 @@ impl CloseReason {
             Self::Done => 0,
             Self::Failed => 1,
             Self::Unsupported => 2,
+            Self::TooManyStreams => 3,
             Self::Other(number) => number,
         }
     }
@@ -70,6 +75,7 @@ impl CloseReason {
             0 => Self::Done,
             1 => Self::Failed,
             2 => Self::Unsupported,
+            3 => Self::TooManyStreams,
             other => Self::Other(other),
         }
     }
@@ -88,6 +94,8 @@ pub(crate) enum Message {
     Close(CloseReason),
     /// What this end gives of itself has changed.
     Presence(Presence),
+    /// The name of the video stream of a connection number, before its hello.
+    Stream { connection: u32, name: StreamName },
 }
 
 /// A message is too long, of no known kind, or not what its kind says.
@@ -103,6 +111,7 @@ impl Message {
             Self::Transport(datagram) => (TRANSPORT, datagram.clone()),
             Self::Close(reason) => (CLOSE, reason.number().to_be_bytes().to_vec()),
             Self::Presence(presence) => (PRESENCE, vec![presence.number()]),
+            Self::Stream { connection, name } => (STREAM, [&connection.to_be_bytes(), name.as_bytes()].concat()),
         };
         let mut bytes = ((body.len() + 1) as u16).to_be_bytes().to_vec();
         bytes.push(kind);
@@ -119,6 +128,11 @@ impl Message {
             (WELCOME, [VERSION]) => Ok(Self::Welcome),
             (TRANSPORT, datagram) => Ok(Self::Transport(datagram.to_vec())),
             (CLOSE, &[high, low]) => Ok(Self::Close(CloseReason::from_number(u16::from_be_bytes([high, low])))),
+            (STREAM, body) => {
+                let (connection, name) = body.split_first_chunk::<4>().ok_or(Malformed)?;
+                let name = std::str::from_utf8(name).map_err(|_| Malformed)?.parse().map_err(|_| Malformed)?;
+                Ok(Self::Stream { connection: u32::from_be_bytes(*connection), name })
+            }
             (PRESENCE, &[number]) => Ok(Self::Presence(Presence::from_number(number))),
             _ => Err(Malformed),
         }
@@ -188,6 +202,7 @@ mod tests {
             Message::Welcome,
             Message::Transport(vec![1, 2, 3]),
             Message::Presence(Presence { muted: false, camera_off: true }),
+            Message::Stream { connection: 7, name: "front".parse().expect("a name") },
             Message::Close(CloseReason::Failed),
         ];
         let bytes: Vec<u8> = said.iter().flat_map(Message::to_bytes).collect();
@@ -206,7 +221,15 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_refused_before_it_is_waited_for() {
-        for bytes in [&[0, 0][..], &[255, 255], &[0, 2, 9, 9], &[0, 2, 2, 9], &[0, 3, 1, 1, 1], &[0, 2, 4, 1]] {
+        for bytes in [
+            &[0, 0][..],
+            &[255, 255],
+            &[0, 2, 9, 9],
+            &[0, 2, 2, 9],
+            &[0, 3, 1, 1, 1],
+            &[0, 2, 4, 1],
+            &[0, 6, 6, 0, 0, 0, 1, b'.'],
+        ] {
             let mut messages = Messages::default();
             messages.extend(bytes);
             assert_eq!(messages.next(), Err(Malformed), "{bytes:?}");

@@ -10,6 +10,8 @@ use lockstep_media::VideoFormat;
 use lockstep_sound::Decoded;
 use lockstep_units::Timestamp;
 
+use crate::stream::StreamName;
+
 /// Pictures that wait for a sink of which only what is shown now matters: as many as pass while a busy host's thread does not
 /// run. Of more the oldest are left out.
 const LIVE_PICTURES: usize = 3;
@@ -42,6 +44,7 @@ pub(crate) enum Next<C: PictureCodec = Vp8> {
 /// A picture on its way to the sink.
 pub(crate) struct Waiting<C: PictureCodec = Vp8> {
     pub(crate) display: Display<C>,
+    pub(crate) name: StreamName,
     pub(crate) format: VideoFormat,
     pub(crate) shown: Shown,
 }
@@ -193,7 +196,7 @@ mod tests {
         let record = DisplayRecord { frame, completed_at: at, displayed_at: at };
         let shown = Shown { record, captured_at: at, shortest_round_trip: None };
         let format = VideoFormat { width: side, height: side, frame_rate: FrameRate::default() };
-        Waiting { display, format, shown }
+        Waiting { display, name: StreamName::default(), format, shown }
     }
 
     fn frames(queue: &DisplayQueue) -> Vec<u32> {

@@ -9,6 +9,7 @@ use lockstep_units::Bitrate;
 use crate::connection::Way;
 use crate::messages::ReceivedMessage;
 use crate::presence::Presence;
+use crate::stream::StreamName;
 use crate::{Ended, LiveError, Warning};
 
 /// An event of a call.
@@ -19,6 +20,13 @@ pub enum CallEvent {
     Warning(Warning),
     /// The other end has joined.
     Joined,
+    /// The other end sends a stream that has a name.
+    StreamAnnounced {
+        /// The stream, as in [`CallEvent::Stale`].
+        stream: usize,
+        /// Its name.
+        name: StreamName,
+    },
     /// Packets take another path: the address of an end changed, or the relay replaced the direct path.
     PathChanged(Way),
     /// Nothing arrived from the other end for a second.
@@ -27,10 +35,10 @@ pub enum CallEvent {
     Resumed,
     /// The other end muted its sound or turned its camera off, or on again.
     PeerChanged(Presence),
-    /// How the call does, once a second.
+    /// How a stream of the call does, once a second for each.
     Quality(Quality),
-    /// The newest picture of the other end is older than [`CallOptions::stale_after`](crate::CallOptions::stale_after). A
-    /// remote-controlled machine should stop.
+    /// The newest picture of the other end is older than the limit of [`Freshness`](crate::Freshness). A remote-controlled
+    /// machine should stop.
     Stale {
         /// The stream; 0 is the first, and the only one of most calls.
         stream: usize,
@@ -42,6 +50,13 @@ pub enum CallEvent {
         /// The stream.
         stream: usize,
     },
+    /// The source of one of several streams failed. The call and its other streams resume without it.
+    SourceFailed {
+        /// The stream that this end sends.
+        stream: usize,
+        /// The reason.
+        reason: String,
+    },
     /// A message arrived.
     Message(ReceivedMessage),
     /// The call is over.
@@ -50,12 +65,14 @@ pub enum CallEvent {
     Failed(Arc<LiveError>),
 }
 
-/// How a call does at one moment; of several streams, the first.
+/// How one video stream of a call does at one moment: the stream of that number in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Quality {
-    /// Of the pictures that this end sends; none in a call that only receives.
+    /// The stream; 0 is the first, and the only one of most calls.
+    pub stream: usize,
+    /// Of the pictures that this end sends; none where it sends no such stream.
     pub sending: Option<SendingQuality>,
-    /// Of the pictures that this end receives; none in a call that only sends.
+    /// Of the pictures that this end receives; none where it receives no such stream.
     pub receiving: Option<ReceivingQuality>,
 }
 

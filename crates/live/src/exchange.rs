@@ -15,8 +15,10 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::connection::{Connection, Heard, Loss, SILENT, Way};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
+use crate::freshness::Freshness;
 use crate::messages::{LONGEST_LATEST, Message, MessageError, ReceivedMessages};
 use crate::presence::Presence;
+use crate::stream::{MOST_STREAMS, StreamName};
 use crate::{Ended, LiveError};
 
 /// Interval of [`CallEvent::Quality`].
@@ -31,22 +33,12 @@ pub(crate) struct Patience {
     pub(crate) wait_limit: Option<Duration>,
     /// How long it may be silent later; none means for ever.
     pub(crate) idle_limit: Option<Duration>,
-    /// The age at which the newest picture is stale; none means never.
-    pub(crate) stale_after: Option<Duration>,
 }
 
 /// The ends of the video streams of one end of a call, the most important first.
 pub(crate) struct Ends<'a, C: PictureCodec = Vp8> {
     pub(crate) sending: Vec<&'a mut SendingEnd<C>>,
     pub(crate) receiving: Vec<&'a mut ReceivingEnd<C>>,
-}
-
-/// The pictures of one received stream.
-#[derive(Debug, Clone, Copy, Default)]
-struct Shown {
-    /// When the newest was captured, on the other end's clock.
-    newest: Option<Timestamp>,
-    is_stale: bool,
 }
 
 /// A connection, and what was heard of its end.
@@ -64,8 +56,15 @@ pub(crate) struct Exchange {
     joined_at: Option<Timestamp>,
     is_interrupted: bool,
     quality_at: Option<Timestamp>,
-    /// By stream.
-    shown: Vec<Shown>,
+    /// When the newest shown picture of each stream was captured, on the other end's clock.
+    shown: Vec<Option<Timestamp>>,
+    pub(crate) freshness: Freshness,
+    /// The names of the streams that this end sends, in their order.
+    names: Vec<StreamName>,
+    /// The names of the streams that the other end sends, by connection number.
+    received_names: BTreeMap<u32, StreamName>,
+    /// Streams that this end takes, if the other end announced more.
+    refused_beyond: Option<usize>,
 }
 
 /// How an end that comes of itself is told to the other end.
@@ -73,6 +72,7 @@ pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
     match result {
         Ok(_) => CloseReason::Done,
         Err(LiveError::UnknownEstimator { .. } | LiveError::UnknownCodec { .. }) => CloseReason::Unsupported,
+        Err(LiveError::TooManyStreams { .. }) => CloseReason::TooManyStreams,
         Err(_) => CloseReason::Failed,
     }
 }
@@ -94,7 +94,21 @@ impl Exchange {
             is_interrupted: false,
             quality_at: None,
             shown: Vec::new(),
+            freshness: Freshness::default(),
+            names: Vec::new(),
+            received_names: BTreeMap::new(),
+            refused_beyond: None,
         }
+    }
+
+    /// The same with the names of the streams that this end sends, and the watcher of those that it receives.
+    pub(crate) fn with_streams(self, names: Vec<StreamName>, freshness: Freshness) -> Self {
+        Self { names, freshness, ..self }
+    }
+
+    /// The name of the stream that an end receives.
+    pub(crate) fn name_of<C: PictureCodec>(&self, end: &ReceivingEnd<C>) -> StreamName {
+        end.connection().and_then(|connection| self.received_names.get(&connection)).cloned().unwrap_or_default()
     }
 
     /// The next event for the application.
@@ -102,7 +116,8 @@ impl Exchange {
         self.events.pop_front().or_else(|| self.received.pop().map(CallEvent::Message))
     }
 
-    fn report(&mut self, event: CallEvent) {
+    /// Has the application get an event.
+    pub(crate) fn report(&mut self, event: CallEvent) {
         self.events.push_back(event);
         if self.events.len() > MOST_EVENTS {
             self.events.pop_front();
@@ -130,24 +145,39 @@ impl Exchange {
     /// A picture of a stream that was captured at `captured_at`, on the other end's clock, is shown.
     pub(crate) fn on_shown(&mut self, stream: usize, captured_at: Timestamp) {
         if self.shown.len() <= stream {
-            self.shown.resize(stream + 1, Shown::default());
+            self.shown.resize(stream + 1, None);
         }
-        let shown = &mut self.shown[stream];
-        shown.newest = shown.newest.max(Some(captured_at));
+        self.shown[stream] = self.shown[stream].max(Some(captured_at));
     }
 
-    /// The age of a stream's newest picture; before the first, the time since its hello arrived or the other end joined.
+    /// The age of the newest picture that this connection showed of a stream.
     fn picture_age<C: PictureCodec>(&self, now: Timestamp, stream: usize, ends: &Ends<'_, C>) -> Option<Duration> {
-        let receiving = ends.receiving.get(stream)?;
+        let captured_at = self.shown.get(stream).copied().flatten()?;
         let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
-        match self.shown.get(stream).and_then(|shown| shown.newest) {
-            Some(captured_at) => receiving.age(now, captured_at, round_trip),
-            None => Some(now.saturating_since(self.joined_at?)),
+        ends.receiving.get(stream)?.age(now, captured_at, round_trip)
+    }
+
+    /// Reports streams that become stale or fresh, also before the other end joins: an earlier connection may have shown them.
+    fn watch_freshness<C: PictureCodec>(&mut self, now: Timestamp, ends: &Ends<'_, C>) {
+        if self.connection.is_joined() && !self.connection.is_open() {
+            return;
+        }
+        for stream in (0..ends.receiving.len()).filter(|&stream| is_awaited(stream, ends)) {
+            if let Some(joined_at) = self.joined_at {
+                self.freshness.expect(stream, joined_at);
+            }
+            if let Some(age) = self.picture_age(now, stream, ends) {
+                self.freshness.set_age(stream, now, age);
+            }
+        }
+        while let Some(event) = self.freshness.poll(now) {
+            self.report(event);
         }
     }
 
     /// Reports what changed of the path, the age of pictures and the quality.
     fn watch<C: PictureCodec>(&mut self, now: Timestamp, ends: &Ends<'_, C>) {
+        self.watch_freshness(now, ends);
         if !self.connection.is_open() {
             return;
         }
@@ -161,41 +191,23 @@ impl Exchange {
             self.is_interrupted = is_interrupted;
             self.report(if is_interrupted { CallEvent::Interrupted } else { CallEvent::Resumed });
         }
-        if let Some(limit) = self.patience.stale_after {
-            self.shown.resize(self.shown.len().max(ends.receiving.len()), Shown::default());
-            for stream in 0..ends.receiving.len() {
-                let Some(age) = self.picture_age(now, stream, ends).filter(|_| is_awaited(stream, ends)) else {
-                    continue;
-                };
-                if std::mem::replace(&mut self.shown[stream].is_stale, age >= limit) != (age >= limit) {
-                    let event =
-                        if age >= limit { CallEvent::Stale { stream, age } } else { CallEvent::Fresh { stream } };
-                    self.report(event);
-                }
-            }
-        }
         if self.quality_at.is_some_and(|at| at <= now) {
             self.quality_at = Some(now + QUALITY_INTERVAL);
-            self.report(CallEvent::Quality(self.quality(now, ends)));
+            let received = (0..ends.receiving.len()).take_while(|&stream| is_awaited(stream, ends)).count();
+            for stream in 0..received.max(ends.sending.len()) {
+                self.report(CallEvent::Quality(self.quality(now, stream, ends)));
+            }
         }
     }
 
     /// When [`Self::watch`] has something to report, if nothing arrives.
-    fn watch_at<C: PictureCodec>(&self, ends: &Ends<'_, C>) -> Option<Timestamp> {
+    fn watch_at(&self) -> Option<Timestamp> {
         let interrupted = (!self.is_interrupted).then(|| self.connection.last_heard() + SILENT);
-        let reference = self.connection.last_heard();
-        let stale = self.patience.stale_after.and_then(|limit| {
-            let streams = (0..ends.receiving.len()).filter(|&stream| {
-                is_awaited(stream, ends) && !self.shown.get(stream).is_some_and(|shown| shown.is_stale)
-            });
-            let ages = streams.filter_map(|stream| self.picture_age(reference, stream, ends));
-            ages.max().map(|age| reference + limit.saturating_sub(age))
-        });
-        Timestamp::earliest([interrupted, stale, self.quality_at])
+        Timestamp::earliest([interrupted, self.quality_at])
     }
 
-    fn quality<C: PictureCodec>(&self, now: Timestamp, ends: &Ends<'_, C>) -> Quality {
-        let sending = ends.sending.first().map(|end| {
+    fn quality<C: PictureCodec>(&self, now: Timestamp, stream: usize, ends: &Ends<'_, C>) -> Quality {
+        let sending = ends.sending.get(stream).map(|end| {
             let status = end.status(now);
             SendingQuality {
                 target: status.target,
@@ -204,13 +216,14 @@ impl Exchange {
                 frames: end.statistics().frames,
             }
         });
-        let receiving = ends.receiving.first().map(|end| ReceivingQuality {
+        let is_received = is_awaited(stream, ends);
+        let receiving = ends.receiving.get(stream).filter(|_| is_received).map(|end| ReceivingQuality {
             frames: end.counts().decoded,
             missing: end.missing(),
             jitter: end.jitter(),
-            age: self.shown.first().and_then(|shown| shown.newest).and_then(|_| self.picture_age(now, 0, ends)),
+            age: self.picture_age(now, stream, ends),
         });
-        Quality { sending, receiving }
+        Quality { stream, sending, receiving }
     }
 
     /// What the other end gives of itself.
@@ -243,8 +256,23 @@ impl Exchange {
                 }
                 Heard::Control(datagram) => {
                     let decoded = Datagram::decode(&datagram);
-                    if matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
-                        take(ends, now, decoded);
+                    let of = decoded.as_ref().ok().map(Datagram::connection);
+                    let is_known = stream_of(ends, of).is_some();
+                    if matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) && !take(ends, now, decoded)
+                    {
+                        self.refused_beyond = Some(ends.receiving.len());
+                    }
+                    if let Some(stream) = stream_of(ends, of).filter(|_| !is_known) {
+                        let name = self.name_of(ends.receiving[stream]);
+                        if !name.is_empty() {
+                            self.report(CallEvent::StreamAnnounced { stream, name });
+                        }
+                    }
+                }
+                Heard::Stream { connection, name } => {
+                    // Hellos beyond the limit refuse the call.
+                    if self.received_names.len() < MOST_STREAMS {
+                        self.received_names.insert(connection, name);
                     }
                 }
                 Heard::Presence(presence) => {
@@ -286,10 +314,21 @@ impl Exchange {
             let transmit = self.connection.is_open().then(|| next_transmit(now, ends)).flatten()?;
             let largest = self.connection.largest_datagram().unwrap_or(0);
             let riding = ends.receiving.iter_mut().find_map(|end| end.poll_riding(now, &transmit, largest));
+            self.name(&transmit, ends);
             self.say(transmit);
             if let Some(riding) = riding {
                 self.say(riding);
             }
+        }
+    }
+
+    /// Names a stream before its first hello, if it has a name.
+    fn name<C: PictureCodec>(&mut self, transmit: &Transmit, ends: &Ends<'_, C>) {
+        let Datagram::Hello(hello) = &transmit.datagram else { return };
+        let stream = ends.sending.iter().position(|end| end.connection() == hello.connection);
+        let name = stream.and_then(|stream| self.names.get(stream)).filter(|name| !name.is_empty());
+        if let Some(name) = name.filter(|_| !self.announced.contains_key(&hello.connection)) {
+            self.connection.name_stream(hello.connection, name.clone());
         }
     }
 
@@ -308,10 +347,14 @@ impl Exchange {
 
     /// Whether what the connection was told ends the call, and how; once.
     pub(crate) fn loss(&mut self) -> Result<Option<Ended>, LiveError> {
+        if let Some(limit) = self.refused_beyond.take() {
+            return Err(LiveError::TooManyStreams { limit });
+        }
         match self.lost.take() {
             None => Ok(None),
             Some(Loss::Closed(CloseReason::Failed)) => Err(LiveError::PeerFailed),
             Some(Loss::Closed(CloseReason::Unsupported)) => Err(LiveError::Refused),
+            Some(Loss::Closed(CloseReason::TooManyStreams)) => Err(LiveError::StreamsRefused),
             Some(Loss::Closed(CloseReason::Done | CloseReason::Other(_))) => Ok(Some(Ended::ByPeer)),
             Some(Loss::Refused(refusal)) => Err(LiveError::Ticket(refusal)),
             Some(Loss::Restarted) => Err(LiveError::Restarted),
@@ -353,8 +396,9 @@ impl Exchange {
         // Before anybody is there the ends have much to say, and nobody to say it to.
         let sending = ends.sending.iter().filter_map(|end| end.poll_timeout()).min().filter(|_| joined);
         let receiving = ends.receiving.iter().filter_map(|end| end.poll_timeout()).min().filter(|_| joined);
-        let watch = self.watch_at(ends).filter(|_| joined);
-        Timestamp::earliest([self.connection.poll_timeout(), sending, receiving, watch])
+        let watch = self.watch_at().filter(|_| joined);
+        let stale = self.freshness.poll_timeout().filter(|_| joined || !self.connection.is_joined());
+        Timestamp::earliest([self.connection.poll_timeout(), sending, receiving, watch, stale])
     }
 }
 
@@ -363,19 +407,29 @@ fn is_awaited<C: PictureCodec>(stream: usize, ends: &Ends<'_, C>) -> bool {
     stream == 0 || ends.receiving.get(stream).is_some_and(|end| end.connection().is_some())
 }
 
-/// Gives a datagram to the end of its stream. The hello of a new stream goes to the first receiving end without one.
-fn take<C: PictureCodec>(ends: &mut Ends<'_, C>, at: Timestamp, decoded: Result<Datagram, WireError>) {
+/// The received stream of a connection number.
+fn stream_of<C: PictureCodec>(ends: &Ends<'_, C>, connection: Option<u32>) -> Option<usize> {
+    ends.receiving.iter().position(|end| end.connection().is_some() && end.connection() == connection)
+}
+
+/// Gives a datagram to the end of its stream. The hello of a new stream goes to the first receiving end without one; says whether
+/// there is one.
+fn take<C: PictureCodec>(ends: &mut Ends<'_, C>, at: Timestamp, decoded: Result<Datagram, WireError>) -> bool {
     let connection = decoded.as_ref().ok().map(Datagram::connection);
     let of_a_receiver = matches!(decoded, Ok(Datagram::Acknowledgement(_) | Datagram::HelloReply(_)));
     if !ends.sending.is_empty() && (of_a_receiver || ends.receiving.is_empty()) {
         let place = ends.sending.iter().position(|end| Some(end.connection()) == connection).unwrap_or(0);
         ends.sending[place].handle_datagram(at, decoded);
     } else if !ends.receiving.is_empty() {
-        let known = ends.receiving.iter().position(|end| end.connection().is_some() && end.connection() == connection);
+        let known = stream_of(ends, connection);
         let free = || ends.receiving.iter().position(|end| end.connection().is_none());
-        let place = known.or_else(free).unwrap_or(0);
-        ends.receiving[place].handle_datagram(at, decoded, false);
+        let place = known.or_else(free);
+        if place.is_none() && matches!(decoded, Ok(Datagram::Hello(_))) {
+            return false;
+        }
+        ends.receiving[place.unwrap_or(0)].handle_datagram(at, decoded, false);
     }
+    true
 }
 
 fn next_transmit<C: PictureCodec>(now: Timestamp, ends: &mut Ends<'_, C>) -> Option<Transmit> {

@@ -1,6 +1,6 @@
 //! The application's handle of a call that runs on other threads.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -20,9 +20,11 @@ const MOST_REQUESTS: usize = 1_024;
 pub(crate) enum Request {
     Command(Command),
     Presence(Presence),
-    MaxBitrate(Option<Bitrate>),
-    FrameRate(FrameRate),
-    Controller(Box<dyn Controller>),
+    /// Of the stream of that number, as are those below.
+    MaxBitrate(usize, Option<Bitrate>),
+    FrameRate(usize, FrameRate),
+    Controller(usize, Box<dyn Controller>),
+    Paused(usize, bool),
 }
 
 /// A picture that the application pushed.
@@ -37,7 +39,8 @@ struct Inside {
     messages: VecDeque<Message>,
     /// Bytes of the reliable messages.
     message_bytes: usize,
-    frame: Option<PushedFrame>,
+    /// The newest of each stream.
+    frames: BTreeMap<usize, PushedFrame>,
     wake: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -89,19 +92,25 @@ impl CallHandle {
         self.request(Request::Presence(presence));
     }
 
-    /// Changes the cap of the bit rate; none removes it. Controllers without a cap ignore it.
-    pub fn set_max_bitrate(&self, cap: Option<Bitrate>) {
-        self.request(Request::MaxBitrate(cap));
+    /// Changes the cap of a stream's bit rate; none removes it. Controllers without a cap ignore it.
+    pub fn set_max_bitrate(&self, stream: usize, cap: Option<Bitrate>) {
+        self.request(Request::MaxBitrate(stream, cap));
     }
 
-    /// Announces another frame rate of pushed pictures. Another size needs no announcement: a picture of it suffices.
-    pub fn set_frame_rate(&self, frame_rate: FrameRate) {
-        self.request(Request::FrameRate(frame_rate));
+    /// Announces another frame rate of a stream's pushed pictures. Another size needs no announcement: a picture of it suffices.
+    pub fn set_frame_rate(&self, stream: usize, frame_rate: FrameRate) {
+        self.request(Request::FrameRate(stream, frame_rate));
     }
 
-    /// Replaces the controller, for example by one with another latency. It must require the same estimator at the receiver.
-    pub fn set_controller(&self, controller: Box<dyn Controller>) {
-        self.request(Request::Controller(controller));
+    /// Replaces the controller of a stream, for example by one with another latency. It must require the same estimator at the
+    /// receiver.
+    pub fn set_controller(&self, stream: usize, controller: Box<dyn Controller>) {
+        self.request(Request::Controller(stream, controller));
+    }
+
+    /// Pauses the pictures of a stream, or resumes them.
+    pub fn set_paused(&self, stream: usize, is_paused: bool) {
+        self.request(Request::Paused(stream, is_paused));
     }
 
     /// Ends the call.
@@ -130,10 +139,11 @@ impl CallHandle {
         Ok(())
     }
 
-    /// Sends a picture, captured at `captured_at`. It replaces one that still waits for the encoder; says whether it did.
-    pub fn send_frame(&self, picture: Picture, captured_at: Instant) -> bool {
+    /// Sends a picture of a stream, captured at `captured_at`. It replaces one that still waits for the encoder; says whether it
+    /// did.
+    pub fn send_frame(&self, stream: usize, picture: Picture, captured_at: Instant) -> bool {
         let mut inside = self.inside();
-        let replaced = inside.frame.replace(PushedFrame { captured_at, picture }).is_some();
+        let replaced = inside.frames.insert(stream, PushedFrame { captured_at, picture }).is_some();
         inside.wake();
         replaced
     }
@@ -148,9 +158,9 @@ impl CallHandle {
         self.inside().wake = None;
     }
 
-    /// The newest pushed picture, once.
-    pub(crate) fn take_frame(&self) -> Option<PushedFrame> {
-        self.inside().frame.take()
+    /// The newest pushed picture of a stream, once.
+    pub(crate) fn take_frame(&self) -> Option<(usize, PushedFrame)> {
+        self.inside().frames.pop_first()
     }
 
     /// The next request.
@@ -192,14 +202,16 @@ mod tests {
     }
 
     #[test]
-    fn newer_picture_replaces_one_that_waits() {
+    fn newer_picture_replaces_one_of_its_stream_that_waits() {
         let handle = CallHandle::new();
         let picture = |luma| Picture::from_i420(16, 16, vec![luma; 16 * 16 * 3 / 2]).expect("a picture");
         let at = Instant::now();
-        assert!(!handle.send_frame(picture(1), at));
-        assert!(handle.send_frame(picture(2), at));
-        let newest = handle.take_frame().expect("one waits").picture;
-        assert_eq!(newest, picture(2));
+        assert!(!handle.send_frame(0, picture(1), at) && !handle.send_frame(1, picture(3), at));
+        assert!(handle.send_frame(0, picture(2), at));
+        for (stream, luma) in [(0, 2), (1, 3)] {
+            let newest = handle.take_frame().map(|(stream, frame)| (stream, frame.picture));
+            assert_eq!(newest, Some((stream, picture(luma))));
+        }
         assert!(handle.take_frame().is_none());
     }
 }

@@ -20,6 +20,7 @@ mod devices;
 mod display_queue;
 mod event;
 mod exchange;
+mod freshness;
 mod gate;
 mod handle;
 mod identity;
@@ -40,6 +41,7 @@ mod rendezvous;
 mod route;
 mod sending;
 mod sound;
+mod stream;
 mod ticket;
 mod unlimited;
 
@@ -55,6 +57,7 @@ pub use control::CallKind;
 pub use devices::{open_loudspeaker, open_microphone};
 pub use display_queue::Shown;
 pub use event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
+pub use freshness::Freshness;
 pub use handle::CallHandle;
 pub use identity::Identity;
 pub use menu::ThreadedMenu;
@@ -68,6 +71,7 @@ pub use receiving::{OpenSink, Receiving};
 pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
+pub use stream::{MOST_STREAMS, StreamName, StreamNameError};
 pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
 
 /// What reads foreign bytes and is nobody else's business, for the fuzzer.
@@ -253,6 +257,20 @@ pub enum LiveError {
         "the other end lacks the estimator of this controller or the decoder of this codec; choose another --controller or codec, or update the other end"
     )]
     Refused,
+    /// The sender announced more video streams than this end takes.
+    #[error(
+        "the other end sends more than the {limit} video streams that this end takes; send fewer, or take more here"
+    )]
+    TooManyStreams {
+        /// The limit.
+        limit: usize,
+    },
+    /// The receiver takes fewer video streams than this end sends.
+    #[error("the other end takes fewer video streams than this call sends; send fewer, or take more there")]
+    StreamsRefused,
+    /// The names or priorities of the video streams are wrong.
+    #[error("cannot send these video streams: {0}")]
+    Streams(String),
     /// The sender's controller needs an estimator that this receiver does not know.
     #[error(
         "the sender's controller needs estimator {number}, which this receiver does not have: update it, or name the model that it runs with --model"

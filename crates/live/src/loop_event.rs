@@ -8,11 +8,11 @@ use lockstep_units::Timestamp;
 use crate::capture::Captured;
 use crate::measuring::Quality;
 
-/// An event for the loop of a call.
+/// An event for the loop of a call. Numbers are those of streams.
 pub(crate) enum LoopEvent<C: PictureCodec = Vp8> {
     Network(Incoming),
-    Sending(SendingEvent<C>),
-    Decoded(DecodeOutcome<C>),
+    Sending(usize, SendingEvent<C>),
+    Decoded(usize, DecodeOutcome<C>),
     Sound(SoundEvent),
     /// The application made a request.
     Woken,

@@ -15,11 +15,13 @@ use crate::connection::Connection;
 use crate::control::CallKind;
 use crate::event::CallEvent;
 use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::freshness::Freshness;
 use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::messages::{Message, MessageError};
 use crate::presence::Presence;
 use crate::receiving::refusal;
+use crate::stream::StreamName;
 use crate::ticket::{MOST_ADDRESSES, Ticket};
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 
@@ -30,7 +32,10 @@ pub struct PeerConfig<C: PictureCodec = Vp8> {
     /// An end for each video stream that is sent, the most important first. Their controllers should be in one
     /// [`FlowGroup`](lockstep_control::FlowGroup), and their connection numbers differ.
     pub sending: Vec<SendingEnd<C>>,
-    /// An end for each video stream that may be received; streams take them in the order in which they are announced.
+    /// The names of these streams, in their order. The other end learns them; streams may lack one.
+    pub names: Vec<StreamName>,
+    /// An end for each video stream that may be received; streams take them in the order in which they are announced. A call of
+    /// more streams is refused.
     pub receiving: Vec<ReceivingEnd<C>>,
     /// Time that the other end may take to join; none waits forever.
     pub wait_limit: Option<Duration>,
@@ -84,6 +89,7 @@ impl<C: PictureCodec> PeerConfig<C> {
         Self {
             kind,
             sending: Vec::new(),
+            names: Vec::new(),
             receiving: Vec::new(),
             wait_limit: Some(Duration::from_secs(10)),
             idle_limit: Some(Duration::from_secs(30)),
@@ -132,6 +138,8 @@ pub enum Output {
 pub struct ReceivedFrame {
     /// The video stream; 0 is the first, and the only one of most calls.
     pub stream: usize,
+    /// The name that the sender gave the stream; empty if it gave none.
+    pub name: StreamName,
     /// The picture.
     pub picture: Picture,
     /// The time of its capture, on the other end's clock.
@@ -201,10 +209,11 @@ impl<C: PictureCodec> Peer<C> {
     }
 
     fn new(connection: Connection, config: PeerConfig<C>, now: Timestamp) -> Self {
-        let PeerConfig { sending, receiving, wait_limit, idle_limit, stale_after, .. } = config;
+        let PeerConfig { sending, names, receiving, wait_limit, idle_limit, stale_after, .. } = config;
         Self {
             gate: connection.gate(),
-            exchange: Exchange::new(connection, Patience { wait_limit, idle_limit, stale_after }, now),
+            exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, now)
+                .with_streams(names, Freshness::new(stale_after)),
             sending,
             receiving,
             own: Presence::default(),
@@ -273,7 +282,8 @@ impl<C: PictureCodec> Peer<C> {
                     self.exchange.on_shown(stream, captured_at);
                     let round_trip = self.exchange.connection.shortest_round_trip().unwrap_or_default();
                     let age = receiving.age(now, captured_at, round_trip);
-                    return Some(Output::Frame(ReceivedFrame { stream, picture, captured_at, age }));
+                    let name = self.exchange.name_of(receiving);
+                    return Some(Output::Frame(ReceivedFrame { stream, name, picture, captured_at, age }));
                 }
             }
         }

@@ -17,10 +17,11 @@ use crate::display_queue::{DisplayQueue, Next, Shown, Waiting};
 use crate::loop_event::LoopEvent;
 use crate::recorder::{RecordError, Recorder};
 use crate::sound::{Loudspeaker, Player};
+use crate::stream::StreamName;
 use crate::{END_LIMIT, Ended, LiveError};
 
-/// Opens a sink for pictures of a format.
-pub type OpenSink = Box<dyn FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
+/// Opens a sink for pictures of a format, of the stream of that name; the only stream of a call has none.
+pub type OpenSink = Box<dyn FnOnce(&StreamName, VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
 
 /// What a call receives, coded by `C`.
 pub struct Receiving<C: PictureCodec = Vp8> {
@@ -28,7 +29,8 @@ pub struct Receiving<C: PictureCodec = Vp8> {
     pub end: ReceivingEnd<C>,
     /// Opens the sink, once the first picture tells its size.
     pub open_sink: OpenSink,
-    /// What its sound is played on, if it is heard. A sink that records sound records what is played.
+    /// Loudspeaker for the call's sound, if it is played; of several streams, the first has it. A sink that records sound
+    /// records what is played.
     pub loudspeaker: Option<Loudspeaker>,
 }
 
@@ -36,7 +38,7 @@ pub struct Receiving<C: PictureCodec = Vp8> {
 fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink, has_sound: bool) -> Result<(), LiveError> {
     let shown = || {
         let Some(Next::Picture(first)) = queue.take() else { return Ok(()) };
-        let sink = open_sink(first.format)?;
+        let sink = open_sink(&first.name, first.format)?;
         queue.is_live(sink.is_live());
         let mut recorder = Recorder::new(sink, has_sound, first.display.captured_at)?;
         if recorder.records_sound() {
@@ -92,9 +94,10 @@ pub(crate) struct ReceivingHalf<C: PictureCodec = Vp8> {
 }
 
 impl<C: PictureCodec> ReceivingHalf<C> {
-    /// Starts the threads; gives the end back if that fails.
+    /// Starts the threads of that stream; gives the end back if that fails.
     pub(crate) fn start(
         receiving: Receiving<C>,
+        stream: usize,
         clock: Clock,
         events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, (Box<ReceivingEnd<C>>, LiveError)> {
@@ -106,7 +109,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         let threads = || {
             let decoder = Thread::spawn("decoder", move || {
                 for job in to_decode {
-                    if decoded.send(LoopEvent::Decoded(job.run())).is_err() {
+                    if decoded.send(LoopEvent::Decoded(stream, job.run())).is_err() {
                         break;
                     }
                 }
@@ -141,13 +144,13 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     }
 
     /// Gives the sink the picture that is to be shown, if there is one.
-    fn show(&mut self, now: Timestamp, shortest_round_trip: Option<Duration>) {
+    fn show(&mut self, now: Timestamp, name: StreamName, shortest_round_trip: Option<Duration>) {
         let Some(display) = self.sync.poll(now) else { return };
         let Display { frame, completed_at, displayed_at, captured_at, .. } = display;
         let record = DisplayRecord { frame, completed_at, displayed_at };
         let shown = Shown { record, captured_at, shortest_round_trip };
         let format = format_of(&display, self.end.format());
-        self.queue.push(Waiting { display, format, shown });
+        self.queue.push(Waiting { display, name, format, shown });
     }
 
     /// When a picture's sound will be heard.
@@ -159,6 +162,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     pub(crate) fn step(
         &mut self,
         now: Timestamp,
+        name: StreamName,
         shortest_round_trip: Option<Duration>,
         shown: &mut impl FnMut(&Shown),
     ) {
@@ -167,7 +171,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
                 player.insert(now, packet);
             }
         }
-        self.show(now, shortest_round_trip);
+        self.show(now, name, shortest_round_trip);
         self.log_shown(shown);
         while let Some(job) = self.end.poll_decode() {
             let _ = self.jobs.send(job); // that the decoder is gone is noticed by whoever checks

@@ -122,11 +122,8 @@ struct Cast {
 
 impl Default for Cast {
     fn default() -> Self {
-        let patience = Patience {
-            wait_limit: Some(Duration::from_secs(30)),
-            idle_limit: Some(Duration::from_secs(30)),
-            stale_after: None,
-        };
+        let patience =
+            Patience { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
         Self { pictures: "generated:64x48@30", talk: Talk::Always, patience }
     }
 }

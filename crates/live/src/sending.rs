@@ -18,6 +18,7 @@ use crate::loop_event::{LoopEvent, SendingEvent};
 use crate::measuring::Measuring;
 use crate::presence::Presence;
 use crate::sound::Microphone;
+use crate::stream::StreamName;
 
 /// How long after the last picture late feedback is still taken.
 const LINGER: Duration = Duration::from_millis(500);
@@ -40,11 +41,13 @@ impl From<Box<dyn Source>> for PictureSource {
 pub struct Sending<C: PictureCodec = Vp8> {
     /// The end.
     pub end: SendingEnd<C>,
+    /// The name of the stream, which the other end learns; the only stream of a call needs none.
+    pub name: StreamName,
     /// The origin of its pictures.
     pub source: PictureSource,
     /// Runs the candidates of a menu.
     pub runner: Box<dyn MenuRunner<C> + Send>,
-    /// Where its sound comes from, if it has any.
+    /// The source of the call's sound, if it has any; of several streams, the first has it.
     pub microphone: Option<Box<dyn SoundSource>>,
     /// Whether the quality of what is sent is measured, for the log; it takes about half as long as coding does.
     pub measures_quality: bool,
@@ -59,6 +62,7 @@ pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
     capture: Option<mpsc::Sender<bool>>,
     has_begun: bool,
     own: Presence,
+    is_paused: bool,
     measuring: Measuring,
     pub(crate) microphone: Option<Microphone>,
     threads: Vec<Thread>,
@@ -70,23 +74,25 @@ pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
 fn work<C: PictureCodec, Job>(
     jobs: mpsc::Receiver<Job>,
     events: &SyncSender<LoopEvent<C>>,
+    stream: usize,
     of: impl Fn(Job) -> SendingEvent<C>,
 ) {
     for job in jobs {
-        if events.send(LoopEvent::Sending(of(job))).is_err() {
+        if events.send(LoopEvent::Sending(stream, of(job))).is_err() {
             return;
         }
     }
 }
 
 impl<C: PictureCodec> SendingHalf<C> {
-    /// Starts the threads; the source waits for [`Self::begin`]. Gives the end back if that fails.
+    /// Starts the threads of that stream; the source waits for [`Self::begin`]. Gives the end back if that fails.
     pub(crate) fn start(
         sending: Sending<C>,
+        stream: usize,
         clock: Clock,
         events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, (Box<SendingEnd<C>>, LiveError)> {
-        let Sending { end, source, runner, microphone, measures_quality } = sending;
+        let Sending { end, source, runner, microphone, measures_quality, .. } = sending;
         let (encode, to_encode) = mpsc::channel::<EncodeJob<C>>();
         let (measure, to_measure) = mpsc::channel::<Committed<C>>();
         let (capture, is_wanted) = mpsc::channel();
@@ -94,13 +100,13 @@ impl<C: PictureCodec> SendingHalf<C> {
         let threads = || {
             let encoded = events.clone();
             let mut threads = vec![Thread::spawn("encoder", move || {
-                work(to_encode, &encoded, |job| SendingEvent::Encoded(job.run(&*runner)));
+                work(to_encode, &encoded, stream, |job| SendingEvent::Encoded(job.run(&*runner)));
                 Ok(())
             })?];
             if measures_quality {
                 let measured = events.clone();
                 threads.push(Thread::spawn("quality", move || {
-                    work(to_measure, &measured, |Committed { capture, original, reconstruction, .. }| {
+                    work(to_measure, &measured, stream, |Committed { capture, original, reconstruction, .. }| {
                         // Sizes always agree: both come from one encoder.
                         let quality = ssim(&original, &reconstruction).ok().zip(psnr(&original, &reconstruction).ok());
                         SendingEvent::Measured { capture, quality }
@@ -110,8 +116,8 @@ impl<C: PictureCodec> SendingHalf<C> {
             }
             if let PictureSource::Source(source) = source {
                 let frame_interval = source.format().frame_interval();
-                threads.push(capture::spawn(source, frame_interval, is_wanted, events.clone(), |captured| {
-                    LoopEvent::Sending(SendingEvent::Captured(captured))
+                threads.push(capture::spawn(source, frame_interval, is_wanted, events.clone(), move |captured| {
+                    LoopEvent::Sending(stream, SendingEvent::Captured(captured))
                 })?);
             }
             let microphone = microphone.map(|source| Microphone::start(source, clock, events)).transpose()?;
@@ -123,8 +129,20 @@ impl<C: PictureCodec> SendingHalf<C> {
         };
         let measure = measures_quality.then_some(measure);
         let measuring = Measuring::default();
-        let (has_begun, own) = (false, Presence::default());
-        Ok(Self { end, encode, measure, capture, has_begun, own, measuring, microphone, threads, over_at: None })
+        let (has_begun, own, is_paused) = (false, Presence::default(), false);
+        Ok(Self {
+            end,
+            encode,
+            measure,
+            capture,
+            has_begun,
+            own,
+            is_paused,
+            measuring,
+            microphone,
+            threads,
+            over_at: None,
+        })
     }
 
     /// Has the source begin, if it has not.
@@ -139,14 +157,29 @@ impl<C: PictureCodec> SendingHalf<C> {
 
     fn want_pictures(&self) {
         if let Some(capture) = &self.capture {
-            let _ = capture.send(!self.own.camera_off); // a thread that is gone is noticed by whoever checks
+            let _ = capture.send(self.captures()); // a thread that is gone is noticed by whoever checks
+        }
+    }
+
+    /// Whether pictures are captured.
+    fn captures(&self) -> bool {
+        !self.own.camera_off && !self.is_paused
+    }
+
+    /// Pauses the stream, or resumes it.
+    pub(crate) fn pause(&mut self, is_paused: bool) {
+        let before = self.captures();
+        self.is_paused = is_paused;
+        if self.has_begun && before != self.captures() {
+            self.want_pictures();
         }
     }
 
     /// Gives pictures and sound, or none.
     pub(crate) fn be(&mut self, own: Presence) {
-        let before = std::mem::replace(&mut self.own, own);
-        if self.has_begun && before.camera_off != own.camera_off {
+        let before = self.captures();
+        self.own = own;
+        if self.has_begun && before != self.captures() {
             self.want_pictures();
         }
         if let Some(microphone) = &self.microphone {
@@ -175,7 +208,7 @@ impl<C: PictureCodec> SendingHalf<C> {
 
     /// The application pushed a picture, captured at `captured_at`.
     pub(crate) fn push(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture) {
-        if self.has_begun && !self.own.camera_off {
+        if self.has_begun && self.captures() {
             self.capture(now, captured_at, picture);
         }
     }
@@ -195,10 +228,13 @@ impl<C: PictureCodec> SendingHalf<C> {
 
     /// 20 ms of one's own sound are to be sent.
     pub(crate) fn speak(&mut self, now: Timestamp, packet: SoundPacket) {
-        if self.over_at.is_none() {
-            // Its frames are numbered in order, and none is longer than a datagram: nothing is refused.
-            let _ = self.end.send_sound(now, packet);
-        }
+        // Its frames are numbered in order, and none is longer than a datagram: nothing is refused.
+        let _ = self.end.send_sound(now, packet);
+        self.allow_sound(now);
+    }
+
+    /// Has the microphone follow the path.
+    pub(crate) fn allow_sound(&mut self, now: Timestamp) {
         if let Some(microphone) = &self.microphone {
             microphone.allow(self.end.sound_allowance(now));
         }
@@ -209,12 +245,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         self.over_at.get_or_insert(now + LINGER);
     }
 
-    /// Whether the last picture was sent and answered, or had the time for it.
-    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
-        self.over_at.is_some_and(|at| at <= now)
-    }
-
-    /// When [`Self::is_over`] will be so.
+    /// When the last picture was sent and answered, or had the time for it; none while there may be more.
     pub(crate) fn over_at(&self) -> Option<Timestamp> {
         self.over_at
     }

@@ -71,7 +71,14 @@ fn sending() -> Sending<External> {
     let controller = algorithm.controller(&setup).expect("it needs no path");
     let encoder = Box::new(ExternalEncoder::new(CODEC, Coarse));
     let end = SendingEnd::new(config, controller, encoder, &Tuning::default());
-    Sending { end, source: source.into(), runner: Box::new(SerialMenu), microphone: None, measures_quality: true }
+    Sending {
+        end,
+        name: Default::default(),
+        source: source.into(),
+        runner: Box::new(SerialMenu),
+        microphone: None,
+        measures_quality: true,
+    }
 }
 
 fn options<C: PictureCodec>(
@@ -82,13 +89,13 @@ fn options<C: PictureCodec>(
     CallOptions {
         peer,
         kind: CallKind::OneWay,
-        sending,
-        receiving,
+        sending: sending.into_iter().collect(),
+        receiving: receiving.into_iter().collect(),
         length: Some(LIMIT),
         wait_limit: Some(LIMIT),
         idle_limit: Some(LIMIT),
         stop: Box::new(|| false),
-        stale_after: None,
+        freshness: Default::default(),
         handle: Default::default(),
         qlog: None,
     }
@@ -100,7 +107,7 @@ struct Log(Vec<FrameRecord>);
 impl Witness<External> for Log {
     fn event(&mut self, _: CallEvent) {}
 
-    fn captured(&mut self, record: FrameRecord) {
+    fn captured(&mut self, _: usize, record: FrameRecord) {
         self.0.push(record);
     }
 }
@@ -126,7 +133,7 @@ fn a_live_call_carries_an_applications_own_codec() {
     let (sender, records) = run(options(OtherEnd::Of(ticket), Some(sending()), None));
     let receiver = receiver.join().expect("it does not panic");
     assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
-    let counts = receiver.receiving.expect("it received").counts();
+    let counts = receiver.receiving[0].counts();
     let sent = records.iter().filter(|record| record.outcome == Outcome::Sent);
     assert!(sent.clone().count() >= 6 && sent.clone().count() as u64 == counts.decoded, "{counts:?}");
     assert!(sent.clone().all(|record| record.psnr_db.is_some()), "the reconstructions were measured");

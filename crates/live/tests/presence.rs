@@ -48,7 +48,7 @@ impl Source for Counted {
 impl Witness for Counts {
     fn event(&mut self, _: CallEvent) {}
 
-    fn shown(&mut self, _: &Shown) {
+    fn shown(&mut self, _: usize, _: &Shown) {
         self.shown.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -71,7 +71,7 @@ fn talking(peer: OtherEnd, counts: &Counts, handle: CallHandle) -> JoinHandle<Fi
     let mut half = sending(Box::new(Counted(clip(), counts.clone())));
     half.microphone = Some(Box::new(Tone::default()));
     let mut options = both_ways(peer, half);
-    if let Some(receiving) = &mut options.receiving {
+    if let Some(receiving) = options.receiving.first_mut() {
         receiving.loudspeaker = Some(Loudspeaker { sink: Box::new(counts.clone()), lip_sync: false });
     }
     let options = CallOptions { handle, ..options };

@@ -30,7 +30,7 @@ fn talking(peer: OtherEnd, heard: Heard, source: Box<dyn SoundSource>, length: D
     let mut half = sending(clip());
     half.microphone = Some(source);
     let mut options = both_ways(peer, half);
-    if let Some(receiving) = &mut options.receiving {
+    if let Some(receiving) = options.receiving.first_mut() {
         receiving.loudspeaker = Some(Loudspeaker { sink: Box::new(heard), lip_sync: true });
     }
     CallOptions { length: Some(length), ..options }

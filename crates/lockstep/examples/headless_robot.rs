@@ -1,11 +1,11 @@
-//! An unattended robot: it joins a standing ticket, sends its camera, and comes back by itself after every interruption.
-//! `headless_robot operate ADDRESS KEY_FILE` prints the ticket; `headless_robot TICKET [SOURCE]` is the robot.
+//! An unattended robot with two cameras: it joins a standing ticket and comes back by itself after every interruption.
+//! `headless_robot operate ADDRESS KEY_FILE` prints the ticket; `headless_robot TICKET [FRONT [REAR]]` is the robot.
 use std::env;
 use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
-use lockstep::{Call, Event, Identity, Latency, Message};
+use lockstep::{Call, Event, Identity, Latency, Message, Stream};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -17,15 +17,18 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
             println!("{ticket}");
             watch(&call)
         }
-        [ticket] => watch(&robot(ticket, "camera")?),
-        [ticket, source] => watch(&robot(ticket, source)?),
-        _ => Err("usage: headless_robot operate ADDRESS KEY_FILE | headless_robot TICKET [SOURCE]".into()),
+        [ticket] => watch(&robot(ticket, &["camera"])?),
+        [ticket, sources @ ..] if sources.len() <= 2 => watch(&robot(ticket, sources)?),
+        _ => Err("usage: headless_robot operate ADDRESS KEY_FILE | headless_robot TICKET [FRONT [REAR]]".into()),
     }
 }
 
-/// The robot's end.
-pub(crate) fn robot(ticket: &str, source: &str) -> Result<Call, Box<dyn Error>> {
-    let builder = Call::builder().open_source(source).latency(Latency::Low).reconnect();
+/// The robot's end: of the budget, the front camera gets three times as much as the rear one.
+pub(crate) fn robot(ticket: &str, sources: &[&str]) -> Result<Call, Box<dyn Error>> {
+    let mut builder = Call::builder().latency(Latency::Low).reconnect();
+    for ((name, priority), source) in [("front", 3.0), ("rear", 1.0)].into_iter().zip(sources) {
+        builder = builder.stream(Stream::open_source(name, source).priority(priority));
+    }
     Ok(builder.join(ticket.parse()?)?)
 }
 

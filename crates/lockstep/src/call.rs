@@ -1,5 +1,6 @@
 //! A call on threads of its own.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 use lockstep_call::{ReceivingEnd, SerialMenu};
 use lockstep_control::{Controller, ControllerSetup, Latency};
 use lockstep_live::{
-    CallEvent, CallHandle, CallKind, CallOptions, Ended, Identity, Listener, LiveError, Loudspeaker, Message,
-    MessageError, OpenSink, OtherEnd, PictureSource, Presence, ReceivedFrame, Receiving, Sending, Shown, Ticket,
-    TicketRefusal, Witness,
+    CallEvent, CallHandle, CallKind, CallOptions, Ended, Freshness, Identity, Listener, LiveError, Loudspeaker,
+    MOST_STREAMS, Message, MessageError, OpenSink, OtherEnd, Presence, ReceivedFrame, Receiving, Sending, Shown,
+    StreamName, Ticket, TicketRefusal, Witness,
 };
 use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoFormat};
 use lockstep_socket::{Clock, SystemError};
@@ -22,37 +23,31 @@ use lockstep_vp8::{Picture, Preset};
 
 use crate::options::{ReceiveOptions, SendOptions};
 use crate::queue::Queue;
+use crate::streams::{SentStream, Share, Stream, shares, split};
 
 /// Events that wait for the application; the oldest are dropped beyond.
 const MOST_EVENTS: usize = 1_024;
-/// Frames that wait for the application; the oldest are dropped beyond, so that none is stale.
+/// Frames of each stream that wait for the application; the oldest are dropped beyond, so that none is stale.
 const MOST_FRAMES: usize = 3;
 /// Pause between two attempts to resume a call.
 const RESUME_INTERVAL: Duration = Duration::from_millis(250);
 
-type OpenSource = Box<dyn FnMut() -> Result<Box<dyn Source>, SourceError> + Send>;
-type OpenAnySink = Box<dyn FnMut(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
+type OpenAnySink = Box<dyn FnMut(&StreamName, VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
 type OpenMicrophone = Box<dyn FnMut() -> Result<Box<dyn SoundSource>, String> + Send>;
 type OpenLoudspeaker = Box<dyn FnMut() -> Result<Box<dyn SoundSink>, String> + Send>;
-
-/// The origin of a call's pictures.
-enum Pictures {
-    None,
-    Pushed(VideoFormat),
-    Source(OpenSource),
-}
 
 /// The destination of the other end's pictures.
 enum Shows {
     Nothing,
     Frames,
-    Sink(Arc<Mutex<OpenAnySink>>),
+    Sinks(Arc<Mutex<OpenAnySink>>),
 }
 
-/// Builds a [`Call`]. Without a source this end sends no pictures; without a sink it receives none.
+/// Builds a [`Call`]. Without a source or stream this end sends no pictures; without a sink it receives none. With one it takes
+/// every stream that the other end sends, up to [`MOST_STREAMS`].
 #[must_use]
 pub struct CallBuilder {
-    pictures: Pictures,
+    streams: Vec<Stream>,
     shows: Shows,
     microphone: Option<OpenMicrophone>,
     loudspeaker: Option<OpenLoudspeaker>,
@@ -75,7 +70,7 @@ impl std::fmt::Debug for CallBuilder {
 impl CallBuilder {
     fn new() -> Self {
         Self {
-            pictures: Pictures::None,
+            streams: Vec::new(),
             shows: Shows::Nothing,
             microphone: None,
             loudspeaker: None,
@@ -90,40 +85,59 @@ impl CallBuilder {
     }
 
     /// Sends the pictures of a source, which a thread of the call reads. `open` runs at each connection.
-    pub fn source(mut self, open: impl FnMut() -> Result<Box<dyn Source>, SourceError> + Send + 'static) -> Self {
-        self.pictures = Pictures::Source(Box::new(open));
+    pub fn source(self, open: impl FnMut() -> Result<Box<dyn Source>, SourceError> + Send + 'static) -> Self {
+        self.only(Stream::source("", open))
+    }
+
+    /// This stream and no other, without a name.
+    fn only(mut self, stream: Stream) -> Self {
+        self.streams = vec![stream];
+        self
+    }
+
+    /// Sends another video stream; the first is the most important. Streams share one budget by their priorities. The other end
+    /// learns their names.
+    pub fn stream(mut self, stream: Stream) -> Self {
+        self.streams.push(stream);
         self
     }
 
     /// Sends what `specification` names: `camera`, `/dev/video0`, `generated`, a y4m file, or anything that ffmpeg reads.
     pub fn open_source(self, specification: &str) -> Self {
-        let specification = specification.to_owned();
-        self.source(move || lockstep_media::open_source(&specification, &lockstep_media::SourceOptions::default()))
+        self.only(Stream::open_source("", specification))
     }
 
     /// Sends the pictures that the application gives to [`Call::send_frame`], of this format.
-    pub fn send_frames(mut self, format: VideoFormat) -> Self {
-        self.pictures = Pictures::Pushed(format);
-        self
+    pub fn send_frames(self, format: VideoFormat) -> Self {
+        self.only(Stream::frames("", format))
     }
 
-    /// Shows pictures on a sink, on a thread of the call. `open` runs at the first picture of each connection.
-    pub fn sink(mut self, open: impl FnMut(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static) -> Self {
-        self.shows = Shows::Sink(Arc::new(Mutex::new(Box::new(open))));
+    /// Shows pictures on a sink, on a thread of the call. `open` runs at the first picture of each stream and connection.
+    pub fn sink(self, mut open: impl FnMut(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static) -> Self {
+        self.sinks(move |_, format| open(format))
+    }
+
+    /// The same with the name of the stream, which is empty for the only stream of a call.
+    pub fn sinks(
+        mut self,
+        open: impl FnMut(&StreamName, VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static,
+    ) -> Self {
+        self.shows = Shows::Sinks(Arc::new(Mutex::new(Box::new(open))));
         self.records_sound = false;
         self
     }
 
     /// Shows pictures where `specification` says: `window`, `none`, or a file that ends in .webm or .mkv (with the other end's
-    /// sound), .ivf or .y4m. Connections after the first have files of their own: call.webm, call-2.webm, call-3.webm. These
-    /// take no place of other files.
+    /// sound), .ivf or .y4m. A stream with a name has a separate window or file, such as `x.front.webm` for `x.webm`. Connections
+    /// after the first have separate files: call.webm, call-2.webm, call-3.webm. Existing files are kept.
     pub fn open_sink(self, specification: &str) -> Self {
         let records_sound = lockstep_media::records_sound(specification);
-        let (specification, mut connection) = (specification.to_owned(), 0);
-        let builder = self.sink(move |format| {
-            connection += 1;
-            let name = sink_of_connection(&specification, &mut connection);
-            lockstep_media::open_sink(&name, format)
+        let (specification, mut connections) = (specification.to_owned(), BTreeMap::<StreamName, u32>::new());
+        let builder = self.sinks(move |name, format| {
+            let specification = lockstep_media::sink_of_stream(&specification, name)?;
+            let connection = connections.entry(name.clone()).or_default();
+            *connection += 1;
+            lockstep_media::open_sink(&sink_of_connection(&specification, connection), format)
         });
         Self { records_sound, ..builder }
     }
@@ -152,7 +166,7 @@ impl CallBuilder {
         self
     }
 
-    /// A cap of the bit rate; see [`SendOptions::max_bitrate`].
+    /// A cap of the bit rate; see [`SendOptions::max_bitrate`]. Streams share it by their priorities.
     pub fn max_bitrate(mut self, cap: Bitrate) -> Self {
         self.send = self.send.max_bitrate(cap);
         self
@@ -207,7 +221,7 @@ impl CallBuilder {
     /// Starts the call with the giver of `ticket`.
     ///
     /// # Errors
-    /// If no thread can be started. Later failures are [`CallEvent::Failed`].
+    /// If no thread can be started, or if streams have wrong names or priorities. Later failures are [`CallEvent::Failed`].
     pub fn join(self, ticket: Ticket) -> Result<Call, LiveError> {
         self.start(Other::Giver(ticket))
     }
@@ -233,26 +247,23 @@ impl CallBuilder {
     }
 
     fn start(self, other: Other) -> Result<Call, LiveError> {
+        let shares = shares(&self.streams)?;
         let shared = Arc::new(Shared {
             handle: CallHandle::new(),
             events: Queue::new(MOST_EVENTS),
             frames: Queue::new(MOST_FRAMES),
             progress: Progress::default(),
             leaves: AtomicBool::new(false),
-            is_stale: AtomicBool::new(false),
-            was_stale: AtomicBool::new(false),
-            clocks: Mutex::default(),
+            received: Mutex::default(),
             clock: Clock::start(),
         });
         let send = self.send.clone();
-        let format = match &self.pictures {
-            Pictures::Pushed(format) => Some(*format),
-            _ => None,
-        };
-        let runner = Runner { builder: self, other, shared: Arc::clone(&shared) };
+        let format = self.streams.first().and_then(Stream::pushed);
+        let freshness = Freshness::new(self.stale_after);
+        let runner = Runner { builder: self, other, shares: shares.clone(), freshness, shared: Arc::clone(&shared) };
         let thread = thread::Builder::new().name("lockstep call".to_owned()).spawn(move || runner.run());
         let thread = thread.map_err(|error| SystemError::Thread { name: "call", reason: error.to_string() })?;
-        Ok(Call { shared, send: Mutex::new(send), format, thread: Some(thread) })
+        Ok(Call { shared, send: Mutex::new(send), shares, format, thread: Some(thread) })
     }
 }
 
@@ -277,15 +288,19 @@ enum Other {
     Joiner(Listener),
 }
 
-/// What relates the other end's clock to this one's.
-#[derive(Debug, Clone, Copy, Default)]
-struct Clocks {
-    least_delay: Option<i64>,
+/// The names of the other end's streams, and what relates its clock to this one's.
+#[derive(Debug, Default)]
+struct Received {
+    /// By stream.
+    least_delays: BTreeMap<usize, i64>,
+    names: BTreeMap<usize, StreamName>,
     round_trip: Option<Duration>,
 }
 
 /// A picture that waits for the application.
 struct WaitingFrame {
+    stream: usize,
+    name: StreamName,
     picture: Picture,
     captured_at: Timestamp,
 }
@@ -324,31 +339,35 @@ struct Shared {
     frames: Queue<WaitingFrame>,
     progress: Progress,
     leaves: AtomicBool,
-    /// Whether video is stale, and whether it was when the connection before broke.
-    is_stale: AtomicBool,
-    was_stale: AtomicBool,
-    clocks: Mutex<Clocks>,
+    received: Mutex<Received>,
     clock: Clock,
 }
 
 impl Shared {
-    fn clocks(&self) -> MutexGuard<'_, Clocks> {
-        self.clocks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The age of a picture at this moment.
-    fn age(&self, captured_at: Timestamp) -> Option<Duration> {
-        let Clocks { least_delay, round_trip } = *self.clocks();
-        Some(lockstep_call::age(self.clock.now(), captured_at, least_delay?, round_trip?))
+    /// The age of a stream's picture at this moment.
+    fn age(&self, stream: usize, captured_at: Timestamp) -> Option<Duration> {
+        let received = self.received();
+        let least_delay = *received.least_delays.get(&stream)?;
+        Some(lockstep_call::age(self.clock.now(), captured_at, least_delay, received.round_trip?))
     }
 }
 
-/// Takes pictures for the application.
-struct FrameSink(Arc<Shared>);
+/// Takes the pictures of a stream for the application.
+struct FrameSink {
+    stream: usize,
+    name: StreamName,
+    shared: Arc<Shared>,
+}
 
 impl Sink for FrameSink {
     fn show(&mut self, picture: &Picture, captured_at: Timestamp) -> Result<(), SinkError> {
-        self.0.frames.push(WaitingFrame { picture: picture.clone(), captured_at });
+        let Self { stream, name, .. } = self;
+        let frame = WaitingFrame { stream: *stream, name: name.clone(), picture: picture.clone(), captured_at };
+        self.shared.frames.push_among(frame, |other| other.stream == *stream);
         Ok(())
     }
 
@@ -362,25 +381,24 @@ struct Observer(Arc<Shared>);
 
 impl Witness for Observer {
     fn event(&mut self, event: CallEvent) {
-        match event {
-            CallEvent::Stale { .. } => self.0.is_stale.store(true, Ordering::Relaxed),
-            CallEvent::Fresh { .. } => self.0.is_stale.store(false, Ordering::Relaxed),
+        match &event {
             CallEvent::Joined => self.0.progress.change(|stage| stage.has_joined = true),
+            CallEvent::StreamAnnounced { stream, name } => drop(self.0.received().names.insert(*stream, name.clone())),
             _ => {}
         }
         self.0.events.push(event);
     }
 
-    fn receiving(&mut self, _now: Timestamp, end: &ReceivingEnd) {
-        self.0.clocks().least_delay = end.least_delay();
+    fn receiving(&mut self, _now: Timestamp, stream: usize, end: &ReceivingEnd) {
+        let mut received = self.0.received();
+        match end.least_delay() {
+            Some(delay) => received.least_delays.insert(stream, delay),
+            None => received.least_delays.remove(&stream),
+        };
     }
 
-    fn shown(&mut self, shown: &Shown) {
-        self.0.clocks().round_trip = shown.shortest_round_trip;
-        // The new connection does not know that video was stale in the one before.
-        if self.0.was_stale.swap(false, Ordering::Relaxed) && !self.0.is_stale.load(Ordering::Relaxed) {
-            self.0.events.push(CallEvent::Fresh { stream: 0 });
-        }
+    fn shown(&mut self, _stream: usize, shown: &Shown) {
+        self.0.received().round_trip = shown.shortest_round_trip;
     }
 }
 
@@ -388,6 +406,9 @@ impl Witness for Observer {
 struct Runner {
     builder: CallBuilder,
     other: Other,
+    shares: Vec<Share>,
+    /// Watches the age of pictures, also between two connections.
+    freshness: Freshness,
     shared: Arc<Shared>,
 }
 
@@ -399,7 +420,7 @@ impl Runner {
             if !resumes {
                 break result;
             }
-            thread::sleep(RESUME_INTERVAL);
+            self.pause();
         };
         let outcome = result.map_err(Arc::new);
         self.shared.progress.change(|stage| stage.outcome = Some(outcome.clone()));
@@ -409,6 +430,23 @@ impl Runner {
         });
         self.shared.events.close();
         self.shared.frames.close();
+    }
+
+    /// Waits before the next attempt, and reports pictures that become stale meanwhile.
+    fn pause(&mut self) {
+        let clock = self.shared.clock;
+        let end = clock.now() + RESUME_INTERVAL;
+        loop {
+            let now = clock.now();
+            while let Some(event) = self.freshness.poll(now) {
+                self.shared.events.push(event);
+            }
+            if now >= end {
+                return;
+            }
+            let next = self.freshness.poll_timeout().map_or(end, |at| at.min(end));
+            thread::sleep(clock.until(next));
+        }
     }
 
     fn leaves(&self) -> bool {
@@ -421,16 +459,15 @@ impl Runner {
         let finished = lockstep_live::run(self.shared.clock, options, &mut Observer(Arc::clone(&self.shared)));
         if finished.joined && self.builder.reconnects && can_resume(&finished.result) {
             self.shared.events.push(CallEvent::Interrupted);
-            let is_stale = self.shared.is_stale.swap(false, Ordering::Relaxed);
-            self.shared.was_stale.fetch_or(is_stale, Ordering::Relaxed);
         }
+        self.freshness = finished.freshness;
         finished.result
     }
 
     fn options(&mut self) -> Result<CallOptions, LiveError> {
         let sending = self.sending()?;
         let receiving = self.receiving()?;
-        let kind = match (&self.other, sending.is_some(), receiving.is_some()) {
+        let kind = match (&self.other, !sending.is_empty(), !receiving.is_empty()) {
             (_, true, true) => CallKind::TwoWay,
             (Other::Giver(_), true, _) | (Other::Joiner(_), _, true) => CallKind::OneWay,
             _ => CallKind::FromListener,
@@ -448,45 +485,61 @@ impl Runner {
             length: None,
             wait_limit: self.builder.wait_limit,
             idle_limit: self.builder.idle_limit,
-            stale_after: self.builder.stale_after,
+            freshness: std::mem::take(&mut self.freshness),
             stop: Box::new(move || shared.leaves.load(Ordering::Relaxed)),
             handle: self.shared.handle.clone(),
             qlog: None,
         })
     }
 
-    fn sending(&mut self) -> Result<Option<Sending>, LiveError> {
-        let (source, format) = match &mut self.builder.pictures {
-            Pictures::None => return Ok(None),
-            Pictures::Pushed(format) => (PictureSource::Pushed, *format),
-            Pictures::Source(open) => {
-                let source = open().map_err(|error| LiveError::Source(error.to_string()))?;
-                let format = source.format();
-                (source.into(), format)
-            }
-        };
-        let microphone = self.builder.microphone.as_mut().map(|open| open()).transpose().map_err(LiveError::Sound)?;
-        let end = self.builder.send.clone().with_format(format).end()?;
-        let runner = Box::new(SerialMenu);
-        Ok(Some(Sending { end, source, runner, microphone, measures_quality: false }))
+    fn sending(&mut self) -> Result<Vec<Sending>, LiveError> {
+        let builder = &mut self.builder;
+        let priorities: Vec<f64> = self.shares.iter().map(|share| share.priority).collect();
+        let mut sending = Vec::new();
+        for ((stream, share), send) in
+            builder.streams.iter_mut().zip(&self.shares).zip(builder.send.shared(&priorities))
+        {
+            let (source, format) = stream.open()?;
+            // The first stream has the sound.
+            let microphone = builder.microphone.as_mut().filter(|_| sending.is_empty());
+            sending.push(Sending {
+                end: send.with_format(format).end()?,
+                name: share.name.clone(),
+                source,
+                runner: Box::new(SerialMenu),
+                microphone: microphone.map(|open| open()).transpose().map_err(LiveError::Sound)?,
+                measures_quality: false,
+            });
+        }
+        Ok(sending)
     }
 
-    fn receiving(&mut self) -> Result<Option<Receiving>, LiveError> {
-        let open_sink: OpenSink = match &self.builder.shows {
-            Shows::Nothing => return Ok(None),
-            Shows::Frames => {
-                let shared = Arc::clone(&self.shared);
-                Box::new(move |_| Ok(Box::new(FrameSink(shared))))
-            }
-            Shows::Sink(open) => {
-                let open = Arc::clone(open);
-                Box::new(move |format| (open.lock().unwrap_or_else(PoisonError::into_inner))(format))
-            }
-        };
+    fn receiving(&mut self) -> Result<Vec<Receiving>, LiveError> {
+        if matches!(self.builder.shows, Shows::Nothing) {
+            return Ok(Vec::new());
+        }
         let loudspeaker = self.builder.loudspeaker.as_mut().map(|open| open()).transpose().map_err(LiveError::Sound)?;
         let nowhere = || self.builder.records_sound.then(|| Box::new(Nowhere) as Box<dyn SoundSink>);
-        let loudspeaker = loudspeaker.or_else(nowhere).map(|sink| Loudspeaker { sink, lip_sync: true });
-        Ok(Some(Receiving { end: self.builder.receive.end(), open_sink, loudspeaker }))
+        let mut loudspeaker = loudspeaker.or_else(nowhere).map(|sink| Loudspeaker { sink, lip_sync: true });
+        let receiving = |stream| Receiving {
+            end: self.builder.receive.end(),
+            open_sink: self.open_sink(stream),
+            loudspeaker: loudspeaker.take(),
+        };
+        Ok((0..MOST_STREAMS).map(receiving).collect())
+    }
+
+    fn open_sink(&self, stream: usize) -> OpenSink {
+        match &self.builder.shows {
+            Shows::Sinks(open) => {
+                let open = Arc::clone(open);
+                Box::new(move |name, format| (open.lock().unwrap_or_else(PoisonError::into_inner))(name, format))
+            }
+            Shows::Frames | Shows::Nothing => {
+                let shared = Arc::clone(&self.shared);
+                Box::new(move |name, _| Ok(Box::new(FrameSink { stream, name: name.clone(), shared })))
+            }
+        }
     }
 }
 
@@ -515,6 +568,7 @@ fn can_resume(result: &Result<Ended, LiveError>) -> bool {
 pub struct Call {
     shared: Arc<Shared>,
     send: Mutex<SendOptions>,
+    shares: Vec<Share>,
     format: Option<VideoFormat>,
     thread: Option<JoinHandle<()>>,
 }
@@ -531,17 +585,37 @@ impl Call {
         CallBuilder::new()
     }
 
-    /// Sends a picture that was captured at `captured_at`. Of pictures that wait for the encoder only the newest is kept: says
+    /// Sends a picture of the first stream that was captured at `captured_at`. Of pictures that wait for the encoder only the newest is kept: says
     /// whether this one replaced another. A picture of another size than announced changes the size of the video.
     pub fn send_frame(&self, picture: Picture, captured_at: Instant) -> bool {
-        self.shared.handle.send_frame(picture, captured_at)
+        self.shared.handle.send_frame(0, picture, captured_at)
     }
 
-    /// The next picture of the other end, with its age; waits for it up to `limit`. None if none came, or the call is over.
+    /// The stream of this name that this end sends; none if it sends no such stream.
+    pub fn stream(&self, name: &str) -> Option<SentStream<'_>> {
+        let stream = self.shares.iter().position(|share| *share.name == *name)?;
+        Some(SentStream::new(self, stream))
+    }
+
+    /// The name of a stream that this end sends; empty if it has none.
+    pub fn stream_name(&self, stream: usize) -> StreamName {
+        self.shares.get(stream).map(|share| share.name.clone()).unwrap_or_default()
+    }
+
+    /// The name of a stream that the other end announced; empty if it has none.
+    pub fn received_stream_name(&self, stream: usize) -> StreamName {
+        self.shared.received().names.get(&stream).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn handle(&self) -> &CallHandle {
+        &self.shared.handle
+    }
+
+    /// The next picture of the other end, with its stream and age; waits for it up to `limit`. None if none came, or the call is over.
     /// Of pictures that the application is too slow for the oldest are dropped.
     pub fn next_frame(&self, limit: Duration) -> Option<ReceivedFrame> {
-        let WaitingFrame { picture, captured_at } = self.shared.frames.pop(limit)?;
-        Some(ReceivedFrame { stream: 0, picture, captured_at, age: self.shared.age(captured_at) })
+        let WaitingFrame { stream, name, picture, captured_at } = self.shared.frames.pop(limit)?;
+        Some(ReceivedFrame { stream, name, picture, captured_at, age: self.shared.age(stream, captured_at) })
     }
 
     /// The next event; waits for it up to `limit`. None if none came, or after [`CallEvent::Ended`] and [`CallEvent::Failed`].
@@ -582,9 +656,12 @@ impl Call {
         self.shared.handle.send_message(message)
     }
 
-    /// Changes the cap of the bit rate; none removes it.
+    /// Changes the cap of the bit rate, which streams share by their priorities; none removes it.
     pub fn set_max_bitrate(&self, cap: Option<Bitrate>) {
-        self.shared.handle.set_max_bitrate(cap);
+        let caps = cap.map(|cap| split(cap, &self.priorities()));
+        for stream in 0..self.shares.len() {
+            self.handle().set_max_bitrate(stream, caps.as_ref().map(|caps| caps[stream]));
+        }
     }
 
     /// Changes the latency. The controller starts anew for it, and finds the capacity again within a second or two.
@@ -594,13 +671,19 @@ impl Call {
     pub fn set_latency(&self, latency: Latency) -> Result<(), LiveError> {
         let mut send = self.send.lock().unwrap_or_else(PoisonError::into_inner);
         *send = send.clone().latency(latency);
-        self.shared.handle.set_controller(send.make_controller()?);
+        for (stream, send) in send.shared(&self.priorities()).iter().enumerate() {
+            self.handle().set_controller(stream, send.make_controller()?);
+        }
         Ok(())
     }
 
-    /// Announces another frame rate of the pictures that the application sends.
+    fn priorities(&self) -> Vec<f64> {
+        self.shares.iter().map(|share| share.priority).collect()
+    }
+
+    /// Announces another frame rate of the pictures that the application sends; of several streams, those of the first.
     pub fn set_frame_rate(&self, frame_rate: FrameRate) {
-        self.shared.handle.set_frame_rate(frame_rate);
+        self.handle().set_frame_rate(0, frame_rate);
     }
 
     /// Mutes the sound or turns the camera off, and tells the other end; a camera that is off pauses the video.

@@ -78,19 +78,21 @@ pub mod codec;
 pub mod control;
 mod options;
 mod queue;
+mod streams;
 
 pub use call::{Call, CallBuilder};
 pub use lockstep_call::{ReceivingEnd, SendingEnd};
 pub use lockstep_control::{FlowGroup, Latency, LimitedBy};
 pub use lockstep_live::{
     CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, LONGEST_LATEST, LONGEST_MESSAGE,
-    LiveError as Error, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality, ReceivedFrame,
-    ReceivedMessage, ReceivingQuality, SendingQuality, Ticket, TicketError, TicketRefusal, Warning, Way,
+    LiveError as Error, MOST_STREAMS, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality,
+    ReceivedFrame, ReceivedMessage, ReceivingQuality, SendingQuality, StreamName, StreamNameError, Ticket, TicketError,
+    TicketRefusal, Warning, Way,
 };
 #[cfg(feature = "audio")]
 pub use lockstep_live::{open_loudspeaker, open_microphone};
 pub use lockstep_media::{
-    FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source,
+    FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source, sink_of_stream,
 };
 pub use lockstep_socket::SystemError;
 pub use lockstep_sound::{
@@ -100,6 +102,7 @@ pub use lockstep_transport::SoundPacket;
 pub use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub use lockstep_vp8::{Picture, PictureError, Preset};
 pub use options::{ReceiveOptions, SendOptions};
+pub use streams::{SentStream, Stream};
 
 /// Examples of pages, compiled and run as documentation tests.
 #[cfg(doctest)]

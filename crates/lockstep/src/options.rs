@@ -18,6 +18,8 @@ use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, FrameKind, Parameters, Preset};
 
 use lockstep_live::LiveError;
 
+use crate::streams::split;
+
 type MakeController = Arc<dyn Fn(&ControllerSetup) -> Box<dyn Controller> + Send + Sync>;
 
 /// Options of the end that sends pictures.
@@ -106,6 +108,21 @@ impl SendOptions {
     #[must_use]
     pub fn format(&self) -> VideoFormat {
         self.format
+    }
+
+    /// The options of several streams that share one budget and one cap in proportion to these priorities; of one stream, these
+    /// options.
+    pub(crate) fn shared(&self, priorities: &[f64]) -> Vec<Self> {
+        if priorities.len() < 2 {
+            return priorities.iter().map(|_| self.clone()).collect();
+        }
+        let group = FlowGroup::new();
+        let caps = self.max_bitrate.map(|cap| split(cap, priorities));
+        let each = priorities.iter().enumerate().map(|(stream, &priority)| Self {
+            max_bitrate: caps.as_ref().map(|caps| caps[stream]),
+            ..self.clone().priority(&group, priority)
+        });
+        each.collect()
     }
 
     fn setup(&self, payload: usize) -> ControllerSetup {

@@ -36,10 +36,17 @@ impl<T> Queue<T> {
 
     /// Adds an item.
     pub(crate) fn push(&self, item: T) {
+        self.push_among(item, |_| true);
+    }
+
+    /// Adds an item; of the items that are `among` its own kind, the oldest is dropped beyond the limit.
+    pub(crate) fn push_among(&self, item: T, among: impl Fn(&T) -> bool) {
         let mut inside = self.inside();
         inside.items.push_back(item);
-        if inside.items.len() > self.limit {
-            inside.items.pop_front();
+        if inside.items.iter().filter(|other| among(other)).count() > self.limit
+            && let Some(oldest) = inside.items.iter().position(among)
+        {
+            inside.items.remove(oldest);
         }
         // All: one that only waits takes nothing.
         self.shared.1.notify_all();
@@ -90,6 +97,16 @@ mod tests {
         queue.close();
         let items: Vec<i32> = std::iter::from_fn(|| queue.pop(Duration::MAX)).collect();
         assert_eq!(items, [3, 4]);
+    }
+
+    #[test]
+    fn items_of_another_kind_are_not_dropped() {
+        let queue = Queue::new(2);
+        queue.push_among(100, |&item| item >= 100);
+        (0..5).for_each(|item| queue.push_among(item, |&other| other < 100));
+        queue.close();
+        let items: Vec<i32> = std::iter::from_fn(|| queue.pop(Duration::MAX)).collect();
+        assert_eq!(items, [100, 3, 4]);
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
 pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, ssim, ssim_db};
 #[cfg(feature = "window")]
 pub use sink::window::{ESCAPE, Notice, Overlay, WindowSink};
-pub use sink::{DiscardSink, IvfSink, Sink, SinkError, WebmSink, Y4mSink, open_sink, records_sound, sink_path};
+pub use sink::{
+    DiscardSink, IvfSink, Sink, SinkError, WebmSink, Y4mSink, open_sink, records_sound, sink_of_stream, sink_path,
+};
 #[cfg(all(feature = "camera", target_os = "linux"))]
 pub use source::camera::CameraSource;
 pub use source::ffmpeg::FfmpegSource;

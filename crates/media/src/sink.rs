@@ -119,6 +119,9 @@ pub enum SinkError {
         /// What the window system said.
         reason: String,
     },
+    /// Standard output cannot hold several streams.
+    #[error("standard output holds one video stream, and the other end sends \"{0}\" beside others; name a file")]
+    OneStream(String),
     /// The person closed the window.
     #[error("the window was closed")]
     WindowClosed,
@@ -164,6 +167,22 @@ pub fn sink_path(specification: &str) -> Result<Option<&Path>, SinkError> {
 #[must_use]
 pub fn records_sound(specification: &str) -> bool {
     FileFormat::of(specification).is_ok_and(|format| format == FileFormat::Webm)
+}
+
+/// The sink for the stream of that name of several, where `specification` names the sink of a call: the name stands before the
+/// extension, as in `x.front.y4m` for `x.y4m`. A stream without a name has the sink of the call.
+///
+/// # Errors
+/// If the sink is standard output, which holds one stream.
+pub fn sink_of_stream(specification: &str, stream: &str) -> Result<String, SinkError> {
+    match specification {
+        _ if stream.is_empty() => Ok(specification.to_owned()),
+        "-" => Err(SinkError::OneStream(stream.to_owned())),
+        path => Ok(match path.rsplit_once('.') {
+            Some((stem, extension)) => format!("{stem}.{stream}.{extension}"),
+            None => path.to_owned(),
+        }),
+    }
 }
 
 /// Opens the sink that `specification` names: `none`, `window`, a `.webm` or `.mkv` file (VP8 with sound, see [`WebmSink`]), an
@@ -351,6 +370,15 @@ mod tests {
         assert_eq!(recorded, [true, true, false, false, false]);
         assert!(matches!(open_sink("/nowhere/out.y4m", format()), Err(SinkError::Create { .. })));
         assert!(open_sink("none", format()).is_ok());
+    }
+
+    #[test]
+    fn each_stream_has_a_file_of_its_own() {
+        let of = |sink, stream| sink_of_stream(sink, stream).map_err(|error| error.to_string());
+        assert_eq!(of("a/x.y4m", "front"), Ok("a/x.front.y4m".to_owned()));
+        assert_eq!((of("x.y4m", ""), of("none", "rear")), (Ok("x.y4m".to_owned()), Ok("none".to_owned())));
+        assert_eq!(of("-", ""), Ok("-".to_owned()));
+        assert!(of("-", "front").is_err_and(|said| said.contains("name a file")));
     }
 
     #[test]

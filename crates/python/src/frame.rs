@@ -18,6 +18,9 @@ type PyPlane<'py> = Bound<'py, PyArray2<u8>>;
 #[pyclass(module = "lockstep", frozen, weakref)]
 pub struct Frame {
     picture: Picture,
+    /// The name of its stream; empty for the only stream of a call.
+    #[pyo3(get)]
+    stream: String,
     /// Time of capture in seconds, on the other end's clock.
     #[pyo3(get)]
     captured_at: f64,
@@ -27,9 +30,9 @@ pub struct Frame {
 }
 
 impl From<ReceivedFrame> for Frame {
-    fn from(ReceivedFrame { picture, captured_at, age, .. }: ReceivedFrame) -> Self {
+    fn from(ReceivedFrame { name, picture, captured_at, age, .. }: ReceivedFrame) -> Self {
         let captured_at = captured_at.saturating_since(Timestamp::ZERO).as_secs_f64();
-        Self { picture, captured_at, age: age.map(|age| age.as_secs_f64()) }
+        Self { picture, stream: name.to_string(), captured_at, age: age.map(|age| age.as_secs_f64()) }
     }
 }
 

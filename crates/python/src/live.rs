@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use lockstep::{
     Bitrate, Call, CallBuilder, Delivery, Ended, Event, FrameRate, Identity, Latency, Message, MessageError, Presence,
-    Quality, ReceivedMessage, VideoFormat, Way,
+    Quality, ReceivedMessage, SentStream, Stream, VideoFormat, Way,
 };
 
 use lockstep_control::Failure;
@@ -38,6 +38,14 @@ const CLOCK_TOLERANCE: f64 = 1.0;
 
 fn failed(error: impl std::fmt::Display) -> PyErr {
     CallError::new_err(error.to_string())
+}
+
+/// An error of a call that did not start.
+fn not_started(error: lockstep::Error) -> PyErr {
+    match error {
+        lockstep::Error::Streams(_) => invalid(error),
+        error => failed(error),
+    }
 }
 
 fn seconds(name: &str, value: f64) -> PyResult<Duration> {
@@ -104,6 +112,8 @@ type SentFormat = (usize, usize, (u32, u32));
 #[pyo3(from_item_all)]
 struct Options {
     send: Option<SentFormat>,
+    /// Names and priorities of the video streams that this end sends; none for the only one.
+    streams: Vec<(String, f64)>,
     receive: bool,
     latency: String,
     max_bitrate: Option<f64>,
@@ -129,7 +139,15 @@ impl Options {
             if !sides.contains(&width) || !sides.contains(&height) {
                 return Err(invalid(format!("send: size {width}x{height} is outside 1x1 to 16383x16383")));
             }
-            builder = builder.send_frames(VideoFormat::new(width, height).at(rate));
+            let format = VideoFormat::new(width, height).at(rate);
+            if self.streams.is_empty() {
+                builder = builder.send_frames(format);
+            }
+            for (name, priority) in &self.streams {
+                builder = builder.stream(Stream::frames(name, format).priority(*priority));
+            }
+        } else if !self.streams.is_empty() {
+            return Err(PyValueError::new_err("streams: the call sends none; give send=(width, height, rate) as well"));
         }
         if self.receive {
             builder = builder.receive_frames();
@@ -181,6 +199,12 @@ impl LiveCall {
         self.call.as_ref().ok_or_else(|| failed("the call is over"))
     }
 
+    /// A stream that this end sends.
+    fn stream(&self, name: &str) -> PyResult<SentStream<'_>> {
+        let stream = self.call()?.stream(name);
+        stream.ok_or_else(|| PyValueError::new_err(format!("stream: the call sends no stream named {name:?}")))
+    }
+
     /// How the call ended, if it did.
     fn ended(&self) -> PyResult<Option<Ended>> {
         self.call()?.wait_ended(Duration::ZERO).transpose().map_err(failed)
@@ -226,7 +250,7 @@ impl LiveCall {
     fn join(py: Python<'_>, ticket: &str, mut options: Options) -> PyResult<Self> {
         let ticket = ticket.trim().parse().map_err(|error| invalid(format!("ticket: {error}")))?;
         let (builder, failure) = options.builder()?;
-        py.detach(|| builder.join(ticket)).map(|call| options.start(call, failure)).map_err(failed)
+        py.detach(|| builder.join(ticket)).map(|call| options.start(call, failure)).map_err(not_started)
     }
 
     /// Listens at `address`; gives the call and its ticket.
@@ -245,12 +269,12 @@ impl LiveCall {
             let identity = identity.map_or_else(Identity::new, |path| Identity::standing(&path))?;
             builder.listen_as(identity, address)
         });
-        let (call, ticket) = listened.map_err(failed)?;
+        let (call, ticket) = listened.map_err(not_started)?;
         Ok((options.start(call, failure), ticket.to_string()))
     }
 
-    /// Sends a frame that was captured `age` seconds ago; says whether it replaced one that waited for the encoder.
-    fn send(&self, py: Python<'_>, frame: &Bound<'_, PyAny>, age: f64) -> PyResult<bool> {
+    /// Sends a frame of a stream that was captured `age` seconds ago; says whether it replaced one that waited for the encoder.
+    fn send(&self, py: Python<'_>, frame: &Bound<'_, PyAny>, age: f64, stream: Option<&str>) -> PyResult<bool> {
         if !self.sends {
             return Err(PyValueError::new_err(
                 "cannot send frame: the call was made without send=(width, height, rate)",
@@ -265,8 +289,12 @@ impl LiveCall {
         let captured_at = now.checked_sub(Duration::from_secs_f64(age.max(0.0))).unwrap_or(now);
         let picture = picture(frame)?;
         self.require_running("send frame")?;
+        let stream = stream.map(|name| self.stream(name)).transpose()?;
         let call = self.call()?;
-        Ok(py.detach(|| call.send_frame(picture, captured_at)))
+        Ok(py.detach(|| match stream {
+            Some(stream) => stream.send_frame(picture, captured_at),
+            None => call.send_frame(picture, captured_at),
+        }))
     }
 
     /// The next frame; None if none came within `timeout` seconds, or the call ended.
@@ -285,7 +313,7 @@ impl LiveCall {
     ) -> PyResult<Option<(&'static str, Bound<'py, PyDict>)>> {
         match self.take(py, timeout, Call::wait_for_event, |call| call.next_event(Duration::ZERO))? {
             Some(Event::Failed(error)) => Err(failed(error)),
-            event => event.map(|event| fields(py, event)).transpose(),
+            event => event.map(|event| fields(py, self.call()?, event)).transpose(),
         }
     }
 
@@ -354,9 +382,19 @@ impl LiveCall {
         })
     }
 
-    /// Changes the cap of the bit rate, in bit/s; None removes it.
-    fn set_max_bitrate(&self, cap: Option<f64>) -> PyResult<()> {
-        self.call()?.set_max_bitrate(max_bitrate(cap)?);
+    /// Changes the cap of the bit rate of all streams or of one, in bit/s; None removes it.
+    fn set_max_bitrate(&self, cap: Option<f64>, stream: Option<&str>) -> PyResult<()> {
+        let cap = max_bitrate(cap)?;
+        match stream {
+            None => self.call()?.set_max_bitrate(cap),
+            Some(name) => self.stream(name)?.set_max_bitrate(cap),
+        }
+        Ok(())
+    }
+
+    /// Pauses a stream, or resumes it.
+    fn set_paused(&self, stream: &str, paused: bool) -> PyResult<()> {
+        self.stream(stream)?.set_paused(paused);
         Ok(())
     }
 
@@ -380,7 +418,7 @@ fn reason(ended: Ended) -> &'static str {
 }
 
 /// The name of an event's class in `lockstep.call` and its fields.
-fn fields(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_, PyDict>)> {
+fn fields<'py>(py: Python<'py>, call: &Call, event: Event) -> PyResult<(&'static str, Bound<'py, PyDict>)> {
     let fields = PyDict::new(py);
     let name = match event {
         Event::Warning(warning) => {
@@ -400,14 +438,22 @@ fn fields(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_, PyD
             "PeerChanged"
         }
         Event::Quality(quality) => {
-            set_quality(&fields, &quality)?;
+            set_quality(&fields, call, &quality)?;
             "Quality"
         }
-        Event::Stale { age, .. } => {
+        Event::StreamAnnounced { name, .. } => {
+            fields.set_item("stream", name.to_string())?;
+            "StreamAnnounced"
+        }
+        Event::Stale { stream, age } => {
             fields.set_item("age", age.as_secs_f64())?;
+            fields.set_item("stream", call.received_stream_name(stream).to_string())?;
             "Stale"
         }
-        Event::Fresh { .. } => "Fresh",
+        Event::Fresh { stream } => {
+            fields.set_item("stream", call.received_stream_name(stream).to_string())?;
+            "Fresh"
+        }
         Event::Message(ReceivedMessage { delivery, payload, delay, .. }) => {
             fields.set_item("data", PyBytes::new(py, &payload))?;
             let channel = match delivery {
@@ -427,7 +473,7 @@ fn fields(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_, PyD
     Ok((name, fields))
 }
 
-fn set_quality(fields: &Bound<'_, PyDict>, quality: &Quality) -> PyResult<()> {
+fn set_quality(fields: &Bound<'_, PyDict>, call: &Call, quality: &Quality) -> PyResult<()> {
     let py = fields.py();
     let in_seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     let sending = quality.sending.map(|sending| {
@@ -436,6 +482,7 @@ fn set_quality(fields: &Bound<'_, PyDict>, quality: &Quality) -> PyResult<()> {
         fields.set_item("limited_by", sending.limited_by.map(|limit| limit.name()))?;
         fields.set_item("round_trip", in_seconds(sending.round_trip))?;
         fields.set_item("frames", sending.frames)?;
+        fields.set_item("stream", call.stream_name(quality.stream).to_string())?;
         Ok::<_, PyErr>(fields)
     });
     let receiving = quality.receiving.map(|receiving| {
@@ -444,6 +491,7 @@ fn set_quality(fields: &Bound<'_, PyDict>, quality: &Quality) -> PyResult<()> {
         fields.set_item("missing", receiving.missing)?;
         fields.set_item("jitter", receiving.jitter.as_secs_f64())?;
         fields.set_item("age", in_seconds(receiving.age))?;
+        fields.set_item("stream", call.received_stream_name(quality.stream).to_string())?;
         Ok::<_, PyErr>(fields)
     });
     fields.set_item("sending", sending.transpose()?)?;

@@ -32,6 +32,13 @@ pub enum SenderEntry {
     },
     /// A captured frame, in the order of capture, without what only the receiver knows.
     Frame(Box<FrameRecord>),
+    /// The same of another stream than the first, the more important the lower its number.
+    StreamFrame {
+        /// The stream, from 1.
+        stream: usize,
+        /// The frame.
+        frame: Box<FrameRecord>,
+    },
     /// At the end: the counters of the transport.
     End {
         /// By name.
@@ -50,6 +57,13 @@ pub enum ReceiverEntry {
     },
     /// A picture that was shown, in the order in which they were.
     Display(DisplayRecord),
+    /// The same of another stream than the first.
+    StreamDisplay {
+        /// The stream, from 1.
+        stream: usize,
+        /// The picture.
+        display: DisplayRecord,
+    },
     /// Before the end: how the sound was heard, if it was.
     Sound(SoundScores),
     /// At the end: the counters of the transport and of the decoder.
@@ -158,7 +172,7 @@ impl Captures {
             match entry {
                 SenderEntry::Start { epoch } => captures.epoch = epoch,
                 SenderEntry::Frame(record) => captures.add(record.captured_at),
-                SenderEntry::End { .. } => {}
+                SenderEntry::StreamFrame { .. } | SenderEntry::End { .. } => {}
             }
         }
         (captures, log.problem)
@@ -222,6 +236,7 @@ pub fn merge(
                 let (completed_at, displayed_at) = (at(display.completed_at), at(display.displayed_at));
                 return Some(DisplayRecord { completed_at, displayed_at, ..display });
             }
+            ReceiverEntry::StreamDisplay { .. } => {}
             ReceiverEntry::Sound(scores) => sound = Some(scores),
             ReceiverEntry::End { counters, decoder } => (counted.receiver, counted.decoder) = (counters, decoder),
         }
@@ -230,7 +245,7 @@ pub fn merge(
     for entry in sent.by_ref() {
         let record = match entry {
             SenderEntry::Frame(record) => record,
-            SenderEntry::Start { .. } => continue,
+            SenderEntry::Start { .. } | SenderEntry::StreamFrame { .. } => continue,
             SenderEntry::End { counters } => {
                 counted.sender = counters;
                 continue;

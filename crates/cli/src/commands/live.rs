@@ -11,11 +11,12 @@ use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
-use lockstep_control::Controllers;
+use lockstep_control::{Controllers, FlowGroup};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending, ThreadedMenu, Ticket,
+    CallHandle, CallKind, CallOptions, Freshness, Identity, Listener, MOST_STREAMS, OpenSink, OtherEnd, Receiving,
+    Sending, ThreadedMenu, Ticket,
 };
-use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
+use lockstep_media::{SourceOptions, open_sink, open_source, sink_of_stream, sink_path};
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::output_file::{self, is_standard_output, standard_output_is_taken};
 use lockstep_runner::session_log::arguments::SessionArguments;
@@ -27,6 +28,7 @@ use crate::call_files::{CallFiles, of_call};
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
+use crate::commands::source_argument::{SourceArgument, stream_names};
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
 use crate::observation::{Observation, ObservationArguments, Pages};
@@ -61,9 +63,10 @@ pub struct SendArguments {
     #[command(flatten)]
     way: WayArguments,
     /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, anything else that ffmpeg
-    /// reads, or `-` for either from standard input.
-    #[arg(long, default_value = "generated")]
-    source: String,
+    /// reads, or `-` for either from standard input. Each further --source is another video stream. Streams share one budget
+    /// by priority, and the receiver learns their names.
+    #[arg(long, value_name = "SOURCE[,name=NAME][,priority=NUMBER]", default_value = "generated")]
+    source: Vec<SourceArgument>,
     /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
@@ -105,7 +108,8 @@ pub struct ReceiveArguments {
     way: WayArguments,
     /// Where the pictures go: `window`, `none`, a .webm or .mkv file (VP8 coded anew, with the sound), an .ivf file (the same
     /// without sound), a .y4m file (one picture after another), or `-` for y4m on standard output. A file grows during the call
-    /// and plays even if the receiver is killed.
+    /// and plays even if the receiver is killed. Each of several video streams has a separate window or file, such as
+    /// x.front.webm for x.webm.
     #[arg(long, default_value = "none")]
     sink: String,
     #[command(flatten)]
@@ -300,16 +304,42 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: Status
 
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> {
-    let inputs: Vec<&Path> = [Path::new(&arguments.source)].into_iter().chain(arguments.speaking.file()).collect();
+    let sources = arguments.source.iter().map(|source| Path::new(&source.specification));
+    let pictures_are_piped = sources.clone().any(is_standard_input);
+    let inputs: Vec<&Path> = sources.chain(arguments.speaking.file()).collect();
+    let names = stream_names(&arguments.source)?;
+    if arguments.source.len() > 1 && arguments.decisions.output().1.is_some() {
+        bail!("--decisions records the controller of one video stream; give one --source");
+    }
     let logs = [("--log", arguments.log.as_deref()), arguments.decisions.output()];
     let outputs = [&logs[..], &arguments.observation.outputs()].concat();
     check(&outputs, &inputs, arguments.status)?;
-    let microphone = arguments.speaking.open(LiveSound::Nothing)?;
-    let ticket = ticket_to_join(arguments.ticket.as_deref(), is_standard_input(Path::new(&arguments.source)))?;
-    let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
+    let mut microphone = arguments.speaking.open(LiveSound::Nothing)?;
+    let ticket = ticket_to_join(arguments.ticket.as_deref(), pictures_are_piped)?;
+    let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
+    let open = |source: &SourceArgument| open_source(&source.specification, &options);
+    let sources = arguments.source.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let format = sources.first().map(|source| source.format()).unwrap_or_default();
     let control = arguments.control.settings_with(controllers)?;
     let decisions = arguments.decisions.log();
-    let end = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
+    let group = FlowGroup::new();
+    let mut sending = Vec::new();
+    for ((source, argument), name) in sources.into_iter().zip(&arguments.source).zip(names) {
+        let format = source.format();
+        let end = if arguments.source.len() == 1 {
+            control.recorded_sending_end(&format, connection_id(), decisions.recorder())?
+        } else {
+            control.stream_end(&format, connection_id(), &group, argument.priority)?
+        };
+        sending.push(Sending {
+            end,
+            name,
+            source: source.into(),
+            runner: menu_runner(control.menu),
+            microphone: microphone.take(),
+            measures_quality: arguments.log.is_some(),
+        });
+    }
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
     decisions.open_growing()?;
@@ -319,26 +349,20 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
     let mut session = arguments.session.open("send", "sender", None)?;
     if let Some(log) = &mut session {
         log.description().control(&control);
-        log.description().pictures(&source.format());
+        log.description().pictures(&format);
     }
     let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
     let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
     let options = CallOptions {
         peer: arguments.way.peer(ticket),
         kind: CallKind::OneWay,
-        sending: Some(Sending {
-            end,
-            source: source.into(),
-            runner: menu_runner(control.menu),
-            microphone,
-            measures_quality: arguments.log.is_some(),
-        }),
-        receiving: None,
+        sending,
+        receiving: Vec::new(),
         length: arguments.seconds.map(Seconds::get),
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
         stop: Box::new(arguments.program.stop(&interruption, None)),
-        stale_after: None,
+        freshness: Freshness::default(),
         handle: CallHandle::new(),
         qlog,
     };
@@ -400,19 +424,24 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         let mut reporter = reporter.with_session(session, clock.epoch());
         files.print();
         ticket.print("send", arguments.status);
-        let sink = arguments.sink.clone();
-        let open: OpenSink = Box::new(move |format| open_sink(&sink, format));
-        let end = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
+        let mut loudspeaker = loudspeaker;
+        let receiving = (0..MOST_STREAMS).map(|_| {
+            let sink = arguments.sink.clone();
+            let open_sink: OpenSink =
+                Box::new(move |stream, format| open_sink(&sink_of_stream(&sink, stream)?, format));
+            let end = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
+            Receiving { end, open_sink, loudspeaker: loudspeaker.take() }
+        });
         let options = CallOptions {
             peer: OtherEnd::At(listener),
             kind: CallKind::OneWay,
-            sending: None,
-            receiving: Some(Receiving { end, open_sink: open, loudspeaker }),
+            sending: Vec::new(),
+            receiving: receiving.collect(),
             length: None,
             wait_limit: arguments.wait_seconds.0,
             idle_limit: arguments.idle_seconds.0,
             stop: Box::new(stop.clone()),
-            stale_after: None,
+            freshness: Freshness::default(),
             handle: CallHandle::new(),
             qlog,
         };

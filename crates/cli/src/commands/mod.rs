@@ -13,6 +13,7 @@ pub mod rendezvous;
 pub mod serving;
 #[cfg(feature = "lab")]
 pub mod simulate;
+pub mod source_argument;
 pub mod talk;
 pub mod trace;
 #[cfg(all(target_os = "linux", feature = "lab"))]

@@ -101,6 +101,8 @@ fn is_of_other_end(result: &Result<Ended, LiveError>) -> bool {
                 | LiveError::Refused
                 | LiveError::UnknownEstimator { .. }
                 | LiveError::TooManyPixels { .. }
+                | LiveError::TooManyStreams { .. }
+                | LiveError::StreamsRefused
         ),
     }
 }

@@ -9,7 +9,8 @@ use clap::Args;
 use lockstep_configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Finished, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
+    CallHandle, CallKind, CallOptions, Finished, Freshness, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
+    StreamName,
 };
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
 use lockstep_runner::interruption::Interruption;
@@ -217,10 +218,10 @@ impl Talk {
         let open: OpenSink = if arguments.sink() == "window" {
             let overlay = CallOverlay { own, words: words.clone(), handle: self.handle.clone() };
             let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
-            Box::new(move |_| Ok(Box::new(window)))
+            Box::new(move |_, _| Ok(Box::new(window)))
         } else {
             let name = arguments.sink().to_owned();
-            Box::new(move |format| open_sink(&name, format))
+            Box::new(move |_, format| open_sink(&name, format))
         };
         decisions.open_growing()?;
         let observation = Observation::on(&mut self.pages, &arguments.observation)?;
@@ -240,19 +241,20 @@ impl Talk {
         let options = CallOptions {
             peer,
             kind: CallKind::TwoWay,
-            sending: Some(Sending {
+            sending: vec![Sending {
                 end: sending,
+                name: StreamName::default(),
                 source: source.into(),
                 runner: menu_runner(control.menu),
                 microphone,
                 measures_quality: arguments.send_log.is_some(),
-            }),
-            receiving: Some(Receiving { end: receiving, open_sink: open, loudspeaker }),
+            }],
+            receiving: vec![Receiving { end: receiving, open_sink: open, loudspeaker }],
             length: arguments.seconds.map(Seconds::get),
             wait_limit: self.wait.0,
             idle_limit: arguments.idle_seconds.0,
             stop,
-            stale_after: None,
+            freshness: Freshness::default(),
             handle: self.handle.clone(),
             qlog,
         };

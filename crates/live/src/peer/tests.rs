@@ -45,6 +45,18 @@ fn receiving_end() -> ReceivingEnd {
     })
 }
 
+/// A peer that sends these streams, named in their order.
+fn sending_streams(sending: Vec<SendingEnd>) -> PeerConfig {
+    let names = ["front", "rear"].map(|name| name.parse().expect("a name")).to_vec();
+    PeerConfig { sending, names, ..PeerConfig::sending_nothing() }
+}
+
+/// A peer that takes so many streams.
+fn receiving(streams: usize) -> PeerConfig {
+    let receiving = (0..streams).map(|_| receiving_end()).collect();
+    PeerConfig { receiving, ..PeerConfig::receiving(receiving_end()) }
+}
+
 /// A datagram on its way: time of arrival, number, peer that it goes to, bytes.
 type Transit = (Timestamp, u64, usize, Vec<u8>);
 
@@ -74,11 +86,9 @@ impl World {
         let now = Timestamp::from_millis(5);
         let identity = Identity::new().expect("there are random numbers");
         let ticket = Peer::ticket(&identity, &[ADDRESSES[1].into()], &[]);
-        let ends = sending.iter().map(|_| receiving_end()).collect();
-        let receiving = PeerConfig { stale_after, receiving: ends, ..PeerConfig::receiving(receiving_end()) };
+        let receiving = PeerConfig { stale_after, ..receiving(sending.len()) };
         let listener = Peer::listen(&identity, &[], receiving, now).expect("it listens");
-        let joiner =
-            Peer::join(ticket, PeerConfig { sending, ..PeerConfig::sending(sending_end()) }, now).expect("it joins");
+        let joiner = Peer::join(ticket, sending_streams(sending), now).expect("it joins");
         let (transit, frames) = (BinaryHeap::new(), Vec::new());
         Self {
             now,
@@ -355,6 +365,94 @@ fn camera_that_breaks_makes_only_its_stream_stale() {
         .filter_map(|event| if let CallEvent::Stale { stream, .. } = event { Some(*stream) } else { None })
         .collect();
     assert_eq!(stale, [1]);
+}
+
+/// Two streams of equal priority.
+fn pair() -> Vec<SendingEnd> {
+    let group = FlowGroup::new();
+    [7, 8].map(|connection| stream(connection, Some((&group, 1.0)))).into()
+}
+
+/// Films with two cameras for `length`.
+fn film_both(world: &mut World, length: Duration) {
+    let end = world.now + length;
+    let mut luma = 0;
+    while world.now < end {
+        (0..2).for_each(|stream| world.peers[0].send_frame(world.now, stream, world.now, picture(64, luma)));
+        luma = luma.wrapping_add(3);
+        world.run_until(world.now + INTERVAL);
+    }
+}
+
+#[test]
+fn frames_and_quality_come_with_their_stream() {
+    let mut world = World::with(pair(), 0, None);
+    world.run_until(Timestamp::from_millis(150));
+    film_both(&mut world, Duration::from_secs(2));
+    let announced = |event: &CallEvent| matches!(event, CallEvent::StreamAnnounced { .. });
+    assert_eq!(world.count(1, announced), 2);
+    for (stream, name) in ["front", "rear"].into_iter().enumerate() {
+        let named = world.frames.iter().filter(|frame| frame.stream == stream && &*frame.name == name);
+        assert!(named.count() > 30, "{name}");
+        for place in 0..2 {
+            let quality = |event: &CallEvent| {
+                matches!(event, CallEvent::Quality(quality) if quality.stream == stream
+                    && (quality.sending.is_some(), quality.receiving.is_some()) == (place == 0, place == 1))
+            };
+            assert!(world.count(place, quality) >= 1, "{name} at {place}");
+        }
+    }
+}
+
+#[test]
+fn streams_beyond_those_taken_refuse_the_call_at_both_ends() {
+    let mut world = World::with(pair(), 0, None);
+    let identity = Identity::new().expect("there are random numbers");
+    let ticket = Peer::ticket(&identity, &[ADDRESSES[1].into()], &[]);
+    let now = world.now;
+    world.peers = [
+        Peer::join(ticket, sending_streams(pair()), now).expect("it joins"),
+        Peer::listen(&identity, &[], receiving(1), now).expect("it listens"),
+    ];
+    world.run_until(Timestamp::from_millis(500));
+    let said = world.events.map(|events| match events.last() {
+        Some(CallEvent::Failed(reason)) => reason.clone(),
+        other => format!("{other:?}"),
+    });
+    assert!(said[0].contains("takes fewer video streams"), "{}", said[0]);
+    assert!(said[1].contains("more than the 1 video streams"), "{}", said[1]);
+}
+
+#[test]
+fn both_streams_are_back_within_two_seconds_of_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let identity = Identity::standing(&folder.path().join("key")).expect("a key");
+    let ticket = Peer::ticket(&identity, &[ADDRESSES[1].into()], &[]);
+    let mut world = World::with(pair(), 0, None);
+    let now = world.now;
+    world.peers = [
+        Peer::join(ticket.clone(), sending_streams(pair()), now).expect("it joins"),
+        Peer::listen(&identity, &[], receiving(2), now).expect("it listens"),
+    ];
+    film_both(&mut world, Duration::from_secs(1));
+    // The robot is killed without a word and starts again at once. Both ends try again when a connection fails.
+    let killed = world.now;
+    world.peers[0] = Peer::join(ticket.clone(), sending_streams(pair()), killed).expect("it joins");
+    world.frames.clear();
+    while world.now < killed + Duration::from_secs(2) {
+        film_both(&mut world, Duration::from_millis(250));
+        let now = world.now;
+        if world.peers[0].is_over() {
+            world.peers[0] = Peer::join(ticket.clone(), sending_streams(pair()), now).expect("it joins");
+        }
+        if world.peers[1].is_over() {
+            world.peers[1] = Peer::listen(&identity, &[], receiving(2), now).expect("it listens");
+        }
+    }
+    for stream in 0..2 {
+        let frames = world.frames.iter().filter(|frame| frame.stream == stream).count();
+        assert!(frames > 5, "stream {stream}: {frames} frames, {:?}", world.events);
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_emulator::{Carried, Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
-    CallEvent, CallHandle, CallKind, CallOptions, Finished, Identity, Listener, OpenSink, OtherEnd, Receiving, Sending,
-    Shown, Stop, Ticket, Witness,
+    CallEvent, CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, OpenSink, OtherEnd,
+    Receiving, Sending, Shown, Stop, StreamName, Ticket, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_socket::Clock;
@@ -82,6 +82,7 @@ pub fn receiving_end() -> ReceivingEnd {
 pub fn sending(source: Box<dyn Source>) -> Sending {
     Sending {
         end: sending_end(1, MenuMode::default()),
+        name: StreamName::default(),
         source: source.into(),
         runner: Box::new(SerialMenu),
         microphone: None,
@@ -94,7 +95,7 @@ pub fn discard(format: VideoFormat) -> Result<Box<dyn Sink>, SinkError> {
 }
 
 pub fn sink(open: impl FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static) -> OpenSink {
-    Box::new(open)
+    Box::new(move |_, format| open(format))
 }
 
 /// What one end is told that joins.
@@ -102,13 +103,13 @@ pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOption
     CallOptions {
         peer: OtherEnd::Of(ticket),
         kind: CallKind::OneWay,
-        sending,
-        receiving: None,
+        sending: sending.into_iter().collect(),
+        receiving: Vec::new(),
         length: Some(LIMIT),
         wait_limit: limits.wait_limit,
         idle_limit: limits.idle_limit,
         stop: Box::new(|| false),
-        stale_after: None,
+        freshness: Freshness::default(),
         handle: CallHandle::new(),
         qlog: None,
     }
@@ -119,7 +120,7 @@ pub fn both_ways(peer: OtherEnd, sending: Sending) -> CallOptions {
     let (kind, length) = (CallKind::TwoWay, Some(LIMIT));
     let (wait_limit, idle_limit) = (CALL.wait_limit, CALL.idle_limit);
     let stop: Stop = Box::new(|| false);
-    let (sending, receiving) = (Some(sending), Some(receiving));
+    let (sending, receiving) = (vec![sending], vec![receiving]);
     CallOptions {
         peer,
         kind,
@@ -129,7 +130,7 @@ pub fn both_ways(peer: OtherEnd, sending: Sending) -> CallOptions {
         wait_limit,
         idle_limit,
         stop,
-        stale_after: None,
+        freshness: Freshness::default(),
         handle: CallHandle::new(),
         qlog: None,
     }
@@ -144,11 +145,11 @@ impl Witness for Log {
         assert!(!matches!(event, CallEvent::Warning(_)), "tests are optimised, and yet: {event:?}");
     }
 
-    fn captured(&mut self, record: FrameRecord) {
+    fn captured(&mut self, _: usize, record: FrameRecord) {
         self.0.push(record);
     }
 
-    fn shown(&mut self, _: &Shown) {
+    fn shown(&mut self, _: usize, _: &Shown) {
         self.1 += 1;
     }
 }
@@ -156,7 +157,7 @@ impl Witness for Log {
 pub fn run(options: CallOptions) -> (Finished, Vec<FrameRecord>) {
     let mut log = Log::default();
     let finished = lockstep_live::run(Clock::start(), options, &mut log);
-    if let Some(sending) = &finished.sending {
+    if let [sending] = &finished.sending[..] {
         assert!(log.0.iter().map(|record| record.capture).eq(0..sending.captured()), "each once, in order");
     }
     (finished, log.0)
@@ -234,13 +235,13 @@ fn started(
         let options = CallOptions {
             peer: OtherEnd::At(listener),
             kind: CallKind::OneWay,
-            sending: None,
-            receiving: Some(Receiving { end: end(), open_sink, loudspeaker: None }),
+            sending: Vec::new(),
+            receiving: vec![Receiving { end: end(), open_sink, loudspeaker: None }],
             length: None,
             wait_limit: limits.wait_limit,
             idle_limit: limits.idle_limit,
             stop: Box::new(move || stop() || asked.load(Ordering::Relaxed)),
-            stale_after: None,
+            freshness: Freshness::default(),
             handle: CallHandle::new(),
             qlog: None,
         };
