@@ -130,7 +130,7 @@ impl ControlSettings {
         group: &FlowGroup,
         priority: f64,
     ) -> Result<SendingEnd> {
-        let setting = self.setting_for(format, None, RateBounds::default());
+        let setting = self.setup_for(format, None, RateBounds::default());
         let controller = group.join(self.controller(&setting, None)?, &setting, priority, setting.bounds.most);
         let encoder = self.encoder(format.frame_interval());
         Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
