@@ -69,7 +69,7 @@ def test_crate_embeds_only_files_of_its_own(crate: Path) -> None:
     for source in (crate / "src").rglob("*.rs"):
         if source.name == "tests.rs":
             continue
-        shipped = source.read_text(encoding="utf-8").split("#[cfg(test)]")[0]
+        shipped = re.split(r"#\[cfg\((?:doc)?test\)\]", source.read_text(encoding="utf-8"))[0]
         embedded = re.findall(r'include_(?:str|bytes)!\(\s*"([^"]+)"', shipped)
         paths = [source.parent / name for name in embedded]
         below = re.findall(r'include_(?:str|bytes)!\(concat!\(env!\("CARGO_MANIFEST_DIR"\), "/([^"]*)"', shipped)
