@@ -203,8 +203,8 @@ impl<P: Payload> Receiver<P> {
     /// Returns the next datagram to transmit at `now`: a reply to a hello, or an acknowledgement.
     ///
     /// An acknowledgement covers all arrivals and verdicts since the last one, if its list has room. With
-    /// [`FeedbackInterval::EveryFragment`], poll after each datagram to acknowledge each one separately. Poll after all
-    /// datagrams of one moment to save acknowledgements.
+    /// [`EveryFragment`](crate::FeedbackInterval::EveryFragment), poll after each datagram to acknowledge each one
+    /// separately. Poll after all datagrams of one moment to save acknowledgements.
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         // This is called after every event of a call and seldom has something to send.

@@ -27,7 +27,7 @@
 //! | 66..68, with flag 16 | length of the last fragment that is not parity |
 //! | then | payload |
 //!
-//! | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known; each field is a [variable-length number](number) |
+//! | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known; each field is a variable-length number (LEB128) |
 //! |---|
 //! | number of the acknowledgement |
 //! | time of transmission, receiver's clock |
@@ -102,7 +102,6 @@ use lockstep_units::{ByteCount, MAXIMUM_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
 use crate::payload::Payload;
-use crate::sound::MOST_BUNDLED;
 
 pub(crate) use acknowledgement::LONGEST_ESTIMATE;
 pub use acknowledgement::{Acknowledgement, ReceivedFragment};
@@ -186,7 +185,7 @@ pub enum WireError {
     #[error("cannot decode datagram: payload of {0} bytes is longer than {MAX_PAYLOAD}")]
     Payload(usize),
     /// A sound packet is longer than 120 ms.
-    #[error("cannot decode datagram: sound packet of {0} frames is longer than {MOST_BUNDLED}")]
+    #[error("cannot decode datagram: sound packet of {0} frames is longer than 120 ms")]
     Frames(usize),
     /// A number is larger than its field, or has a longer encoding than necessary.
     #[error("cannot decode datagram: number at offset {0} is too large, or its encoding is too long")]

@@ -6,7 +6,7 @@
 //! - [`quantity`]: parses text such as `500kbps`
 //! - [`random`]: seeded random numbers
 //! - [`SlidingMinimum`]: sliding-window minimum
-//! - [`tuning`]: declaration of tuned constants
+//! - [`tuning`](mod@tuning): declaration of tuned constants
 #![forbid(unsafe_code)]
 
 pub mod quantity;

@@ -1,7 +1,7 @@
 //! Tuned constants: fields of configuration structs that describe themselves.
 //!
 //! A tuned constant is a number that an experiment or a judgement chose. It changes which packets are sent, when, or how
-//! a frame is coded. [`config!`](crate::config) declares the constants of one algorithm, and [`tuning!`](crate::tuning)
+//! a frame is coded. [`config!`](crate::config!) declares the constants of one algorithm, and [`tuning!`](crate::tuning!)
 //! composes them.
 //!
 //! ```
