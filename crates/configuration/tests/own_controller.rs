@@ -59,6 +59,7 @@ mod programs {
 
     use clap::Parser;
     use lockstep_configuration::{ScenarioArguments, run_scenario};
+    use lockstep_control::FlowGroup;
     use lockstep_sim::CodecModel;
     use lockstep_sim::scenario::Scenario;
 
@@ -118,7 +119,8 @@ mod programs {
         let format = lockstep_media::source_format("generated:64x48@30", &Default::default()).unwrap();
         let checked = settings.control.check_live(&format).unwrap_err();
         let made = settings.control.recorded_sending_end(&format, 0, None).err().expect("it is refused");
-        for error in [checked.to_string(), made.to_string()] {
+        let stream = settings.control.stream_end(&format, 0, &FlowGroup::new(), 1.0).err().expect("it is refused");
+        for error in [checked.to_string(), made.to_string(), stream.to_string()] {
             assert!(error.contains("programs decide in virtual time only"), "{error}");
         }
     }
