@@ -55,7 +55,7 @@ pub enum Algorithm {
     /// RL-V: the same model, trained by reinforcement learning.
     Rlv,
     /// Lockstep's own controller: a model predicts quantiles of the bytes that the path delivers until a deadline. It
-    /// is the default (`docs/controllers.md`).
+    /// is the default (`docs/lab/2026-11-controllers.md`).
     #[cfg_attr(feature = "learned", default)]
     Lockstep,
     /// Hindsight: knows the exact capacity and queue of the path.

@@ -23,8 +23,8 @@
 //! |---|---|---|
 //! | first rate | 1.2 Mb/s, e^0.5 up or down | ten packets in 100 ms, TCP's initial window (RFC 6928) |
 //! | time between two packets of a frame | 2 ms at most | Salsify's published code |
-//! | volatility, and the fields of [`Mode`] | | the search in `docs/controllers.md` |
-//! | risk, longest tolerated delay | 0.35, 150 ms | `docs/controllers.md`, "On slow links" |
+//! | volatility, and the fields of [`Mode`] | | the search in `docs/lab/2026-11-controllers.md` |
+//! | risk, longest tolerated delay | 0.35, 150 ms | `docs/lab/2026-11-controllers.md`, "On slow links" |
 
 mod busy_time;
 mod jitter;

@@ -15,7 +15,7 @@
 //! | selector | 30 % of the mean of both | BoB, section III; a model can override it (`lockstep.selector_threshold`) |
 //! | interval | 200 ms | the paper; 60 ms in the code |
 //!
-//! `docs/learning.md` lists the differences between paper and code, and the choices made here.
+//! `docs/lab/2026-11-learning.md` lists the differences between paper and code, and the choices made here.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@
 //! | constant | value | source |
 //! |---|---|---|
 //! | reports a second, groups a report | 15, 4 | the paper's state |
-//! | seconds | 3 | the paper's smoothing covers the same time; see `docs/learning.md` |
+//! | seconds | 3 | the paper's smoothing covers the same time; see `docs/lab/2026-11-learning.md` |
 //! | loss | share of the group's packets | |
 //! | delay | queueing delay / 1 s, 2 at most | |
 //! | rates | logarithm, 10 kb/s as 0 and 8 Mb/s as 1 (BoB's scale); 0 to 1.5 | bursts are faster than the mean rate of the path |

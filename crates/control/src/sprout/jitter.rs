@@ -9,7 +9,7 @@
 //! are only two values, and less if each delay is similar to the one before.
 //!
 //! Jitter does not count as busy time of the path. The constants are in [`JitterConfig`] (lab: 2026-11-notes-control;
-//! `docs/controllers.md`, "Where delays scatter").
+//! `docs/lab/2026-11-controllers.md`, "Where delays scatter").
 
 use libm::fabs;
 

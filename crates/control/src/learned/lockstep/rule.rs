@@ -72,13 +72,13 @@ pub struct Rule {
     /// Such bursts count only if the natural logarithm of the mean rate changes by at most this per second.
     pub shared_steady: f64,
     /// Time by which nine of ten frames must be delivered, seconds. After a pause most paths are as fast as before, but
-    /// some are not. There a frame that is likely to arrive soon may take seconds (`docs/learning.md`, "The rule").
+    /// some are not. There a frame that is likely to arrive soon may take seconds (`docs/lab/2026-11-learning.md`, "The rule").
     pub latest: f64,
 }
 
 impl Rule {
     /// The default rule, from which the search for a model's rule starts. It was chosen by calls with pixels
-    /// (`docs/learning.md`, "The rule"; `lockstep train lockstep --tuned-clip`).
+    /// (`docs/lab/2026-11-learning.md`, "The rule"; `lockstep train lockstep --tuned-clip`).
     #[must_use]
     pub fn of(latency: Latency) -> Self {
         let balanced = Self {
