@@ -1,8 +1,8 @@
 //! Conventional codec as a [`FrameEncoder`]: "today's systems" in the published comparisons.
 //!
 //! It uses the same VP8 as the functional codec, but does not access its state. Each frame follows the last coded one
-//! or is a key frame. A rate control with a target bit rate chooses the quantizer before coding, without a budget, and
-//! every frame is sent. After a loss it relies on retransmission. If that fails, it codes a key frame, as after a
+//! or is a key frame. A rate control chooses the quantizer before coding, from a target bit rate. There is no budget,
+//! and every frame is sent. After a loss it relies on retransmission. If that fails, it codes a key frame, as after a
 //! picture loss indication (RFC 4585, section 6.3.1).
 
 use std::time::Duration;

@@ -67,9 +67,9 @@ pub trait PictureEncoder: Send {
 /// Decoder of an application's codec. It is called from the call's decoder thread only.
 pub trait PictureDecoder: Send {
     /// Decodes `frame` from the state `source`. Returns the name of the target state, computed from the decoded data,
-    /// and the picture. Returns none if the frame is damaged or its picture has more than `pixel_limit` luma samples,
-    /// which must be checked before allocation. The frame is untrusted, so decoding must not panic on any bytes. The
-    /// state stays until [`PictureDecoder::forget`].
+    /// and the picture. Returns none if the frame is damaged, or if its picture has more than `pixel_limit` luma
+    /// samples. The limit must be checked before allocation. The frame is untrusted, so decoding must not panic on any
+    /// bytes. The state stays until [`PictureDecoder::forget`].
     fn decode(&mut self, source: StateId, frame: &[u8], pixel_limit: usize) -> Option<(StateId, Picture)>;
     /// Releases `state`: no frame will be decoded from it.
     fn forget(&mut self, state: StateId);

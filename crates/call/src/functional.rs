@@ -1,9 +1,9 @@
 //! Functional encoder as a [`FrameEncoder`]: a menu of candidates from one state.
 //!
 //! Salsify's published code offers the quantizers q-17 and q+23 around the last sent one. Its frames fill a third to a
-//! half of the budget. Here a curve of size over quantizer is learned from coded candidates, and the menu is centred on
-//! the expected quantizer. Alternatively, one frame starts there and is coded pass by pass, each pass towards the
-//! newest budget ([`MenuMode::Fit`]). The codec's size estimate of a picture shifts the curve before coding.
+//! half of the budget. Here a curve of size over quantizer is learned from coded candidates. The menu is centred on the
+//! expected quantizer. Alternatively, one frame starts there and is coded pass by pass, each pass towards the newest
+//! budget ([`MenuMode::Fit`]). The codec's size estimate of a picture shifts the curve before coding.
 
 mod config;
 

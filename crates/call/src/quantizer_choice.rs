@@ -108,8 +108,8 @@ impl QuantizerChoice {
         if distance(finer) < distance(within) { finer } else { within }
     }
 
-    /// Approximate prediction error of a picture from its size at a quantizer. A frame of R bits per sample, coded to
-    /// an error of a twelfth of the squared step, removes an error 4^R times as large.
+    /// Approximate prediction error of a picture from its size at a quantizer. The coding error is a twelfth of the
+    /// squared step. A frame of R bits per sample removes an error 4^R times as large.
     fn prediction_error(&self, quantizer: u8, size: f64) -> f64 {
         let step = f64::from(quantizer_step(quantizer));
         step * step / 12.0 * libm::pow(4.0, 8.0 * size / self.luma_samples)

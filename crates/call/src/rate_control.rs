@@ -1,8 +1,8 @@
 //! Rate control of a conventional real-time codec: a leaky bucket that gives the size of each frame.
 //!
 //! It follows libvpx's one-pass constant bit rate mode (`VPX_CBR`) with the settings of WebRTC's VP8 encoder. The level
-//! of a buffer gives the target size of a frame, and a model of sizes gives the quantizer (`quantizer_choice`). The
-//! frame is coded once, and its size is taken from the buffer. At a low level, frames are dropped.
+//! of a buffer gives the target size of a frame. A model of sizes gives the quantizer (`quantizer_choice`). The frame
+//! is coded once, and its size is taken from the buffer. At a low level, frames are dropped.
 
 use std::time::Duration;
 

@@ -302,8 +302,8 @@ impl<C: Codec> ReceivingEnd<C> {
         self.transport.poll_transmit(now)
     }
 
-    /// Sets whether acknowledgements leave at their lowest rate instead of the sender's interval, for a narrow path in
-    /// this direction ([`SendingEnd::is_way_narrow`](crate::SendingEnd::is_way_narrow)).
+    /// Sets whether acknowledgements leave at their lowest rate instead of the sender's interval. Used for a narrow
+    /// path in this direction ([`SendingEnd::is_way_narrow`](crate::SendingEnd::is_way_narrow)).
     pub fn thin_feedback(&mut self, thin: bool) {
         self.transport.thin_acknowledgements(thin);
     }

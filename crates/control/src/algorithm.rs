@@ -81,7 +81,7 @@ impl Algorithm {
         ("mmsys24", "a model in the format of the MMSys'24 challenge at the receiver; requires --model"),
         ("nada", "NADA: one congestion signal of delay and loss (RFC 8698)"),
         ("scream", "SCReAM version 2: a window around a target for the queueing delay"),
-        ("sprout", "Sprout: a Bayesian filter over the link's rate, and a lower bound of what it delivers by a deadline"),
+        ("sprout", "Sprout: a Bayesian filter over the link's rate, and a lower bound of its deliveries by a deadline"),
         ("copa", "Copa: a window that keeps two packets in the queue"),
         ("concerto", "Concerto: a learned choice among bit rates, imitating an expert that knows the path"),
         ("rlv", "RL-V: the same choice, learned from a reward"),

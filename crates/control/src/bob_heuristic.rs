@@ -4,7 +4,8 @@
 //! - arrival groups
 //! - a trend line through the delays of the groups
 //! - an overuse detector with an adaptive threshold
-//! - a rate that rises by 8 % per second or one packet per interval, and falls to 0.85 of the receive rate
+//! - a rate that rises by 8 % per second or one packet per interval
+//! - a decrease to 0.85 of the receive rate
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -63,8 +64,8 @@ const LEAST_MULTIPLICATIVE_BPS: f64 = 1_000.0;
 const LEAST_ADDITIVE_BPS: f64 = 800.0;
 const MOST_OVER_RECEIVED: f64 = 3.0;
 
-/// Weight of an interval in the mean and variance of the receive rate at congestion, and the bounds of the variance
-/// (GCC, section 5.5; kb/s).
+/// Weight of an interval in the mean and variance of the receive rate at congestion (GCC, section 5.5). The second
+/// constant bounds the variance, kb/s.
 const MAXIMUM_WEIGHT: f64 = 0.05;
 const VARIANCE_BOUNDS: (f64, f64) = (0.4, 2.5);
 

@@ -1,7 +1,7 @@
 //! Claimed share: lower bound on the rate beside cross traffic that keeps the bottleneck queue full, such as TCP.
 //!
-//! Waiting for a queue that cross traffic keeps full starves the flow. If the [view of the path](crate::CrossTraffic)
-//! reports such traffic, the flow sends a share of the path's rate at any delay.
+//! Waiting for a queue that cross traffic keeps full starves the flow. The [view of the path](crate::CrossTraffic)
+//! reports such traffic. Then the flow sends a share of the path's rate at any delay.
 //!
 //! | quantity | value | reason |
 //! |---|---|---|

@@ -77,7 +77,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A plan of 20 s with 25 ms per direction, no loss, and a queue of 300 ms at the first rate of the trace (RFC
+    /// A plan of 20 s with 25 ms per direction and no loss. The queue holds 300 ms at the first rate of the trace (RFC
     /// 8867, section 4.3).
     pub(crate) fn new(trace: Trace) -> Self {
         let queue = trace.mean_capacity(Timestamp::ZERO, Timestamp::from_millis(1_000)).bytes_in(QUEUE);

@@ -6,8 +6,8 @@
 //! The mode for competing queue-filling flows (section 2.3) is omitted. It starts if the queue has not nearly emptied
 //! for five round trips. At video rates two packets of the flow itself cause that (lab: 2026-11-notes-control).
 //!
-//! Two additions to the paper: a window that the source does not use does not grow, and the window counts bytes in
-//! packets of fragment size.
+//! Two additions to the paper: a window that the source does not use does not grow. The window counts bytes, in packets
+//! of fragment size.
 //!
 //! | constant | value | source |
 //! |---|---|---|

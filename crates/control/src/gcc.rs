@@ -13,11 +13,11 @@
 //! | `delay_based` | combines these five | resets after 2 s of silence; half the rate on overuse without throughput | `goog_cc/delay_based_bwe.cc` |
 //! | `acknowledged_rate` | measures the throughput | the last second, 20 to 500 fragments, 5 s at most; 10 to begin with; less the longest pause | `goog_cc/robust_throughput_estimator.cc` |
 //! | `loss_reports` | counts losses that feedback confirms | | `modules/congestion_controller/rtp/transport_feedback_adapter.cc` |
-//! | `loss_based` | bounds the rate by losses and silence | 2 % and 10 % of 20 packets; 8 % + 1 kb/s over the least of a second; 1 - loss / 2 every 300 ms + round trip; 2 s of start; x0.8 each second after 3 s of silence | `goog_cc/send_side_bandwidth_estimation.cc`; draft 6 |
+//! | `loss_based` | bounds the rate by losses and silence | 2 % and 10 % of 20 packets; 8 % + 1 kb/s over the minimum of a second; 1 - loss / 2 every 300 ms + round trip; 2 s of start; x0.8 each second after 3 s of silence | `goog_cc/send_side_bandwidth_estimation.cc`; draft 6 |
 //! | `application_limited` | detects that the target is not used | 65 % of it, 500 ms, from 80 % to 50 % of the budget unused | `goog_cc/alr_detector.cc`, `modules/pacing/interval_budget.cc` |
 //! | `probe_controller` | decides on probes | 3 and 6 times the initial rate, then 2 times while above 0.7 of the last; 0.85 of the rate before a drop to 0.66; 2 times every 5 s while limited; 1 s for a result | `goog_cc/probe_controller.cc` |
 //! | `probe_clusters` | sends them | 5 packets and 15 ms, 10 ms late at most, 5 s to start | `modules/pacing/bitrate_prober.cc` |
-//! | `probe_estimator` | measures them | 80 % received, at most 2 times as fast as sent, 0.95 of what arrived if below 0.9 of what was sent | `goog_cc/probe_bitrate_estimator.cc` |
+//! | `probe_estimator` | measures them | 80 % received, at most 2 times as fast as sent, 0.95 of the arrival rate if it is below 0.9 of the sending rate | `goog_cc/probe_bitrate_estimator.cc` |
 //! | `bursts` | lets datagrams leave together | 40 ms at the pacing rate, 63 kB at most | `modules/pacing/pacing_controller.cc` |
 //! | `settings` | disables parts, for studies | | |
 //! | here | combines all parts | pacing at 2.5 times the target; a probe counts for at least 0.85 of the throughput; round trip as the mean of 32 | `goog_cc/goog_cc_network_control.cc` |

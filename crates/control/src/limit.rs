@@ -1,5 +1,4 @@
-//! Limits: each one narrows the budget that a controller allows, by observations of the path or by the value of more
-//! bits.
+//! Limits: each one narrows the budget that a controller allows, by observations of the path or the value of bits.
 //!
 //! ```text
 //! Controller::allowance --> delivered --> silence --> short queue --> ceiling --> narrow path --> sound --> parity --> encoder
@@ -137,8 +136,8 @@ pub trait Limit {
 
 /// Applies `limits` in order. Returns the narrowed budget and the binding limit; none if no limit cuts the budget.
 ///
-/// The last limit that cut the frame is binding. Sound, messages and parity take a share of every frame, so they are binding
-/// only if they take more than half of the remaining budget.
+/// The last limit that cut the frame is binding. Sound, messages and parity take a share of every frame. They are
+/// binding only if they take more than half of the remaining budget.
 #[must_use]
 pub fn narrow<'a>(
     path: &PathView<'_>,

@@ -126,8 +126,7 @@ impl NarrowPath {
             self.arrivals.pop_front();
         }
         if self.measured() >= self.config.rate {
-            // Data that waited for a stopped receiver arrives all at once, and its beginning looks like the end of a
-            // queue.
+            // Data that waited for a stopped receiver arrives all at once. Its beginning looks like the end of a queue.
             (self.proven, self.suspected_at) = (true, None);
         }
         self.period_least = Some(self.period_least.map_or(queued, |least| least.min(queued)));

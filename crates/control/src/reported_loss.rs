@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_counted_across_lost_and_overtaken_acknowledgements() {
+    fn losses_are_counted_across_lost_and_late_acknowledgements() {
         let mut loss = ReportedLoss::default();
         assert_eq!(loss.on_feedback(&feedback(9, 10)), Lost { due: 10, lost: 0 });
         assert_eq!(loss.on_feedback(&feedback(29, 25)), Lost { due: 20, lost: 5 });

@@ -1,8 +1,8 @@
 //! Short-queue detector: it learns the size of the bottleneck queue from drops, so that fragments leave only as fast as
 //! they fit.
 //!
-//! Frames leave in bursts that are faster than the path, which shows its rate. If a queue holds fewer packets than a
-//! frame has, it drops all but the first few fragments of each burst, at any rate. For example, a key frame of ten
+//! Frames leave in bursts that are faster than the path, which shows its rate. A queue may hold fewer packets than a
+//! frame has. Then it drops all but the first few fragments of each burst, at any rate. For example, a key frame of ten
 //! fragments never passes a queue of five.
 //!
 //! A short queue differs from random loss and from cross traffic: fragments are lost if many of their own frame wait

@@ -68,7 +68,7 @@ struct Mode {
     tolerated: f64,
     interval_share: f64,
     scatter: f64,
-    /// Maximum size of a frame, as shares of what the own rate and the path's rate deliver in a frame interval.
+    /// Maximum size of a frame: shares of the bytes that the own rate and the path's rate deliver per frame interval.
     own_share: f64,
     path_share: f64,
 }

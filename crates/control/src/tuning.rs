@@ -59,8 +59,8 @@ lockstep_units::config! {
         burst_fade: f64 = 0.3, "s", 0.01..=10.0, "2026-11-control-ablation";
         /// Age of a burst after which its rate is invalid.
         burst_memory: Duration = 2.0, "s", 0.1..=60.0, "2026-11-control-ablation";
-        /// Longest time between two trials that may show a higher capacity. It applies to probes, hellos and pairs of
-        /// packets, to fragments on a narrow path, and to growth on a narrow path.
+        /// Longest time between two trials that may show a higher capacity: probes, hellos and pairs of packets. On a
+        /// narrow path it also bounds pauses between fragments and before growth.
         retry: Duration = 1.0, "s", 0.02..=60.0, "2026-11-control-ablation";
         /// Queueing delay of its first fragment beyond which a burst is no evidence: behind a pause of the link it
         /// shows the rate of the last hop.
@@ -225,9 +225,9 @@ lockstep_units::config! {
         interval_share: f64 = 0.85, "", 0.0..=5.0, "2026-11-control-ablation";
         /// Growth of the tolerated delay, as a multiple of the variation of delivery times.
         scatter: f64 = 2.2, "", 0.0..=10.0, "2026-11-control-ablation";
-        /// Upper bound of a frame, as a share of what the own rate delivers in a frame interval.
+        /// Upper bound of a frame, as a share of the bytes that the own rate delivers in a frame interval.
         own_share: f64 = 1.3, "", 0.0..=10.0, "2026-11-control-ablation";
-        /// Additional share of what the rate of bursts delivers in a frame interval.
+        /// Additional share of the bytes that the rate of bursts delivers in a frame interval.
         path_share: f64 = 0.45, "", 0.0..=10.0, "2026-11-control-ablation";
     }
 }
@@ -264,8 +264,8 @@ lockstep_units::config! {
         share: f64 = 0.4, "", 0.0..=0.5, "2026-11-control-ablation";
         /// Time that an unused claim is kept, since a picture may be larger than its part.
         kept: f64 = 0.25, "s", 0.0..=10.0, "2026-11-control-ablation";
-        /// Upper bound of the claim as a multiple of the arrival rate, so that a slow path is not filled at a wrong
-        /// rate.
+        /// Upper bound of the claim as a multiple of the arrival rate. A wrong path rate then does not fill a slow
+        /// path.
         growth: f64 = 1.5, "", 1.0..=100.0, "2026-11-control-ablation";
         /// Pacing rate over the mean rate: back to back, so that bursts show the path's rate.
         pacing: f64 = 32.0, "", 1.0..=1000.0, "2026-11-control-ablation";

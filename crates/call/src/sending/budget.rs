@@ -108,8 +108,8 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// The limit that binds a frame with this budget: the binding one, else the controller. The controller is bound by
-    /// its deadline if bytes in flight take more than half of its idle budget, and by its link estimate otherwise.
+    /// The limit that binds a frame with this budget: the binding one, else the controller. The controller's deadline
+    /// binds if bytes in flight take more than half of its idle budget. Otherwise its link estimate binds.
     pub(super) fn limited_by(&self, now: Timestamp, budget: &FrameBudget) -> LimitedBy {
         budget.limited_by.unwrap_or_else(|| {
             let idle = self.controller.allowance(&self.path.view(now), InFlight::default()).budget;

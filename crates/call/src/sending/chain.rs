@@ -8,7 +8,7 @@ use lockstep_units::Timestamp;
 /// Newest frames of a call.
 #[derive(Debug)]
 pub(super) struct Chain {
-    /// Whether the last picture was coded from the previous one, so that a loss affects the frames of a round trip.
+    /// Whether the last picture was coded from the previous one. If so, a loss affects the frames of a round trip.
     pub(super) is_whole: bool,
     /// Whether the path changed after the last frame was sent. That frame may be lost.
     pub(super) has_moved: bool,

@@ -69,7 +69,7 @@ impl<C: Codec> SendingEnd<C> {
         self.sound.is_some() && self.narrow.must_wait(now, self.talks(now), self.in_flight())
     }
 
-    /// Sets the payload of new frames to the maximum of the path, or less so that words wait only briefly between
+    /// Sets the payload of new frames to the maximum of the path. It is lower if words would wait long between
     /// fragments.
     pub(super) fn fit_payload(&mut self) {
         let most = self.narrow_way().and_then(NarrowWay::most_payload);

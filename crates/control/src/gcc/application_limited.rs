@@ -8,7 +8,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 const USED_SHARE: f64 = 0.65;
 /// Time that the budget covers.
 const WINDOW: Duration = Duration::from_millis(500);
-/// The limit starts when more than the first share of the budget is unused, and ends when less than the second is.
+/// The limit starts when more than the first share of the budget is unused. It ends below the second share.
 const START: f64 = 0.80;
 const STOP: f64 = 0.50;
 

@@ -79,7 +79,7 @@ impl Bottleneck {
     /// Bytes that the queue holds at `now` without drops, for datagrams of `size`; none if it never drops.
     fn room(&self, now: Timestamp, size: ByteCount) -> Option<ByteCount> {
         let KnownQueue { packets, bytes, .. } = self.queue;
-        // A long queue holds at least two datagrams of any size; a shorter one holds as many as its limit.
+        // A long queue holds at least two datagrams of any size; a shorter one is limited by its capacity.
         let held = [packets, bytes.map(|bytes| (bytes.get() / size.get().max(1)) as usize)].into_iter().flatten().min();
         let least = ByteCount::new(size.get().saturating_mul(held.unwrap_or(2).clamp(1, 2) as u64));
         let packets = packets.map(|packets| packets as f64 * self.datagram);

@@ -154,8 +154,8 @@ impl Rule for GeminiObservation {
 /// Gemini with this model.
 ///
 /// # Errors
-/// [`ModelError::Unfit`] if the model does not have one input `[1, 5]` and one output `[1, 1]`, or if its metadata
-/// names another controller.
+/// [`ModelError::Unfit`] if the model does not have one input `[1, 5]` and one output `[1, 1]`. The same if its
+/// metadata names another controller.
 pub fn gemini(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
     Ok(Box::new(Learned::new(GeminiObservation::new(), &FIT, model, bounds)?))
 }

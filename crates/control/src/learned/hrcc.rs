@@ -1,12 +1,18 @@
 //! HRCC (MMSys 2021): a delay-gradient heuristic after GCC at the receiver, tuned by a model.
 //!
-//! At every fourth decision, the heuristic's estimate is multiplied by 2^(2a - 1), where a is the model's output from 0
-//! to 1. The heuristic continues from there and makes the other three decisions alone.
+//! The model returns a number a from 0 to 1. Every fourth estimate of the heuristic is multiplied by 2^(2a - 1). The
+//! heuristic continues from there and makes the other three decisions alone.
 //!
-//! The model's input has six numbers for each of the last ten decisions (released code): receive rate / 6 Mb/s,
-//! queueing delay / 1 s, loss, the heuristic's estimate / 6 Mb/s, decisions since the last overuse / 100, and the
-//! receive rate at that time / 6 Mb/s. The heuristic is [`BobHeuristic`], which derives from HRCC's. Delays are
-//! queueing delays.
+//! The model's input has six numbers for each of the last ten decisions (released code):
+//!
+//! - receive rate / 6 Mb/s
+//! - queueing delay / 1 s
+//! - loss
+//! - the heuristic's estimate / 6 Mb/s
+//! - decisions since the last overuse / 100
+//! - receive rate at that overuse / 6 Mb/s
+//!
+//! The heuristic is [`BobHeuristic`], which derives from HRCC's. Delays are queueing delays.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -122,8 +128,8 @@ impl Rule for HrccObservation {
 /// HRCC with this model.
 ///
 /// # Errors
-/// [`ModelError::Unfit`] if the model does not have one input `[1, 6, 10]` and one output `[1, 1]`, or if its metadata
-/// names another controller.
+/// [`ModelError::Unfit`] if the model does not have one input `[1, 6, 10]` and one output `[1, 1]`. The same if its
+/// metadata names another controller.
 pub fn hrcc(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
     Ok(Box::new(Learned::new(HrccObservation::new(), &FIT, model, bounds)?))
 }

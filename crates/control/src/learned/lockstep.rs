@@ -9,16 +9,15 @@
 //! codec that follows a rate gets the quantile of half a second. The model contains one rule per
 //! [`Latency`](crate::Latency).
 //!
-//! [`Sprout`] decides instead ([`Lockstep::falls_back`]) if inputs are unlike the training data, if cross traffic
-//! shares the path, or if the model returns NaN. In both cases a share of the path's rate is claimed beside cross
-//! traffic that fills the queue ([`crate::claimed_share`]).
+//! [`Sprout`] decides instead ([`Lockstep::falls_back`]) in five cases, which [`Fallback`] lists. Both claim a share of
+//! the path's rate beside cross traffic that fills the queue ([`crate::claimed_share`]).
 //!
 //! | constant | value | reason |
 //! |---|---|---|
 //! | picture | 0.75 frame intervals | a decision may be repeated while its picture is coded |
 //! | shared path | bursts arrive [`Rule::shared`] times as fast as the mean rate, averaged over `averaged` pictures with a steady rate | Sprout's rule shares a path evenly; the training paths had one flow |
 //! | late feedback | acknowledgements are delayed by `late`, for example behind pictures of the other end, averaged likewise | training feedback arrived at once (lab: 2026-11-control-ablation) |
-//! | long path | round-trip time of `far`, averaged likewise | training paths had up to 150 ms per direction (lab: 2026-11-retraining) |
+//! | long path | round-trip time of `far`, averaged likewise | training paths had up to 150 ms per direction (lab: 2026-11-notes-control, 2026-11-retraining) |
 //! | unlike training | inputs beyond those of training by a quarter of their range, averaged likewise | the model does not generalise there |
 
 mod forecast;
@@ -257,8 +256,8 @@ impl Lockstep {
     /// A controller that uses the forecast of `model`.
     ///
     /// # Errors
-    /// [`ModelError::Unfit`] if the metadata names another controller, if inputs or outputs do not match, or if a rule
-    /// is invalid. The rules of all latency modes are checked.
+    /// [`ModelError::Unfit`] if the metadata names another controller, or if inputs or outputs do not match. The same
+    /// if a rule is invalid. The rules of all latency modes are checked.
     pub fn with_model(setup: &ControllerSetup, model: Arc<Model>) -> Result<Self, ModelError> {
         let net = Net::new(model)?;
         let mut rule = Rule::of(setup.latency);

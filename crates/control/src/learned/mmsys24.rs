@@ -1,14 +1,14 @@
 //! Models in the format of the bandwidth estimation challenge of MMSys 2024, as estimators at the receiver.
 //!
-//! Every 60 ms such a model gets 150 numbers and, if it is recurrent, a hidden state and a cell state. It returns a bit
-//! rate, then the new states. The numbers are fifteen features over the five most recent intervals of 60 ms and of 600
-//! ms. Each feature has ten numbers: short intervals first, each group newest first. The format follows the challenge's
-//! descriptions of its data and its sample model.
+//! Every 60 ms such a model gets 150 numbers. A recurrent model also gets a hidden state and a cell state. It returns a
+//! bit rate, then the new states. The numbers are fifteen features over the five most recent intervals of 60 ms and of
+//! 600 ms. Each feature has ten numbers: short intervals first, each group newest first. The format follows the
+//! challenge's descriptions of its data and its sample model.
 //!
 //! | feature | here |
 //! |---|---|
 //! | receiving rate (bit/s), packets, bytes | of the packets that arrived in the interval, with headers |
-//! | queueing delay (ms) | mean delay less the least of the call |
+//! | queueing delay (ms) | mean delay minus the minimum of the call |
 //! | delay (ms) | mean delay less 200 ms |
 //! | least delay (ms) | minimum of the call so far |
 //! | delay ratio, delay above the least (ms) | mean delay over, and less, the least |

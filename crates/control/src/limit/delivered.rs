@@ -25,7 +25,7 @@ impl Limit for Delivered {
     fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         let shown = path.delivered.max(path.burst).max(LEAST_FRAME);
         let grown = ByteCount::new(GROWTH * shown.get());
-        // Before the first feedback there is no rate to grow from.
+        // Growth needs a first feedback.
         let flight = if path.round_trip.is_none() { self.0.first_flight } else { grown };
         let room = flight.saturating_sub(budget.in_flight.bytes);
         let target = budget.target.min(Bitrate::mean(grown, path.window));

@@ -1,7 +1,7 @@
 //! Detector of cross traffic that keeps the bottleneck queue full, such as TCP.
 //!
 //! A flow that waits for such a queue to drain starves. The queue belongs to cross traffic if it does not consist of
-//! the flow's own packets. The own packets in front of a packet, at the rate of bursts, explain the own part of its
+//! the flow's own packets. At the rate of bursts, the flow's packets in front of a packet explain a part of its
 //! queueing delay. The rest is foreign delay. A slow path also delivers bursts slowly. A path with pauses releases
 //! everything at once, so the last packets hardly wait. Neither causes a foreign delay in every packet of a window.
 //!
@@ -112,7 +112,7 @@ impl CrossTrafficDetector {
     }
 
     /// Adds an acknowledged packet with its delay above the minimum; `bursts` includes it. A full queue of cross
-    /// traffic is as steady as a longer path, so a longer path is no new base here.
+    /// traffic is as steady as a longer path. Therefore the base here ignores changes of the path.
     pub(super) fn on_arrival(&mut self, arrival: &AcknowledgedFragment, queued: Duration, bursts: &Bursts) {
         let (wait, window) = (self.config.wait, self.path.window);
         // Equal to the longest time between two trials: one pair of packets in that time is a negligible rate.
@@ -192,7 +192,7 @@ mod tests {
             }
         }
 
-        /// A path with full frames from 0 to 2 s and negligible traffic (four frames per second) from 2 to 5 s. `wait`
+        /// A path with full frames from 0 to 2 s, then negligible traffic (four frames per second) until 5 s. `wait`
         /// gives the delays of the latter. 1,200 bytes take 4.8 ms, so the capacity is 2 Mb/s.
         fn with_little(wait: impl Fn(f64) -> f64) -> Self {
             let mut path = Self::new();

@@ -41,8 +41,8 @@ impl Probing {
         self.excess = 0;
     }
 
-    /// Whether a smallest frame is due now. It is due if no data in flight would delay it. It is also due if nothing
-    /// was sent or acknowledged for so long that the state would not change otherwise.
+    /// Whether a smallest frame is due now. It is due if no data in flight would delay it. It is also due after a long
+    /// time without sending and feedback, since the state would not change otherwise.
     pub(super) fn is_due(
         &self,
         now: Timestamp,

@@ -24,8 +24,8 @@ pub(super) struct Silence {
     /// Base delay of feedback on the reverse path, between two clocks, and its recent maximum excess.
     feedback_delay: BaseDelay,
     late: SlidingMinimum<Reverse<Duration>>,
-    /// Mean time from a packet's arrival to its feedback, beyond the base delay of feedback, for the first packet of
-    /// each feedback.
+    /// Mean time from a packet's arrival to its feedback, beyond the base delay of feedback. The first packet of each
+    /// feedback counts.
     mean_feedback_delay: Duration,
     feedback_at: Timestamp,
     /// Time of the last feedback for a fragment of a frame, not for sound.

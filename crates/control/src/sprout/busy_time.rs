@@ -3,8 +3,8 @@
 
 use super::rate_filter::{RateFilter, TICK};
 
-/// Lower bound of the service time of a packet that found the link idle, as a share of its expected time. Such a packet
-/// shows only that the path is at least this fast. With the bound, the rate of a quiet source grows only gradually.
+/// Lower bound of the service time of a packet on an idle link, as a share of its expected time. Such a packet shows
+/// only that the path is at least this fast. With the bound, the rate of a quiet source grows only gradually.
 const LEAST_SHARE: f64 = 0.5;
 
 /// Busy time of the bottleneck on the sender's clock: a packet that waits for nothing leaves when it is sent. Seconds.

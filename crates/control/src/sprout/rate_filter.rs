@@ -1,6 +1,6 @@
 //! Bayesian filter over the link's rate, with a lower bound of deliveries (Sprout, NSDI 2013, section 3).
 //!
-//! Rates drift from tick to tick. Unlike in the paper, they are spaced by factors, from 8 kb/s to 1.7 Gb/s, and drift
+//! Rates drift from tick to tick. Unlike in the paper, they are spaced by factors, from 8 kb/s to 1.7 Gb/s. They drift
 //! in proportion, so that slow and fast links behave alike. Deliveries need not be a Poisson process. Their dispersion
 //! is learned: it is close to zero for a wire and large for a cell that serves its users in turns.
 

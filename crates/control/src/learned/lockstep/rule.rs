@@ -14,7 +14,7 @@ const COUNT: usize = 8;
 
 const fn field(name: &'static str, about: &'static str, unit: &'static str, least: f64, most: f64) -> Constant {
     // The shipped model gives the default.
-    Constant { name, about, unit, default: f64::NAN, least, most, is_whole: false, lab: "docs/learning.md, The rule" }
+    Constant { name, about, unit, default: f64::NAN, least, most, is_whole: false, lab: "2026-11-learning" }
 }
 
 /// Fields of a rule.
@@ -62,8 +62,8 @@ pub struct Rule {
     pub intervals: f64,
     /// Share of frames that may be late: the quantile of the forecast.
     pub level: f64,
-    /// A frame is skipped if its budget is below this share of the bytes that the forecast delivers in a frame
-    /// interval. With pixels, one large frame is better than two small ones.
+    /// Smallest budget of a frame, as a share of the forecast's bytes per frame interval. Below it the frame is
+    /// skipped. With pixels, one large frame is better than two small ones.
     pub smallest: f64,
     /// Quantile of the rate for a codec that follows a rate.
     pub target_level: f64,

@@ -141,7 +141,7 @@ fn target_before_feedback_is_not_that_of_the_slowest_path() {
     assert!(targets[0] >= targets[1], "{targets:?}");
 }
 
-/// A forecast of 20 kB soon as the likely case, and of `least` by each deadline in one of ten cases.
+/// A forecast of 20 kB soon as the likely case. In one of ten cases it is `least` by each deadline.
 fn rather_likely(least: [f64; HORIZONS.len()]) -> Present {
     let basis = Basis { rate: 100_000.0, unknown: 0.0 };
     let output = HORIZONS.iter().zip(least).flat_map(|(&horizon, least)| {
