@@ -134,7 +134,7 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     /// None until the hello has named it.
     estimator: Option<Box<dyn Estimator>>,
     /// Whether it is needed only when feedback leaves ([`Estimator::follows_arrivals_alone`]).
-    asked_for_feedback_only: bool,
+    needed_for_feedback_only: bool,
     estimators: Option<Estimators>,
     refused_estimator: Option<u16>,
     refused_codec: Option<CodecId>,
@@ -173,7 +173,7 @@ impl<C: Codec> ReceivingEnd<C> {
     fn with(transport: ReceiverConfig, estimator: Option<Box<dyn Estimator>>, estimators: Option<Estimators>) -> Self {
         Self {
             transport: Receiver::new(transport),
-            asked_for_feedback_only: estimator.as_ref().is_some_and(|estimator| estimator.follows_arrivals_alone()),
+            needed_for_feedback_only: estimator.as_ref().is_some_and(|estimator| estimator.follows_arrivals_alone()),
             estimator,
             estimators,
             refused_estimator: None,
@@ -295,7 +295,7 @@ impl<C: Codec> ReceivingEnd<C> {
             return None;
         }
         if let Some(estimator) = &mut self.estimator
-            && (!self.asked_for_feedback_only || self.transport.acknowledges(now))
+            && (!self.needed_for_feedback_only || self.transport.acknowledges(now))
         {
             self.transport.set_estimate(estimator.estimate(now));
         }
@@ -445,7 +445,7 @@ impl<C: Codec> ReceivingEnd<C> {
                     if let Some(estimators) = self.estimators.as_ref().filter(|_| self.estimator.is_none()) {
                         self.estimator = estimators(hello.estimator);
                         let estimator = self.estimator.as_ref();
-                        self.asked_for_feedback_only =
+                        self.needed_for_feedback_only =
                             estimator.is_some_and(|estimator| estimator.follows_arrivals_alone());
                         if self.estimator.is_none() {
                             self.refused_estimator = Some(hello.estimator);

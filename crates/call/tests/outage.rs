@@ -17,7 +17,8 @@ struct Frames {
 impl Frames {
     /// Codes a picture of one shade from `source`. Returns the frame as a datagram, and its target state.
     fn code(&mut self, source: &State, shade: u8) -> (Data, State) {
-        let picture = Picture::from_i420(SIZE, SIZE, vec![shade; SIZE * SIZE * 3 / 2]).expect("the number of samples matches the size");
+        let picture = Picture::from_i420(SIZE, SIZE, vec![shade; SIZE * SIZE * 3 / 2])
+            .expect("the number of samples matches the size");
         let parameters = Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() };
         let coded = Analysis::new(source, &picture, &parameters).encode(40);
         let frame = self.next;

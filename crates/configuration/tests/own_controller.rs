@@ -46,7 +46,7 @@ fn report_of_an_unknown_controller_is_read_and_not_run() {
     let mut read: CallSettings = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&read).unwrap(), text);
     let error = simulate(&read, |_| Ok(())).unwrap_err().to_string();
-    assert!(error.contains("no controller is called `mine`"), "{error}");
+    assert!(error.contains("unknown controller `mine`"), "{error}");
     read.control.controller = read.control.controller.found_in(&controllers).unwrap();
     assert_eq!(report(&read), report(&settings));
 }

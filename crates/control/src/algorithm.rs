@@ -136,9 +136,9 @@ impl Algorithm {
     /// Whether its controller responds to congestion marks (ECN). If it does not, packets must not be marked
     /// ECN-capable (RFC 3168, section 5).
     #[must_use]
-    pub fn heeds_marks(&self) -> bool {
+    pub fn responds_to_marks(&self) -> bool {
         match self {
-            Self::Registered(registration) => registration.heeds_marks(),
+            Self::Registered(registration) => registration.responds_to_marks(),
             _ => matches!(self, Self::Gcc | Self::Nada | Self::Scream),
         }
     }

@@ -330,7 +330,7 @@ impl BobHeuristic {
     /// An estimator that decides only in [`BobHeuristic::decide_now`], for an owner with its own period of about 200
     /// ms.
     #[must_use]
-    pub fn deciding_when_told(bounds: RateBounds) -> Self {
+    pub fn with_manual_decisions(bounds: RateBounds) -> Self {
         Self { by_itself: false, ..Self::new(bounds) }
     }
 

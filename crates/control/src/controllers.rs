@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn registered_controller_is_made_by_its_factory() {
-        let registration = mine("mine").with_estimator(EstimatorKind::BobHeuristic).heeding_marks();
+        let registration = mine("mine").with_estimator(EstimatorKind::BobHeuristic).responding_to_marks();
         let algorithm = Controllers::default().with(registration).unwrap().find("mine").unwrap();
         assert_eq!(algorithm.to_string(), "mine");
-        assert!(algorithm.heeds_marks() && !algorithm.takes_model() && !algorithm.takes_latency());
+        assert!(algorithm.responds_to_marks() && !algorithm.takes_model() && !algorithm.takes_latency());
         assert_eq!(algorithm.estimator_kind(), EstimatorKind::BobHeuristic);
         let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
         let controller = algorithm.controller(&setup).unwrap();
@@ -145,6 +145,6 @@ mod tests {
         assert!(Registration::missing("theirs").is_missing());
         drop(Registration::missing("theirs").controller(&setup));
         let error = setup.failure.check().unwrap_err().to_string();
-        assert!(error.contains("no controller is called `theirs`"), "{error}");
+        assert!(error.contains("unknown controller `theirs`"), "{error}");
     }
 }

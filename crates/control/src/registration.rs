@@ -16,7 +16,7 @@ pub struct Registration {
     name: String,
     about: String,
     estimator: EstimatorKind,
-    heeds_marks: bool,
+    responds_to_marks: bool,
     is_missing: bool,
     make: Arc<MakeController>,
 }
@@ -35,7 +35,7 @@ impl Registration {
             name: name.into(),
             about: about.into(),
             estimator,
-            heeds_marks: false,
+            responds_to_marks: false,
             is_missing: false,
             make: Arc::new(make),
         }
@@ -48,10 +48,10 @@ impl Registration {
     }
 
     /// The same registration for a controller that responds to congestion marks
-    /// ([`Algorithm::heeds_marks`](crate::Algorithm::heeds_marks)).
+    /// ([`Algorithm::responds_to_marks`](crate::Algorithm::responds_to_marks)).
     #[must_use]
-    pub fn heeding_marks(self) -> Self {
-        Self { heeds_marks: true, ..self }
+    pub fn responding_to_marks(self) -> Self {
+        Self { responds_to_marks: true, ..self }
     }
 
     /// The same registration for a controller that this program lacks.
@@ -81,8 +81,8 @@ impl Registration {
         self.estimator
     }
 
-    pub(crate) fn heeds_marks(&self) -> bool {
-        self.heeds_marks
+    pub(crate) fn responds_to_marks(&self) -> bool {
+        self.responds_to_marks
     }
 
     pub(crate) fn controller(&self, setup: &ControllerSetup) -> Box<dyn Controller> {

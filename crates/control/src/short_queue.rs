@@ -470,7 +470,11 @@ mod tests {
         (0..10).for_each(|number| _ = path.frame(number, 30));
         let queue = path.queue.known().unwrap();
         let target = |queued| queue.most_target(ByteCount::new(queued)).as_mbps();
-        assert!((1.8..2.1).contains(&target(10_000)), "bytes that leave soon do not lower the target: {}", target(10_000));
+        assert!(
+            (1.8..2.1).contains(&target(10_000)),
+            "bytes that leave soon do not lower the target: {}",
+            target(10_000)
+        );
         assert!((0.8..1.2).contains(&target(16_500 + 62_500)), "a quarter of a second waits: {}", target(79_000));
         assert_eq!(queue.most_target(ByteCount::new(500_000)), Bitrate::ZERO);
         let time = queue.time_to_leave(ByteCount::new(255_000));

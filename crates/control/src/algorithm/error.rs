@@ -6,7 +6,7 @@ use lockstep_nn::ModelError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AlgorithmError {
     /// No algorithm has this name.
-    #[error("no controller is called `{name}`; there are: {names}")]
+    #[error("unknown controller `{name}`: choose one of {names}")]
     Unknown {
         /// The requested name.
         name: String,

@@ -184,7 +184,10 @@ mod tests {
         }
         let (often, seldom) =
             (normal(&mut control(50), 0, 5_000, 2, 500), normal(&mut control(50), 0, 5_000, 100, 500));
-        assert!(often.abs_diff(150) <= 2 && seldom.abs_diff(150) <= 2, "low rates grow by 20 kb/s per second: {often}, {seldom}");
+        assert!(
+            often.abs_diff(150) <= 2 && seldom.abs_diff(150) <= 2,
+            "low rates grow by 20 kb/s per second: {often}, {seldom}"
+        );
     }
 
     #[test]

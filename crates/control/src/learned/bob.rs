@@ -55,7 +55,7 @@ impl BobObservation {
     pub fn new() -> Self {
         let bounds = RateBounds::default();
         let used = [scaled(bounds.initial.as_bps() as f64); ESTIMATES - 1];
-        Self { arrived: Arrived::new(), heuristic: BobHeuristic::deciding_when_told(bounds), used }
+        Self { arrived: Arrived::new(), heuristic: BobHeuristic::with_manual_decisions(bounds), used }
     }
 }
 
@@ -151,7 +151,9 @@ pub fn bob(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, 
     let threshold = match entry {
         None => THRESHOLD,
         Some(Ok(threshold)) if (0.0..=2.0).contains(&threshold) => threshold,
-        Some(_) => return Err(ModelError::Unfit("lockstep.selector_threshold: expected a number from 0 to 2".to_owned())),
+        Some(_) => {
+            return Err(ModelError::Unfit("lockstep.selector_threshold: expected a number from 0 to 2".to_owned()));
+        }
     };
     let rule = Selector { seen: BobObservation::new(), threshold };
     Ok(Box::new(Learned::new(rule, &FIT, model, bounds)?))

@@ -89,7 +89,7 @@ impl GeminiObservation {
         let initial = scaled(bounds.initial.as_bps() as f64);
         Self {
             arrived: Arrived::new(),
-            heuristic: BobHeuristic::deciding_when_told(bounds),
+            heuristic: BobHeuristic::with_manual_decisions(bounds),
             detector: SafetyDetector::default(),
             used: (initial, initial),
         }

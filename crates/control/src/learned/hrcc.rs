@@ -54,7 +54,7 @@ impl HrccObservation {
     pub fn new() -> Self {
         Self {
             arrived: Arrived::new(),
-            heuristic: BobHeuristic::deciding_when_told(RateBounds::default()),
+            heuristic: BobHeuristic::with_manual_decisions(RateBounds::default()),
             history: VecDeque::from([[0.0; SIGNALS]; DECISIONS]),
             observed: 0,
             since_overuse: 0,

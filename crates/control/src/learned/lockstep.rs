@@ -84,7 +84,9 @@ impl Net {
             ([input], [output]) if input.shape == [1, input_length] && output.shape == [1, output_length] => {}
             ([input], [output]) => {
                 let (input, output) = (&input.shape, &output.shape);
-                return unfit(format!("input {input:?} and output {output:?}, expected [1, {input_length}] and [1, {output_length}]"));
+                return unfit(format!(
+                    "input {input:?} and output {output:?}, expected [1, {input_length}] and [1, {output_length}]"
+                ));
             }
             _ => return unfit(format!("{} inputs and {} outputs, expected one each", inputs.len(), outputs.len())),
         }

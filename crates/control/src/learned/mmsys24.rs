@@ -268,6 +268,10 @@ mod tests {
         for (feature, (ours, wanted)) in newest.iter().zip(wanted).enumerate() {
             assert!((ours - wanted as f32).abs() < 1e-3, "feature {feature}: {ours} for {wanted}");
         }
-        assert_eq!((seen[11], seen[15]), (1.0, 4.0), "one packet in the previous interval, four in the newest long one");
+        assert_eq!(
+            (seen[11], seen[15]),
+            (1.0, 4.0),
+            "one packet in the previous interval, four in the newest long one"
+        );
     }
 }

@@ -62,13 +62,17 @@ fn metadata_of_another_controller_is_refused_and_none_accepted() {
         let controller_with = |model| algorithm.controller(&ControllerSetup { model: Some(model), ..setup() });
         let names_controller = |entry: &Entry| entry.key == "lockstep.controller";
         assert!(controller_with(with_metadata(shipped, |_| {})).is_ok(), "{algorithm}");
-        assert!(controller_with(with_metadata(shipped, |entries| entries.retain(|entry| !names_controller(entry)))).is_ok(), "{algorithm}");
+        assert!(
+            controller_with(with_metadata(shipped, |entries| entries.retain(|entry| !names_controller(entry)))).is_ok(),
+            "{algorithm}"
+        );
         let another = if shipped == Shipped::Concerto { "rlv" } else { "concerto" };
         for (name, shown) in
             [(another, another), ("", ""), ("mmsys24", "mmsys24"), (&long, &format!("\\n{}...", "x".repeat(39)))]
         {
-            let renamed =
-                with_metadata(shipped, |entries| entries.iter_mut().find(|entry| names_controller(entry)).unwrap().value = name.to_owned());
+            let renamed = with_metadata(shipped, |entries| {
+                entries.iter_mut().find(|entry| names_controller(entry)).unwrap().value = name.to_owned()
+            });
             let error = controller_with(renamed).err().unwrap().to_string();
             assert!(error.ends_with(&format!("lockstep.controller is `{shown}`, expected `{algorithm}`")), "{error}");
         }
@@ -85,7 +89,10 @@ fn unknown_estimator_differs_from_a_challenge_model() {
     assert_eq!(EstimatorKind::of_model(&with_metadata(Shipped::Bob, Vec::clear)), Ok(EstimatorKind::Mmsys24));
     for name in ["lockstep", "nobody", ""] {
         let error = named(name).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("lockstep.controller is `{name}`, expected an estimator at the receiver")), "{error}");
+        assert!(
+            error.ends_with(&format!("lockstep.controller is `{name}`, expected an estimator at the receiver")),
+            "{error}"
+        );
     }
 }
 
@@ -106,7 +113,9 @@ fn invalid_rule_is_refused_at_every_latency() {
         assert_eq!(rule("deadline=0.01"), None);
         let wanted = format!("{key}: deadline=1e300 in the rule: expected a number from 0 to 0.5");
         assert!(rule("deadline=1e300").unwrap().ends_with(&wanted));
-        assert!(rule("garbage").unwrap().ends_with(&format!("{key}: expected FIELD=NUMBER in the rule, found `garbage`")));
+        assert!(
+            rule("garbage").unwrap().ends_with(&format!("{key}: expected FIELD=NUMBER in the rule, found `garbage`"))
+        );
     }
 }
 

@@ -87,7 +87,9 @@ impl<R: Rule> Learned<R> {
             self.rule.observe(due, &mut self.seen);
             let learned = if self.rule.runs_model() {
                 let outputs = self.model.run(&[&self.seen[..self.given]]).ok();
-                outputs.and_then(|outputs| self.rule.rate(outputs.first()?)).filter(|rate| rate.is_finite() && *rate >= 0.0)
+                outputs
+                    .and_then(|outputs| self.rule.rate(outputs.first()?))
+                    .filter(|rate| rate.is_finite() && *rate >= 0.0)
             } else {
                 None
             };

@@ -247,7 +247,7 @@ fn invalid_recording_is_refused_with_line_and_reason() {
         ("{\"start\":{\"epoch\":1}}\n".to_owned(), "not a recording of a controller's decisions"),
         ("x".repeat(10_000_000), "not a recording of a controller's decisions"),
         (with("\"lockstep_decisions\":2", "\"lockstep_decisions\":3"), "format version 3"),
-        (with("scream", "reno"), "line 1: no controller is called `reno`"),
+        (with("scream", "reno"), "line 1: unknown controller `reno`"),
         (with("scream", "hindsight"), "line 1: cannot replay the controller hindsight"),
         (with("balanced", "no"), "line 1: unknown latency `no`"),
         (with("\"payload_bytes\":1200", "\"payload_bytes\":0"), "line 1: the payload of a fragment is out of range"),

@@ -36,13 +36,7 @@ const FIELDS: [Constant; COUNT] = [
         1.0,
     ),
     field("target_level", "Quantile of the rate for a codec that follows a rate.", "", 0.1, 0.75),
-    field(
-        "shared",
-        "Bursts this many times as fast as the mean rate indicate cross traffic.",
-        "",
-        1.2,
-        1000.0,
-    ),
+    field("shared", "Bursts this many times as fast as the mean rate indicate cross traffic.", "", 1.2, 1000.0),
     field(
         "shared_steady",
         "Such bursts count while the logarithm of the rate changes by no more than this in a second.",
@@ -118,16 +112,21 @@ impl Rule {
     pub fn read(latency: Latency, text: &str) -> Result<Self, String> {
         let mut rule = Self::of(latency);
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
-            let (name, text) =
-                part.split_once('=').ok_or_else(|| format!("expected FIELD=NUMBER in the rule, found `{}`", printable(part)))?;
+            let (name, text) = part
+                .split_once('=')
+                .ok_or_else(|| format!("expected FIELD=NUMBER in the rule, found `{}`", printable(part)))?;
             let place = FIELDS.iter().position(|known| known.name == name.trim());
             let place = place.ok_or_else(|| format!("a rule has no field `{}`", printable(name)))?;
             let Constant { name, least, most, .. } = FIELDS[place];
             let text = text.trim();
-            let number: f64 = text.parse().map_err(|_| format!("expected a number in the rule, found `{}`", printable(text)))?;
+            let number: f64 =
+                text.parse().map_err(|_| format!("expected a number in the rule, found `{}`", printable(text)))?;
             if !(least..=most).contains(&number) {
                 // The number is printed as written: formatted, 1e300 would have 300 digits.
-                return Err(format!("{name}={} in the rule: expected a number from {least} to {most}", printable(text)));
+                return Err(format!(
+                    "{name}={} in the rule: expected a number from {least} to {most}",
+                    printable(text)
+                ));
             }
             *rule.field(place) = number;
         }
