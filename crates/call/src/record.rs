@@ -33,7 +33,7 @@ pub struct FrameRecord {
     pub capture: u64,
     /// Time when the source delivered the picture.
     pub captured_at: Timestamp,
-    /// What the sending end did with it.
+    /// Its outcome at the sending end.
     pub outcome: Outcome,
     /// Frame number on the wire, if a frame was sent.
     pub frame: Option<u32>,

@@ -70,7 +70,7 @@ pub enum Algorithm {
 impl Algorithm {
     /// Every name with its description.
     pub const NAMES: [(&'static str, &'static str); 17] = [
-        ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
+        ("salsify", "Salsify's window: the fragments that drain in 100 ms, by the receiver's inter-arrival average"),
         ("salsify-no-grace", "the same without the grace period"),
         ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
         ("fixed:RATE", "constant bit rate, such as fixed:1.5mbps"),

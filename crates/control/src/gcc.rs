@@ -3,7 +3,7 @@
 //! The sender estimates everything. The sources are draft-ietf-rmcat-gcc-02, where it still matches, and WebRTC
 //! (`goog_cc` means `modules/congestion_controller/goog_cc`). Each part has one file:
 //!
-//! | part | what it does | constants | in WebRTC |
+//! | part | function | constants | in WebRTC |
 //! |---|---|---|---|
 //! | `arrival_groups` | compares bursts of fragments | bursts of 5 ms, 100 ms at most if they caught up | `goog_cc/inter_arrival_delta.cc`; draft 5.2 |
 //! | `trendline` | fits a line to the delay | 20 groups, smoothing 0.9 | `goog_cc/trendline_estimator.cc` |

@@ -60,7 +60,7 @@ const UNKNOWN: Bitrate = Bitrate::from_kbps(300);
 /// Longest wait of a datagram in the pacer before a new decision.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Controller that sends what the path delivers if it continues unchanged.
+/// Controller that sends the bytes that an unchanged path would deliver.
 #[derive(Debug)]
 pub struct Hindsight {
     path: Bottleneck,

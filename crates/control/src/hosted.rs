@@ -72,7 +72,7 @@ pub trait ControllerHost: Send {
     /// # Errors
     /// The error of the controller, if it failed.
     fn on_loss(&mut self, path: &PathView<'_>, lost: &[LostFragment]) -> Result<(), FailureReason>;
-    /// Decides what may be sent at `path.now`.
+    /// Decides on target, budget and pacing at `path.now`.
     ///
     /// # Errors
     /// The error of the controller, if it failed.

@@ -88,7 +88,7 @@ fn inputs_unlike_training_fall_back_to_sprout() {
 #[test]
 fn model_of_another_controller_is_refused() {
     let error = Lockstep::with_model(&setup(), Shipped::Concerto.model().unwrap()).err().unwrap();
-    assert!(error.to_string().contains("it is one for `concerto`, not for `lockstep`"), "{error}");
+    assert!(error.to_string().contains("lockstep.controller is `concerto`, expected `lockstep`"), "{error}");
 }
 
 #[test]
