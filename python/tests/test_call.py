@@ -573,5 +573,5 @@ def test_streams_that_cannot_be_sent_are_refused() -> None:
     with pytest.raises(ValueError, match="streams: the call sends none"):
         lockstep.Call.join(ticket, streams={"front": 1})
     call = lockstep.Call.join(ticket, send=send, streams={"front": 1})
-    with pytest.raises(ValueError, match="no stream named 'rear'"):
+    with pytest.raises(ValueError, match='no stream named "rear"'):
         call.send(grey(), stream="rear")
