@@ -1,8 +1,10 @@
-//! The connection of a call: QUIC between the joiner and the listener of a ticket. The other end of a call is whoever first
-//! proves to know the ticket's secret; before that, links to anybody are kept apart from the call, few of them and for a
-//! short time.
+//! QUIC connection of a call, between the joiner and the listener of a ticket.
 //!
-//! It reads no clock and has no socket: whoever drives it gives it datagrams and the time, and sends what it has to say.
+//! The first peer that proves to know the ticket's secret becomes the other end of the call. Until then, links to
+//! unknown peers are kept apart from the call, limited in number and time.
+//!
+//! The connection reads no clock and owns no socket. Its driver passes in datagrams and the time, and sends what
+//! [`Connection::poll_transmit`] returns.
 
 mod closing;
 mod link;
@@ -38,79 +40,80 @@ use loss::code;
 pub(crate) use way::SILENT;
 pub use way::Way;
 
-/// Links that are no call (yet) at a listener; of more, the newest are ignored.
+/// Links at a listener that are not part of the call; further ones are ignored.
 const MOST_STRANGERS: usize = 8;
-/// Beyond so many, strangers must first show that their address is theirs (RFC 9000, section 8.1.2).
+/// With more links than this, unknown peers must first validate their address (RFC 9000, section 8.1.2).
 const MOST_UNPROVEN: usize = 2;
-/// How long a stranger may take to show the ticket.
+/// How long an unknown peer may take to show the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Something is sent at least so often, so that the other end knows that this one is there, and where: also while nothing
-/// comes, when QUIC would wait ever longer.
+/// Longest interval between two datagrams to the other end, which show that this end is alive, and its address.
+/// It holds also while nothing arrives, when QUIC would back off exponentially.
 const KEEP_ALIVE: Duration = Duration::from_millis(200);
-/// So long without anything from the other end, which keeps itself alive more often, is a path that carried nothing.
+/// After this long without a datagram, which is longer than [`KEEP_ALIVE`], the path counts as interrupted.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Answers to strangers that wait to be sent; of more, the newest are not given.
+/// Answers to unknown peers that may wait to be sent; further ones are dropped.
 const MOST_ANSWERS: usize = 64;
 
-/// What a call hears of its connection.
+/// Events of a connection, for its call.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// The other end is there, and is the right one.
+    /// The other end has joined and has proved its identity.
     Joined,
-    /// After a pause something came from the other end, or the other end says that something came there.
+    /// A datagram arrived after a pause, at this end or, as the other end reports, there.
     Returned,
-    /// The other end is at another address: what was sent lately went to the one before.
+    /// The other end has a new address; recent datagrams went to the old one.
     Moved,
-    /// A datagram, with the time of its arrival.
+    /// A datagram, with its arrival time.
     Datagram(Timestamp, Bytes),
-    /// What the transport would have as a datagram, from the stream.
+    /// Content of a datagram of the transport that arrived in the stream.
     Control(Vec<u8>),
-    /// What the other end gives of itself.
+    /// New presence of the other end.
     Presence(Presence),
-    /// The name of the video stream that the other end sends by this connection number.
+    /// Name of the video stream that the other end sends with this connection number.
     Stream { connection: u32, name: StreamName },
-    /// A message of the application, with its time of arrival and of sending, the other end's clock.
+    /// A message of the application, with its arrival time and its sending time on the other end's clock.
     Message { at: Timestamp, delivery: Delivery, sent_at: Timestamp, payload: Vec<u8> },
-    /// The connection is over.
+    /// The connection has ended.
     Lost(Loss),
 }
 
-/// Which end this is.
+/// Role of this end.
 enum Role {
     Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: Route },
     Listener { secret: Secret, reusable: bool, used: bool },
 }
 
-/// One end's connection. Its owner gives it datagrams and the time, takes what is heard, and has it transmit.
+/// Connection of one end. Its owner passes in datagrams and the time, takes the events, and sends the datagrams.
 pub(crate) struct Connection {
     origin: Origin,
     endpoint: Endpoint,
     links: BTreeMap<usize, Link>,
-    /// The link that is the call's.
+    /// The link of the call.
     chosen: Option<usize>,
     role: Role,
     kind: CallKind,
-    /// What stands before whatever socket it has.
+    /// Filter in front of the sockets.
     gate: Gate,
     in_call: Arc<AtomicBool>,
     heard: VecDeque<Heard>,
     last_heard: Timestamp,
     last_sent: Timestamp,
     closing: Option<Closing>,
-    /// How long nothing had come from the other end when telling it of the end was given up, if it may well not know.
+    /// Silence of the other end when this end gave up on the close message, if the other end may not know of the
+    /// end.
     unheard: Option<Duration>,
     over: bool,
-    /// What goes to who is not (yet) part of the call, and where.
+    /// Datagrams for peers outside the call, with their addresses.
     answers: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// How the other end is found, if there is a rendezvous.
+    /// Search for the other end, if there is a rendezvous.
     meeting: Option<Meeting>,
-    /// When a direct way was last taken for the relayed or a lost one.
+    /// When a direct route last replaced a relayed or lost one.
     moved_at: Timestamp,
     latest: LatestChannels,
 }
 
 impl Connection {
-    /// Dials whoever gave `ticket`; QUIC logs into `qlog`, if there is one.
+    /// Dials the owner of `ticket`; QUIC logs to `qlog`, if given.
     pub(crate) fn joining(
         ticket: Ticket,
         kind: CallKind,
@@ -129,7 +132,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Waits for whoever was given the ticket of `identity`; QUIC logs into `qlog`, if there is one.
+    /// Waits for a peer with the ticket of `identity`; QUIC logs to `qlog`, if given.
     pub(crate) fn listening(
         identity: &Identity,
         kind: CallKind,
@@ -168,18 +171,18 @@ impl Connection {
         }
     }
 
-    /// What a socket's reader is to ask of each datagram; without its leave none is handled here.
+    /// Filter for the readers of the sockets; only datagrams that it admits may be passed in.
     pub(crate) fn gate(&self) -> Gate {
         self.gate.clone()
     }
 
-    /// A datagram came that the gate admits.
+    /// Handles a datagram that the gate admitted.
     pub(crate) fn handle_datagram(&mut self, incoming: Incoming) {
         let Some(Incoming { at, from, datagram, .. }) = self.unwrapped(incoming) else { return };
         let Some(&first) = datagram.first() else { return };
         let known = match &self.role {
             Role::Listener { .. } => true,
-            // Only packets with long headers can begin something.
+            // Only packets with long headers can start a connection.
             Role::Joiner { tried, .. } => first & 0x80 == 0 || tried.contains(&from),
         };
         if !known {
@@ -194,7 +197,7 @@ impl Connection {
                 let Some(link) = self.links.get_mut(&handle.0) else { return };
                 let before = link.quic.remote_address();
                 link.quic.handle_event(event);
-                // A joiner's QUIC has one address only, whatever the route is.
+                // A joiner's QUIC knows a single address, whatever the route is.
                 if self.chosen == Some(handle.0) && link.quic.remote_address() != before {
                     self.heard.push_back(Heard::Moved);
                 }
@@ -216,18 +219,18 @@ impl Connection {
         }
     }
 
-    /// Has something sent to who is not part of the call.
+    /// Queues a datagram for a peer outside the call.
     fn answer(&mut self, to: SocketAddr, datagram: Vec<u8>) {
         if self.answers.len() < MOST_ANSWERS {
             self.answers.push_back((to, datagram));
         }
     }
 
-    /// Challenges a new address of the listener's.
+    /// Challenges a new address of the listener.
     fn find(&mut self, handle: usize, at: Timestamp, from: SocketAddr, length: usize) {
         let Role::Joiner { route, .. } = &mut self.role else { return };
         if from == RELAY {
-            return; // whether to use that way is this end's to say
+            return; // this end alone chooses the relayed route
         }
         let Some((to, token)) = route.heard(at, from, length, || random().ok()) else { return };
         let Some(link) = self.links.get_mut(&handle) else { return };
@@ -238,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Somebody calls.
+    /// Handles a connection attempt.
     fn greet(&mut self, stranger: quinn_proto::Incoming, at: Timestamp) {
         let now = self.origin.instant(at);
         let strangers = self.links.len() - usize::from(self.chosen.is_some());
@@ -264,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// What a link has to say after something happened to it.
+    /// Handles the events of a link.
     fn follow(&mut self, handle: usize, at: Timestamp) {
         loop {
             let Some(link) = self.links.get_mut(&handle) else { return };
@@ -317,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// A handshake is complete.
+    /// Handles a completed handshake.
     fn connected(&mut self, handle: usize, at: Timestamp) {
         let Role::Joiner { secret, route, .. } = &mut self.role else { return };
         let Some(link) = self.links.get_mut(&handle) else { return };
@@ -325,12 +328,12 @@ impl Connection {
             link.quic.close(self.origin.instant(at), 0u32.into(), Bytes::new());
             return;
         }
-        // Whoever answered first holds the key; nobody else learns the secret.
+        // The first peer that answered holds the key; nobody else learns the secret.
         self.chosen = Some(handle);
         route.begin(link.quic.remote_address());
         link.open();
         link.tell(&Message::Join { secret: *secret, kind: self.kind });
-        // Nothing that is sent from now on is looked at by anybody before this.
+        // The event precedes everything that is sent from here on.
         self.heard.push_back(Heard::Joined);
         let now = self.origin.instant(at);
         for (_, other) in self.links.iter_mut().filter(|(other, _)| **other != handle) {
@@ -338,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// Reads what came in the stream of a link.
+    /// Reads the messages in the stream of a link.
     fn read(&mut self, handle: usize, at: Timestamp) {
         loop {
             let Some(link) = self.links.get_mut(&handle) else { return };
@@ -381,10 +384,10 @@ impl Connection {
         }
     }
 
-    /// Sends a message of the application; gives the bytes that it takes of the path.
+    /// Sends a message of the application; returns the number of bytes on the path.
     ///
     /// # Errors
-    /// Before the other end is there, after the end, or if too many messages wait.
+    /// The other end has not joined, the call has ended, or too many messages wait.
     pub(crate) fn send_message(&mut self, now: Timestamp, message: &messages::Message) -> Result<usize, MessageError> {
         message.check()?;
         if !self.is_open() {
@@ -407,16 +410,16 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// A stranger showed a ticket.
+    /// Checks the ticket that an unknown peer shows.
     fn asked(&mut self, handle: usize, shown: &Secret, kind: CallKind, at: Timestamp) {
         let is_silent = self.is_silent(at);
         let Role::Listener { secret, reusable, used } = &mut self.role else { return };
-        // Whether it is right takes as long as whether it is wrong.
+        // Comparison in constant time, so that its duration reveals nothing about the secret.
         let right = secret.iter().zip(shown).fold(0, |wrong, (one, other)| wrong | (one ^ other)) == 0;
         let refusal = match (right, kind == self.kind, self.chosen) {
             (false, ..) => Some(TicketRefusal::Wrong),
             (_, _, Some(_)) if *reusable => {
-                // Whoever has a standing ticket and was restarted does not wait for its own old call to time out.
+                // The holder of a reusable ticket that restarted need not wait until its old call times out.
                 if is_silent {
                     self.heard.push_back(Heard::Lost(Loss::Replaced));
                     self.over = true;
@@ -450,7 +453,7 @@ impl Connection {
         }
     }
 
-    /// A link is lost.
+    /// Handles the loss of a link.
     fn lost(&mut self, handle: usize, loss: Loss) {
         let only = self.has_tried_all() && self.links.values().all(|link| link.quic.is_closed());
         if self.chosen == Some(handle) || (self.chosen.is_none() && only) {
@@ -459,74 +462,74 @@ impl Connection {
         }
     }
 
-    /// What was heard and was not asked for yet.
+    /// The next event.
     pub(crate) fn poll(&mut self) -> Option<Heard> {
         self.heard.pop_front()
     }
 
-    /// Whether the other end is there.
+    /// Whether the other end has joined.
     pub(crate) fn is_joined(&self) -> bool {
         self.chosen.is_some()
     }
 
-    /// Whether the other end is there, and the end of the call was not told yet.
+    /// Whether the other end has joined, and this end has not begun to close the connection.
     pub(crate) fn is_open(&self) -> bool {
         self.chosen.is_some() && self.closing.is_none() && !self.over
     }
 
-    /// Links that are held, to the other end of the call and to strangers.
+    /// Number of links, to the other end of the call and to unknown peers.
     #[cfg(test)]
     pub(crate) fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// When something last came from the other end that was surely from it.
+    /// When the other end last sent an authenticated packet.
     pub(crate) fn last_heard(&self) -> Timestamp {
         self.last_heard
     }
 
-    /// The largest datagram that the path is known to take; none before the other end is there.
+    /// Largest datagram that the path is known to carry; `None` before the other end has joined.
     pub(crate) fn largest_datagram(&mut self) -> Option<usize> {
         self.links.get_mut(&self.chosen?)?.quic.datagrams().max_size()
     }
 
-    /// Sends a datagram; one that is too large for the path is lost on it.
+    /// Sends a datagram; the path loses it if it is too large.
     pub(crate) fn send(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             let _ = link.quic.datagrams().send(datagram.into(), true);
         }
     }
 
-    /// Has the other end answer, whatever else is on the way.
+    /// Requests an answer from the other end.
     pub(crate) fn ping(&mut self) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             link.quic.ping();
         }
     }
 
-    /// Says in the stream what the transport would say in a datagram.
+    /// Sends a datagram of the transport in the stream, reliably.
     pub(crate) fn tell(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             link.tell(&Message::Transport(datagram));
         }
     }
 
-    /// Names a video stream of this end.
+    /// Announces the name of a video stream of this end.
     pub(crate) fn name_stream(&mut self, connection: u32, name: StreamName) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             link.tell(&Message::Stream { connection, name });
         }
     }
 
-    /// Says in the stream what this end gives of itself.
+    /// Sends the presence of this end in the stream.
     pub(crate) fn show(&mut self, presence: Presence) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             link.tell(&Message::Presence(presence));
         }
     }
 
-    /// The next datagram that may leave, into `buffer`, which is empty; gives where it goes. Asked until there is none, after
-    /// everything else that happens to the connection.
+    /// Writes the next datagram into the empty `buffer` and returns its destination. The caller repeats this until it
+    /// returns `None`, after every other event of the connection.
     pub(crate) fn poll_transmit(&mut self, now: Timestamp, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
         if let Some(to) = self.poll_meeting(buffer) {
             return Some(to);
@@ -556,13 +559,13 @@ impl Connection {
         None
     }
 
-    /// The link after `last`, in their order; the first after none.
+    /// The first link after `last` in ascending order; the first link if `last` is `None`.
     fn handle_after(&self, last: Option<usize>) -> Option<usize> {
         let from = last.map_or(0, |last| last + 1);
         self.links.range(from..).next().map(|(&handle, _)| handle)
     }
 
-    /// When [`Self::handle_timeout`] wants to be called next.
+    /// When [`Self::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&mut self) -> Option<Timestamp> {
         let strangers = matches!(self.role, Role::Listener { .. });
         let (origin, chosen) = (self.origin, self.chosen);
@@ -577,7 +580,7 @@ impl Connection {
         Timestamp::earliest([links, keep_alive, closing, meeting].map(|at| at.filter(|_| !self.over)))
     }
 
-    /// Tells the time.
+    /// Handles the timeouts that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
         let instant = self.origin.instant(now);
         let mut last = None;
@@ -601,18 +604,18 @@ impl Connection {
             && let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen))
         {
             link.quic.ping();
-            // Whether or not it can leave.
+            // The timer restarts even if the ping cannot be sent.
             self.last_sent = now;
         }
         self.give_up(now);
     }
 
-    /// The shortest round trip so far.
+    /// Shortest round-trip time so far.
     pub(crate) fn shortest_round_trip(&self) -> Option<Duration> {
         Some(self.links.get(&self.chosen?)?.quic.min_rtt())
     }
 
-    /// UDP datagrams and their bytes, sent and received, by the call's link.
+    /// UDP datagrams and bytes of the call's link, sent and received.
     pub(crate) fn traffic(&self) -> Option<Traffic> {
         let statistics = self.links.get(&self.chosen?)?.quic.stats();
         Some(Traffic {
@@ -623,7 +626,7 @@ impl Connection {
         })
     }
 
-    /// The address under which QUIC knows whoever sends from `from`: a joiner's peer may move, which QUIC has no word for.
+    /// The peer address that QUIC knows for packets from `from`. A joiner's peer may move, which QUIC does not support.
     fn as_known(&self, from: SocketAddr) -> SocketAddr {
         match &self.role {
             Role::Joiner { route, .. } => route.known().unwrap_or(from),
@@ -632,15 +635,15 @@ impl Connection {
     }
 }
 
-/// What a connection has carried, packets of QUIC's whole, without headers of UDP and IP.
+/// Traffic of a connection: whole QUIC packets, without UDP and IP headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Traffic {
     /// Datagrams sent.
     pub sent_datagrams: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Datagrams that came.
+    /// Datagrams received.
     pub received_datagrams: u64,
-    /// Their bytes.
+    /// Bytes received.
     pub received_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! One link of QUIC's, to the other end of the call or to somebody who may become it, and the streams in it.
+//! QUIC link to the other end of the call, or to a peer that may become it, and its streams.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::messages::{MOST_UNSENT, Malformed, ReliableReader};
 /// Bytes that may wait for room in the stream.
 const MOST_UNWRITTEN: usize = 16 << 10;
 
-/// What came in the stream.
+/// Result of reading the stream.
 #[derive(Debug)]
 pub(super) enum Told {
     Message(Message),
@@ -19,26 +19,26 @@ pub(super) enum Told {
     Nothing,
 }
 
-/// A link.
+/// QUIC link to one peer.
 pub(super) struct Link {
     pub(super) quic: Connection,
-    /// When it began.
+    /// When the link started.
     pub(super) since: Timestamp,
     stream: Option<StreamId>,
     messages: Messages,
     unwritten: Vec<u8>,
     finishing: bool,
-    /// Reliable messages of the application: the stream that leaves, and bytes without room in it.
+    /// Outgoing stream of the application's reliable messages.
     outgoing: Option<StreamId>,
     unsent: VecDeque<u8>,
-    /// The stream that arrives.
+    /// Incoming stream of the application's reliable messages.
     incoming: Option<StreamId>,
     reader: ReliableReader,
-    /// Frames of QUIC's that had come when that was last asked.
+    /// Number of QUIC frames at the last call of [`Self::has_heard`].
     frames: u64,
 }
 
-/// How many frames came of the kinds that a peer sends in a call.
+/// Number of received frames of the kinds that a peer sends in a call.
 fn count(frames: &FrameStats) -> u64 {
     frames.datagram + frames.acks + frames.ping + frames.stream + frames.crypto
 }
@@ -60,8 +60,7 @@ impl Link {
         }
     }
 
-    /// Whether something new came from the holder of the link's keys since this was last asked: not a copy of what had
-    /// come, and no forgery.
+    /// Whether an authentic and new packet arrived since the last call. Replayed and forged packets do not count.
     pub(super) fn has_heard(&mut self) -> bool {
         let frames = count(&self.quic.stats().frame_rx);
         std::mem::replace(&mut self.frames, frames) != frames
@@ -72,7 +71,7 @@ impl Link {
         self.stream = self.quic.streams().open(Dir::Bi);
     }
 
-    /// Says something in the stream; to a peer that asks and never reads the answers, nothing more.
+    /// Queues a message for the stream. A peer that never reads gets no further messages once the queue is full.
     pub(super) fn tell(&mut self, message: &Message) {
         if self.unwritten.len() < MOST_UNWRITTEN {
             self.unwritten.extend(message.to_bytes());
@@ -80,13 +79,13 @@ impl Link {
         self.write();
     }
 
-    /// Says nothing more after what is said.
+    /// Closes the stream after the queued messages.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         self.write();
     }
 
-    /// Writes what the stream has room for.
+    /// Writes as much as the stream has room for.
     pub(super) fn write(&mut self) {
         let Some(stream) = self.stream else { return };
         while !self.unwritten.is_empty() {
@@ -103,7 +102,7 @@ impl Link {
     /// Queues an encoded reliable message.
     ///
     /// # Errors
-    /// The bytes that wait already, if there is no room.
+    /// The number of bytes that already wait, if there is no room.
     pub(super) fn send_reliable(&mut self, message: &[u8]) -> Result<(), usize> {
         if self.unsent.len() + message.len() > MOST_UNSENT {
             return Err(self.unsent.len());
@@ -136,7 +135,7 @@ impl Link {
         if self.incoming.is_none() {
             self.incoming = self.quic.streams().accept(Dir::Uni);
         }
-        // What is unread stays in the stream, whose window bounds it.
+        // Unread bytes stay in the stream, whose flow-control window bounds them.
         if let Some(message) = self.reader.next()? {
             return Ok(Some(message));
         }
@@ -163,7 +162,7 @@ impl Link {
             while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
                 self.messages.extend(&chunk.bytes);
             }
-            // That there is room again is told with whatever is sent next.
+            // The next packet carries the flow-control update.
             let _ = chunks.finalize().should_transmit();
         }
         match self.messages.next() {

@@ -1,10 +1,11 @@
-//! How an end of a call meets the other one with the help of a rendezvous: it says where it may be reached, hears where the
-//! other end may be, and probes all of those addresses while the other end does the same, so that routers on the way, which
-//! let in whoever was sent something, let both in. What comes of it, a way that is open or the server's relaying, is for
-//! the connection to use.
+//! Client of a rendezvous: finds routes to the other end of a call.
 //!
-//! Nothing that the server says is believed but where this end seems to be, which costs a few probes if it is wrong: the
-//! other's addresses are sealed by a key of the ticket's secret, and so are probes and answers.
+//! The end announces its addresses and receives those of the other end. Both ends probe each other's addresses at the
+//! same time. A router admits packets from an address to which a packet was sent, so this opens the routers of both
+//! ends. The connection then uses an open route, or the server's relay.
+//!
+//! The end trusts the server only for this end's own outside address; a wrong one costs a few probes. Keys from the
+//! ticket's secret protect the other end's addresses, probes and answers.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,46 +20,46 @@ use crate::LiveError;
 use crate::identity::random;
 use crate::ticket::{MOST_ADDRESSES, Secret};
 
-/// The address that stands for the way through the rendezvous, for QUIC: of those that lead nowhere (RFC 6666).
+/// Address that stands for the relayed route in QUIC, from the discard-only prefix (RFC 6666).
 pub(crate) const RELAY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)), 1);
 
-/// How often an end that the server has not answered yet says that it is there: at first, and later.
+/// Interval of announcements before the server's first answer: at first, and later.
 const FIRST_REPEAT: Duration = Duration::from_millis(250);
 const LATER_REPEAT: Duration = Duration::from_secs(2);
-/// How long it does so often.
+/// Duration of the first interval.
 const EAGER: Duration = Duration::from_secs(10);
-/// How often an end says that it is there that waits for the other and was told to hurry, and how often any does.
+/// Interval of announcements of an end that urgently seeks the other one, and of any other end.
 const SEEKING_REPEAT: Duration = Duration::from_millis(500);
 const REPEAT: Duration = Duration::from_secs(5);
-/// No answer of the server's makes it be asked again sooner than this.
+/// Shortest interval between announcements, whatever the server answers.
 const LEAST_REPEAT: Duration = Duration::from_millis(50);
-/// The next of a server's addresses is tried after so long without an answer.
+/// After this time without an answer, the server's next address is tried.
 const SERVER_PATIENCE: Duration = Duration::from_secs(2);
-/// How often each address is probed: for [`HASTE`] from when the other's addresses are known or the way was lost, then as
-/// long as there is none, and while packets are relayed.
+/// Probe intervals per address: during [`HASTE`] after the addresses became known or the route was lost; then without a
+/// route; and while relayed.
 const HASTY_PROBES: Duration = Duration::from_millis(100);
 const SEEKING_PROBES: Duration = Duration::from_millis(250);
 const RELAYED_PROBES: Duration = Duration::from_secs(5);
 const HASTE: Duration = Duration::from_secs(3);
-/// The most addresses that are probed: those that the other end says, and as many from which it probed.
+/// Most addresses that are probed: those that the other end announced, and as many from which it probed.
 const MOST_CANDIDATES: usize = 2 * MOST_ADDRESSES;
-/// How long other ways are tried, from when the other end's addresses are known, before packets are relayed.
+/// How long direct routes are tried, once the other end's addresses are known, before packets are relayed.
 const RELAY_AFTER: Duration = Duration::from_millis(1_500);
-/// Messages that wait to be sent.
+/// Messages that may wait to be sent.
 const MOST_WAITING: usize = 128;
 
-/// What an end is looking for.
+/// The kind of route that an end needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Any way: nobody is there, or nothing comes.
+    /// Any route: the other end has not joined, or nothing arrives.
     Any,
-    /// A better way than by the server.
+    /// A direct route instead of the relay.
     Direct,
-    /// Nothing.
+    /// No other route.
     Nothing,
 }
 
-/// What a server last said.
+/// Newest answer of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     None,
@@ -66,26 +67,26 @@ enum Word {
     Refused(Refusal),
 }
 
-/// What came, for the connection.
+/// Result of a datagram, for the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Came {
-    /// Nothing more is to be done.
+    /// The datagram needs no further handling.
     Nothing,
-    /// The packet that begins so far into the datagram was relayed.
+    /// The server relayed the packet that starts at this offset of the datagram.
     Relayed(usize),
 }
 
-/// One end's part of meeting.
+/// State of one end's search.
 pub(crate) struct Meeting {
     keys: Keys,
     side: Side,
     servers: Vec<SocketAddr>,
-    /// Which of them is used.
+    /// Index of the server address in use.
     server: usize,
-    /// Whether the other end may learn where this one is.
+    /// Whether the other end may learn this end's addresses.
     open: bool,
     own: Vec<SocketAddr>,
-    /// Where the server sees this end.
+    /// Outside address of this end, as the server sees it.
     seen_at: Option<SocketAddr>,
     announce: Announce,
     channel: Option<Channel>,
@@ -94,7 +95,7 @@ pub(crate) struct Meeting {
     answered_at: Option<Timestamp>,
     announced_at: Option<Timestamp>,
     announce_at: Timestamp,
-    /// The number of what is known of the other end, and since when.
+    /// Number of the other end's newest announcement, and when it arrived.
     other: Option<(u32, Timestamp)>,
     candidates: Vec<SocketAddr>,
     tokens: Key,
@@ -106,8 +107,8 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// Begins to look for the server at one of `servers`. The other end is told `own` addresses and where the server sees this
-    /// end, or, with `hidden`, nothing.
+    /// Starts to search at one of `servers`. The other end learns the `own` addresses and this end's outside address,
+    /// or, with `hidden`, none.
     pub(crate) fn new(
         secret: &Secret,
         side: Side,
@@ -116,7 +117,7 @@ impl Meeting {
         hidden: bool,
         now: Timestamp,
     ) -> Result<Self, LiveError> {
-        // Routers that translate addresses, for which all this is, are those of IPv4.
+        // IPv4 first, because most routers that translate addresses translate IPv4.
         servers.sort_by_key(SocketAddr::is_ipv6);
         let keys = Keys::of(secret)?;
         let own: Vec<SocketAddr> = if hidden { &[] } else { own }.iter().take(MOST_ADDRESSES - 1).copied().collect();
@@ -165,7 +166,7 @@ impl Meeting {
         self.servers[self.server % self.servers.len()]
     }
 
-    /// What this end is looking for now.
+    /// Sets which route this end needs now.
     pub(crate) fn need(&mut self, now: Timestamp, need: Need) {
         if need != self.need {
             self.need = need;
@@ -178,28 +179,28 @@ impl Meeting {
         }
     }
 
-    /// Whether packets can be relayed to the other end, as far as is known.
+    /// Whether the server can relay packets to the other end, as far as known.
     pub(crate) fn can_relay(&self) -> bool {
         self.channel.is_some() && self.other.is_some()
     }
 
-    /// When packets are to be relayed if no better way was found before; none while they cannot be.
+    /// When relaying must start if no direct route is found before; `None` while relaying is impossible.
     pub(crate) fn relay_at(&self) -> Option<Timestamp> {
         let (_, since) = self.other.filter(|_| self.can_relay())?;
         Some(if self.open && !self.candidates.is_empty() { since + RELAY_AFTER } else { since })
     }
 
-    /// The next address that is open in both directions.
+    /// The next address that works in both directions.
     pub(crate) fn poll_found(&mut self) -> Option<SocketAddr> {
         self.found.pop_front()
     }
 
-    /// A packet for the other end, as the server relays it, and where the server is; none if that cannot be.
+    /// Wraps a packet for the relay, and returns the server's address; `None` if relaying is impossible.
     pub(crate) fn relayed(&self, packet: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
         Some((self.server(), Message::Relay { channel: self.channel?, packet }.to_bytes()))
     }
 
-    /// A datagram came that begins as messages do.
+    /// Handles a datagram that starts with [`MAGIC`](super::MAGIC).
     pub(crate) fn handle_datagram(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) -> Came {
         let of_server = self.servers.contains(&from);
         match Message::decode(datagram) {
@@ -255,7 +256,7 @@ impl Meeting {
         self.server = self.servers.iter().position(|&server| server == from).unwrap_or(self.server);
     }
 
-    /// The server sees this end at `address`; says whether that is news for the other end.
+    /// Records that the server sees this end at `address`; returns whether that is new.
     fn seen(&mut self, address: SocketAddr) -> bool {
         if !self.open || self.seen_at == Some(address) {
             return false;
@@ -265,7 +266,7 @@ impl Meeting {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
-        // Without random numbers nothing is said any more.
+        // Without random numbers, the announcement stays as before.
         if let Ok(sealed) = self.keys.seal(self.side, &addresses) {
             self.announce.sealed = sealed;
             self.announce.number = self.announce.number.wrapping_add(1);
@@ -284,10 +285,10 @@ impl Meeting {
         self.announce_soon(now);
     }
 
-    /// The other end asks whether there is a way from `from`.
+    /// Answers a probe of the other end from `from`.
     fn probed(&mut self, from: SocketAddr, token: Token) {
         self.send(from, self.keys.probe(Kind::Answer, self.side, token));
-        // A router may have given it another address towards this end than towards the server.
+        // A router may give the other end different outside addresses towards this end and towards the server.
         if !self.candidates.contains(&from) && self.candidates.len() < MOST_CANDIDATES {
             self.candidates.push(from);
             if self.need != Need::Nothing {
@@ -296,7 +297,7 @@ impl Meeting {
         }
     }
 
-    /// What only who is at that address can know.
+    /// Random-looking token that only a receiver at that address can know.
     fn token(&self, of: SocketAddr) -> Token {
         let mut token = Token::default();
         token.copy_from_slice(&sign(&self.tokens, of.to_string().as_bytes()).as_ref()[..size_of::<Token>()]);
@@ -324,12 +325,12 @@ impl Meeting {
         Some(last + if last < self.hasty_until { HASTY_PROBES } else { later })
     }
 
-    /// When [`Self::handle_timeout`] wants to be called next.
+    /// When [`Self::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
         Timestamp::earliest([Some(self.announce_at), self.probe_at()])
     }
 
-    /// Tells the time.
+    /// Handles the timeouts that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
         if self.announce_at <= now {
             self.announce(now);
@@ -343,11 +344,11 @@ impl Meeting {
         }
     }
 
-    /// Says that this end is there.
+    /// Announces this end to the server.
     fn announce(&mut self, now: Timestamp) {
         let silent_since = self.answered_at.unwrap_or(self.began);
         let silence = now.saturating_since(silent_since);
-        // An answer has been waited for, too.
+        // The last announcement had this long to be answered.
         if silence >= SERVER_PATIENCE + REPEAT || (self.answered_at.is_none() && silence >= SERVER_PATIENCE) {
             self.server = (self.server + 1) % self.servers.len();
         }
@@ -355,7 +356,7 @@ impl Meeting {
         let repeat = match self.word {
             Word::None if silence < EAGER => FIRST_REPEAT,
             Word::None => LATER_REPEAT,
-            // A listener may wait for days, a joiner's coming is told at once.
+            // A listener may wait for days; the server reports the arrival of a joiner at once.
             _ if self.need == Need::Any && (self.side == Side::Joiner || self.other.is_some()) => SEEKING_REPEAT,
             Word::Met => REPEAT,
             Word::Refused(_) => LATER_REPEAT,
@@ -365,17 +366,17 @@ impl Meeting {
         self.send(self.server(), message);
     }
 
-    /// The next message that leaves, and where it goes.
+    /// The next message to send, and its destination.
     pub(crate) fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.waiting.pop_front()
     }
 
-    /// Whether the server has taken this end.
+    /// Whether the server has accepted this end.
     pub(crate) fn is_answered(&self) -> bool {
         self.word == Word::Met
     }
 
-    /// How it stands, for a person whose call nobody answered.
+    /// State of the search, for the error message of an unanswered call.
     pub(crate) fn standing(&self) -> String {
         let server = self.server();
         match (self.word, self.other) {

@@ -1,12 +1,12 @@
-//! A rendezvous: tells two ends of a call where each of them is, and relays what they send each other when there is no other
-//! way. It knows no call's keys: what it relays are packets of QUIC's, sealed by the ends.
+//! Server of a rendezvous: passes each end's addresses to the other end of its call, and relays packets if no direct
+//! route exists. It knows no keys of a call: relayed packets are encrypted QUIC packets.
 //!
-//! It reads no clock and has no socket. All that it keeps is bounded by [`Limits`], and whatever it forgets, or forgot because
-//! it was started anew, the ends tell it again.
+//! The server reads no clock and owns no socket. [`Limits`] bounds its memory. The ends repeat their announcements, so
+//! the server may forget everything, for example in a restart.
 //!
-//! Nothing is kept for an address that has not shown that it is one: the first answer is a cookie, a code of the address and
-//! the time, as in QUIC's Retry (RFC 9000, section 8.1.2), and no answer is longer than what it answers. Who then wants a
-//! call must sign for it with a key that the ticket's secret gives.
+//! The server keeps no state for an address that is not validated. Its first answer is a cookie, a code of the address
+//! and the time, as in QUIC's Retry (RFC 9000, section 8.1.2). No answer is longer than its request. An end then signs
+//! for its call with a key derived from the ticket's secret.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -21,45 +21,45 @@ use crate::LiveError;
 use crate::allowance::Allowance;
 use crate::identity::random;
 
-/// A cookie is good for this long at least, and twice that at most.
+/// Shortest validity of a cookie; the longest is twice this.
 const COOKIE_PERIOD: Duration = Duration::from_secs(30);
-/// An end is forgotten after so long without a word of it, and a call with its last end.
+/// An end is forgotten after this silence, and a call together with its last end.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Nothing is relayed to an end that was not heard for so long: its address may be somebody else's by now. Ends that are there
-/// say so every 5 s.
+/// Packets are relayed only to an end that was active within this time, because its address may now belong to somebody
+/// else. Active ends announce themselves every 5 s.
 const CONSENT: Duration = Duration::from_secs(15);
-/// An end that has had something relayed within this time keeps its place when another shows the same ticket.
+/// An end that relayed a packet within this time keeps its place when another end shows the same ticket.
 const IN_USE: Duration = Duration::from_secs(3);
-/// The longest packet that is relayed.
+/// Longest relayed packet in bytes.
 const LONGEST_PACKET: usize = 2_048;
-/// Announcements a second from an address, and as many at once, that are answered; an end sends 4 a second at most, and some
-/// may be behind one router.
+/// Announcements per second, and in one burst, that are answered per address. An end sends at most 4 per second, and
+/// several may share one router.
 const ANNOUNCEMENTS: f64 = 40.0;
-/// Answers a second, to an address, that a channel is not known.
+/// Reports of an unknown channel per second and address.
 const UNKNOWNS: f64 = 40.0;
-/// Signatures a second that are checked, of all; each takes some 50 microseconds.
+/// Signatures per second that are checked in total; each takes about 50 microseconds.
 const SIGNATURES: f64 = 4_000.0;
-/// Addresses that are remembered for how much they have sent; all others have one allowance together.
+/// Addresses with a separate allowance; all further ones share one.
 const MOST_SENDERS: usize = 65_536;
-/// An address that was silent for so long has its whole allowance again, and need not be remembered.
+/// After this silence, an address has its full allowance again and is forgotten.
 const SENDER_FORGOTTEN: Duration = Duration::from_secs(2);
-/// How often what is over is looked for.
+/// Interval of the cleanup.
 const CLEANING: Duration = Duration::from_secs(1);
-/// What is relayed at once after a pause: so many seconds of the rate.
+/// Burst that is relayed after a pause, in seconds of the rate.
 const RELAY_BURST: f64 = 0.25;
-/// Datagrams that wait to be sent; there are more only when nobody asks for them.
+/// Datagrams that may wait to be sent; the limit matters only if the owner does not send.
 const MOST_WAITING: usize = 1_024;
 
-/// What a rendezvous does for others.
+/// Limits of a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls at once, those that wait for their second end included; about 1 kB each.
+    /// Concurrent calls, including those that wait for their second end; each takes about 1 kB.
     pub calls: usize,
-    /// Calls at once that were begun from one IPv4 address, or one IPv6 network of 64 bits.
+    /// Concurrent calls started from one IPv4 address, or one IPv6 network of 64 bits.
     pub calls_per_address: usize,
-    /// What is relayed for a call in each direction; zero relays nothing.
+    /// Rate of the relay per call and direction; zero disables the relay.
     pub relay_rate: Bitrate,
-    /// What is relayed for all.
+    /// Rate of the relay for all calls together.
     pub total_relay_rate: Bitrate,
 }
 
@@ -74,20 +74,20 @@ impl Default for Limits {
     }
 }
 
-/// What a rendezvous has done so far.
+/// Counters of a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct RendezvousStatus {
-    /// Calls that it knows of, those that wait included.
+    /// Current calls, including those that wait for their second end.
     pub calls: usize,
-    /// Calls whose ends have met since it was started.
+    /// Calls whose ends have met since the start.
     pub met: u64,
-    /// Packets that it has relayed.
+    /// Relayed packets.
     pub relayed_packets: u64,
-    /// Their bytes.
+    /// Relayed bytes.
     pub relayed_bytes: u64,
-    /// Packets that it has not, because of the limits.
+    /// Packets dropped because of the limits.
     pub dropped_packets: u64,
-    /// Announcements that it has refused, because of the limits or because the place was taken.
+    /// Announcements refused, because of the limits or because the place was taken.
     pub refused: u64,
 }
 
@@ -117,7 +117,7 @@ struct Call {
 pub struct Rendezvous {
     limits: Limits,
     key: Key,
-    /// Channels given so far.
+    /// Number of channels created so far.
     given: u64,
     calls: BTreeMap<Name, Call>,
     channels: BTreeMap<Channel, (Name, Side)>,
@@ -321,7 +321,7 @@ impl Rendezvous {
             if self.calls.len() >= self.limits.calls {
                 return Err(Refusal::Full);
             }
-            // Of who may begin none nothing is kept.
+            // The count is stored only if the network may start a call.
             let count = self.networks.get(&network).copied().unwrap_or(0);
             if count >= self.limits.calls_per_address {
                 return Err(Refusal::TooMany);
