@@ -1,6 +1,6 @@
 //! Keys for the rendezvous, which both ends derive from their ticket's secret.
 //!
-//! A key pair names the call and signs for it, one key hides the addresses from the server, and one authenticates
+//! A key pair names the call and signs for it. Two more keys hide the addresses from the server and authenticate
 //! probes. The server sees only the name, from which nobody can compute the secret.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};

@@ -1,7 +1,7 @@
 //! Client of a rendezvous: finds routes to the other end of a call.
 //!
 //! The end announces its addresses and receives those of the other end. Both ends probe each other's addresses at the
-//! same time. A router admits packets from an address to which a packet was sent, so this opens the routers of both
+//! same time. A router admits packets from an address to which it sent one, so this opens the routers of both
 //! ends. The connection then uses an open route, or the server's relay.
 //!
 //! The end trusts the server only for this end's own outside address; a wrong one costs a few probes. Keys from the

@@ -107,13 +107,13 @@ struct End {
 
 #[derive(Debug)]
 struct Call {
-    /// Who began it.
+    /// Network of the end that started the call.
     network: IpAddr,
     ends: [Option<End>; 2],
     met: bool,
 }
 
-/// A rendezvous. Its owner gives it datagrams and the time, and sends what it has to say.
+/// State machine of a rendezvous. Its owner passes in datagrams and the time, and sends its output.
 pub struct Rendezvous {
     limits: Limits,
     key: Key,
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Rendezvous {
     }
 }
 
-/// Whom limits are for: an IPv4 address, or the network that one customer has of IPv6 (RFC 6177).
+/// Key of the per-address limits: an IPv4 address, or the IPv6 network of one customer (RFC 6177).
 fn network(address: SocketAddr) -> IpAddr {
     match address.ip() {
         IpAddr::V4(ip) => ip.into(),
@@ -145,26 +145,26 @@ fn network(address: SocketAddr) -> IpAddr {
     }
 }
 
-/// Bits a second.
+/// Bits per second.
 fn bits(rate: Bitrate) -> f64 {
     rate.as_bps() as f64
 }
 
-/// What an end may do at once.
+/// Full allowances of an address.
 fn allowances() -> [Allowance; 2] {
     [Allowance::new(ANNOUNCEMENTS), Allowance::new(UNKNOWNS)]
 }
 
 impl Rendezvous {
-    /// One with a key of its own.
+    /// A rendezvous with a random key.
     ///
     /// # Errors
-    /// If the system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn new(limits: Limits) -> Result<Self, LiveError> {
         Ok(Self::with_key(limits, random()?))
     }
 
-    /// One that makes cookies and channels by `key`.
+    /// A rendezvous that creates cookies and channels with `key`.
     pub(crate) fn with_key(limits: Limits, key: [u8; 32]) -> Self {
         Self {
             limits,
@@ -183,19 +183,19 @@ impl Rendezvous {
         }
     }
 
-    /// How many networks it remembers for the calls that were begun there.
+    /// Number of networks with calls.
     #[cfg(test)]
     pub(super) fn remembered_networks(&self) -> usize {
         self.networks.len()
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     #[must_use]
     pub fn status(&self) -> RendezvousStatus {
         RendezvousStatus { calls: self.calls.len(), ..self.status }
     }
 
-    /// A datagram came.
+    /// Handles a datagram.
     pub fn handle_datagram(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) {
         match Message::decode(datagram) {
             Some(Message::Announce(announce, signature, signed)) => {
@@ -206,18 +206,19 @@ impl Rendezvous {
         }
     }
 
-    /// The next datagram that leaves, and where it goes. Asked until there is none, after everything that happens.
+    /// The next datagram to send, and its destination. The caller repeats this until it returns `None`, after every
+    /// other event.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.waiting.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] wants to be called next.
+    /// When [`Self::handle_timeout`] must be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Timestamp {
         self.cleaned_at + CLEANING
     }
 
-    /// Tells the time: forgets what is over.
+    /// Removes expired state.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         if now < self.poll_timeout() {
             return;
@@ -250,7 +251,7 @@ impl Rendezvous {
         }
     }
 
-    /// What `from` may still do.
+    /// Allowances of the network of `from`.
     fn allowances(&mut self, from: SocketAddr) -> &mut [Allowance; 2] {
         let network = network(from);
         if self.senders.len() >= MOST_SENDERS && !self.senders.contains_key(&network) {
@@ -275,7 +276,7 @@ impl Rendezvous {
         })
     }
 
-    /// A channel that nobody has had and nobody can guess.
+    /// A new channel that nobody can guess.
     fn channel(&mut self) -> Channel {
         self.given += 1;
         let code = sign(&self.key, format!("channel {}", self.given).as_bytes());
@@ -314,7 +315,7 @@ impl Rendezvous {
         }
     }
 
-    /// Keeps what an end says of itself.
+    /// Stores the announcement of an end.
     fn place(&mut self, now: Timestamp, from: SocketAddr, announce: &Announce) -> Result<(), Refusal> {
         let network = network(from);
         if !self.calls.contains_key(&announce.call) {
@@ -333,7 +334,7 @@ impl Rendezvous {
         let old = self.calls.get_mut(&announce.call).and_then(|call| call.ends[place].as_mut());
         let channel = match old {
             Some(old) if old.session == announce.session => {
-                // What was said before is no news, though it is as well signed.
+                // An old announcement may be replayed with its valid signature; only a newer number counts.
                 if announce.number.wrapping_sub(old.number) < 1 << 31 {
                     (old.number, old.known, old.sealed) = (announce.number, announce.known, announce.sealed);
                     (old.address, old.heard_at) = (from, now);
@@ -367,7 +368,7 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Tells `side` of the other end, and the other end of it if there is news.
+    /// Confirms `side`'s announcement with the other end's data, and informs the other end of news.
     fn introduce(&mut self, call: Name, side: Side) {
         let Some(call) = self.calls.get_mut(&call) else { return };
         let at = |side: Side| usize::from(side.number());
@@ -425,7 +426,7 @@ impl Rendezvous {
     }
 }
 
-/// The period of cookies that a moment is in.
+/// The cookie period that contains `now`.
 fn period(now: Timestamp) -> u64 {
     now.as_nanos() / (COOKIE_PERIOD.as_nanos() as u64)
 }

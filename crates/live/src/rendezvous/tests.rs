@@ -220,7 +220,7 @@ fn packets_are_relayed_from_the_right_address_within_the_rate() {
     assert_eq!(to, [(address(2), Message::Relayed(&[9; 100]).to_bytes())]);
     let back = relayed(&mut server, at(0), address(2), listener, &[8; 10]);
     assert_eq!(back, [(address(1), Message::Relayed(&[8; 10]).to_bytes())]);
-    // Whoever else knows the channel is told that it is none, in no more bytes than he sent.
+    // Another sender that knows the channel gets an answer no longer than its request.
     let unknown = Message::Unknown { channel: joiner }.to_bytes();
     assert_eq!(relayed(&mut server, at(0), address(3), joiner, &[9; 100]), [(address(3), unknown.clone())]);
     assert_eq!(relayed(&mut server, at(0), address(3), joiner, &[]).len(), 1);
