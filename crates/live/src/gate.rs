@@ -2,7 +2,7 @@
 //! the socket.
 //!
 //! This end chooses the connection identifiers by which the other end addresses it. The second half of an identifier is
-//! a keyed code (HMAC) of the first half, so garbage cannot match. The filter does not stop an attacker who has seen a
+//! a keyed code (HMAC) of the first half, so garbage cannot match. The filter does not stop an attacker that has seen a
 //! packet of the call; the authentication of QUIC does.
 
 use std::net::SocketAddr;

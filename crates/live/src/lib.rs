@@ -183,7 +183,7 @@ pub enum LiveError {
     #[error("the other end was started anew, and knows nothing of this call any more")]
     Restarted,
     /// After a silence, the holder of the reusable ticket joined again.
-    #[error("the other end fell silent and joined anew")]
+    #[error("the other end fell silent and joined again")]
     Replaced,
     /// The controller cannot be created.
     #[error("cannot make the controller: {0}")]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lockstep::{Call, Event, Latency, Message, Picture, VideoFormat};
 
-/// Channel of the steering commands; a message overtakes only those of its own channel.
+/// Channel of the steering commands; messages of different channels do not overtake each other.
 const STEERING: u8 = 1;
 const LIMIT: Duration = Duration::from_secs(10);
 
