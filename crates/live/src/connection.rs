@@ -99,8 +99,7 @@ pub(crate) struct Connection {
     last_heard: Timestamp,
     last_sent: Timestamp,
     closing: Option<Closing>,
-    /// Silence of the other end when this end gave up on the close message, if the other end may not know of the
-    /// end.
+    /// Silence of the other end at the end of a call of which the other end may not know.
     unheard: Option<Duration>,
     over: bool,
     /// Datagrams for peers outside the call, with their addresses.
@@ -449,7 +448,7 @@ impl Connection {
             link.quic.close(now, code(refusal), Bytes::new());
         }
         if self.chosen == Some(handle) {
-            self.lost(handle, Loss::Broken("the other end says what makes no sense".to_owned()));
+            self.lost(handle, Loss::Broken("the other end sent a malformed message".to_owned()));
         }
     }
 

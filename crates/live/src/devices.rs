@@ -60,7 +60,7 @@ fn hold(open: impl FnOnce() -> Result<Stream, SoundFailure> + Send + 'static) ->
     match outcome.recv() {
         Ok(Ok(())) => Ok(Held { _end: end }),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(SoundFailure("the system's sound died while it was opened".to_owned())),
+        Err(_) => Err(SoundFailure("the sound system failed while the device was opened".to_owned())),
     }
 }
 
@@ -75,7 +75,9 @@ fn configuration(
     };
     let range = ranges.filter(understood).min_by_key(SupportedStreamConfigRange::channels);
     let range = range.ok_or_else(|| {
-        SoundFailure(format!("the {device} does not give {SAMPLE_RATE} samples a second; name a WAV file, or `none`"))
+        SoundFailure(format!(
+            "the {device} does not support {SAMPLE_RATE} samples per second; name a WAV file, or `none`"
+        ))
     })?;
     let format = range.sample_format();
     Ok((range.with_sample_rate(SAMPLE_RATE).config(), format))

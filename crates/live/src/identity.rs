@@ -51,7 +51,7 @@ fn failed(what: &str) -> LiveError {
 /// `N` random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], LiveError> {
     let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| failed("the system gives no random numbers"))?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| failed("the system provides no random numbers"))?;
     Ok(bytes)
 }
 
@@ -62,7 +62,7 @@ impl Identity {
     /// The system provides no random numbers.
     pub fn new() -> Result<Self, LiveError> {
         let private = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
-        let private = private.map_err(|_| failed("the system gives no random numbers"))?;
+        let private = private.map_err(|_| failed("the system provides no random numbers"))?;
         Self::of(private.as_ref().to_vec(), random()?, false)
     }
 
@@ -79,8 +79,8 @@ impl Identity {
                 let parts: Option<Vec<_>> = parts.collect();
                 let secret = parts.as_deref().and_then(|parts| Some((parts.first()?, parts.get(1)?)));
                 let secret = secret.and_then(|(key, secret)| Some((key.clone(), secret.as_slice().try_into().ok()?)));
-                let (private, secret) =
-                    secret.ok_or_else(|| wrong(&"it holds no key of Lockstep's; remove it to have a new one made"))?;
+                let (private, secret) = secret
+                    .ok_or_else(|| wrong(&"the file holds no key of Lockstep; remove it, and a new one is created"))?;
                 Self::of(private, secret, true)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -102,8 +102,8 @@ impl Identity {
     }
 
     fn of(private: Vec<u8>, secret: Secret, reusable: bool) -> Result<Self, LiveError> {
-        let pair = Ed25519KeyPair::from_pkcs8(&private).map_err(|_| failed("the key is none of Ed25519"))?;
-        let public = pair.public_key().as_ref().try_into().map_err(|_| failed("the key is none of Ed25519"))?;
+        let pair = Ed25519KeyPair::from_pkcs8(&private).map_err(|_| failed("the key is not an Ed25519 key"))?;
+        let public = pair.public_key().as_ref().try_into().map_err(|_| failed("the key is not an Ed25519 key"))?;
         Ok(Self { private, public, secret, reusable })
     }
 

@@ -133,10 +133,10 @@ impl Warning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TicketRefusal {
     /// The ticket has another secret.
-    #[error("the ticket is not the one that is waited for there; ask for a new one")]
+    #[error("the other end waits with another ticket; ask for a new one")]
     Wrong,
     /// The ticket was used before.
-    #[error("the ticket was used already, and is good for one call; ask for a new one")]
+    #[error("the ticket was used already, and is valid for one call; ask for a new one")]
     Used,
     /// The reusable ticket is in use by a call.
     #[error("the other end is in a call; try again later")]
@@ -171,7 +171,7 @@ pub enum LiveError {
     #[error(transparent)]
     System(#[from] SystemError),
     /// A key cannot be created or read.
-    #[error("no key to be known by: {0}")]
+    #[error("cannot create or read a key: {0}")]
     Identity(String),
     /// The listener refused the ticket.
     #[error("{0}")]
@@ -180,7 +180,7 @@ pub enum LiveError {
     #[error("the connection broke: {0}")]
     Connection(String),
     /// The other end no longer knows the call.
-    #[error("the other end was started anew, and knows nothing of this call any more")]
+    #[error("the other end was restarted, and no longer knows this call")]
     Restarted,
     /// After a silence, the holder of the reusable ticket joined again.
     #[error("the other end fell silent and joined again")]
@@ -215,12 +215,12 @@ pub enum LiveError {
     NotBuilt(&'static str),
     /// The call must use a rendezvous, and the ticket names none.
     #[error(
-        "the ticket names no rendezvous, and all is to go by one: ask for a ticket that was made with --rendezvous"
+        "the ticket names no rendezvous, and this call requires one; ask for a ticket that was made with --rendezvous"
     )]
     NoRendezvous,
     /// Nobody answered at the ticket's addresses.
     #[error(
-        "nobody answered within {:.1} s {tried}: has the other end gone, or is there no way to it from here?",
+        "nobody answered within {:.1} s {tried}; check that the other end still waits and can be reached from here",
         .waited.as_secs_f64()
     )]
     Unanswered {
@@ -237,7 +237,7 @@ pub enum LiveError {
     },
     /// This end closed the call, and the other end, silent since before that, may not know.
     #[error(
-        "the call is over, but the other end does not seem to have heard so: nothing came from it for {:.1} s",
+        "the call is over, but the other end may not know: nothing came from it for {:.1} s",
         .silence.as_secs_f64()
     )]
     Unheard {
@@ -251,7 +251,7 @@ pub enum LiveError {
         waited: Duration,
     },
     /// The other end ended the call because it failed.
-    #[error("the other end ended the call because it failed; its own message says why")]
+    #[error("the other end ended the call because it failed; see the message there")]
     PeerFailed,
     /// The receiver lacks the estimator of the sender's controller, or the decoder of its codec.
     #[error(
@@ -274,7 +274,7 @@ pub enum LiveError {
     Streams(String),
     /// The sender's controller requires an estimator that this receiver does not know.
     #[error(
-        "the sender's controller needs estimator {number}, which this receiver does not have: update it, or name the model that it runs with --model"
+        "the sender's controller needs estimator {number}, which this receiver lacks; update it, or name the estimator's model with --model"
     )]
     UnknownEstimator {
         /// The estimator's number in the hello.

@@ -73,8 +73,7 @@ impl Listener {
 pub enum OtherEnd {
     /// The owner of this ticket.
     Of(Ticket),
-    /// The owner of this ticket, only through the rendezvous of the ticket, so that the other end does not learn this
-    /// end's addresses.
+    /// The owner of this ticket, reached only by its rendezvous. The other end does not learn this end's addresses.
     ByRendezvous(Ticket),
     /// The peer that joins with the ticket of this listener.
     At(Listener),

@@ -170,7 +170,11 @@ mod tests {
         let answer = answer_to(&challenge(TOKEN)).expect("it is a challenge");
         let token = answered(&answer).expect("it is an answer");
         assert_eq!([route.answered(token), route.answered(token)], [true, false], "a copy of the answer is no news");
-        assert_eq!((route.current(), route.known()), (Some(address(2)), Some(address(1))), "QUIC keeps the first address");
+        assert_eq!(
+            (route.current(), route.known()),
+            (Some(address(2)), Some(address(1))),
+            "QUIC keeps the first address"
+        );
     }
 
     #[test]

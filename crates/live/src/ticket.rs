@@ -1,4 +1,4 @@
-//! Tickets: one person gives a ticket to another, who joins the call with it.
+//! Tickets: one person gives a ticket to another, and that person joins the call with it.
 //!
 //! A ticket holds the public key of the listener, a secret that authenticates the joiner, and the addresses to try.
 //!

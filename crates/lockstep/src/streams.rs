@@ -112,7 +112,7 @@ pub(crate) fn shares(streams: &[Stream]) -> Result<Vec<Share>, LiveError> {
             return failed(format!("priority of {name}: expected a number above 0, got {priority}"));
         }
         if shares.iter().any(|other| other.name == parsed) {
-            return failed(format!("two are named {name}; give each a name of its own"));
+            return failed(format!("two are named {name}; give each a different name"));
         }
         shares.push(Share { name: parsed, priority: *priority });
     }

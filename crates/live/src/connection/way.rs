@@ -3,7 +3,7 @@
 //! Direct addresses come from the ticket or from the search by the rendezvous. QUIC treats the relayed route as one
 //! more address ([`RELAY`]).
 //!
-//! The joiner chooses the route: first the one whose handshake completes first, then a direct one as soon as it is
+//! The joiner chooses the route: first the one whose handshake completes first, then a direct one as soon as it has been
 //! found. If nothing arrives any more, the joiner returns to the relay. The listener follows, as QUIC follows a client
 //! that changes its address.
 

@@ -382,11 +382,11 @@ impl Meeting {
         match (self.word, self.other) {
             (Word::None, _) => format!("the rendezvous at {server}, which does not answer"),
             (Word::Refused(Refusal::Taken), _) => {
-                format!("the rendezvous at {server}, where somebody else with the same ticket is in a call")
+                format!("the rendezvous at {server}, where another peer with the same ticket is in a call")
             }
-            (Word::Refused(_), _) => format!("the rendezvous at {server}, which takes no more calls now"),
-            (Word::Met, None) => format!("the rendezvous at {server}, where the other end is not"),
-            (Word::Met, Some(_)) => format!("the rendezvous at {server}, where the other end was"),
+            (Word::Refused(_), _) => format!("the rendezvous at {server}, which accepts no more calls now"),
+            (Word::Met, None) => format!("the rendezvous at {server}, which does not know the other end"),
+            (Word::Met, Some(_)) => format!("the rendezvous at {server}, which knows the other end"),
         }
     }
 }

@@ -15,9 +15,9 @@
 //! | 8 probe | end, end | side 1, token 8, code 16 |
 //! | 9 answer | end, end | side 1, token 8, code 16 |
 //!
-//! An address is a family byte (4 or 6), 16 bytes of address and the port; IPv4 uses the first four bytes. Address and
-//! port are combined with the session by exclusive or, because some routers rewrite bytes that look like their own
-//! addresses (RFC 8489, section 14.2).
+//! An address is a family byte (4 or 6), 16 bytes of address and the port; IPv4 uses the first four bytes. Exclusive
+//! or with the session masks address and port: some routers rewrite bytes that look like their own addresses (RFC 8489,
+//! section 14.2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -4,8 +4,8 @@
 //! The server reads no clock and owns no socket. [`Limits`] bounds its memory. The ends repeat their announcements, so
 //! the server may forget everything, for example in a restart.
 //!
-//! The server keeps no state for an address that is not validated. Its first answer is a cookie, a code of the address
-//! and the time, as in QUIC's Retry (RFC 9000, section 8.1.2). No answer is longer than its request. An end then signs
+//! The server keeps no state for an address that is not validated. Its first answer is a cookie as in QUIC's Retry
+//! (RFC 9000, section 8.1.2): a code of the address and the time. No answer is longer than its request. An end then signs
 //! for its call with a key derived from the ticket's secret.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,8 +25,8 @@ use crate::identity::random;
 const COOKIE_PERIOD: Duration = Duration::from_secs(30);
 /// An end is forgotten after this silence, and a call together with its last end.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Packets are relayed only to an end that was active within this time, because its address may now belong to somebody
-/// else. Active ends announce themselves every 5 s.
+/// Packets are relayed only to an end that was active within this time. Later its address may belong to somebody else.
+/// Active ends announce themselves every 5 s.
 const CONSENT: Duration = Duration::from_secs(15);
 /// An end that relayed a packet within this time keeps its place when another end shows the same ticket.
 const IN_USE: Duration = Duration::from_secs(3);
