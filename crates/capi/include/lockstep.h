@@ -1,7 +1,7 @@
 /* Lockstep: live video calls. Generated from crates/capi by cbindgen; do not edit.
  *
  * Every function accepts a null handle and then does nothing, or fails. A function that fails returns null or false;
- * lockstep_last_error() has the reason, for the calling thread. Strings are UTF-8. All functions may be called from any
+ * lockstep_last_error() returns the reason, for the calling thread. Strings are UTF-8. All functions may be called from any
  * thread; the handle of a call may be used by several threads at once. */
 
 #ifndef LOCKSTEP_H

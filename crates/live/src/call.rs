@@ -291,7 +291,7 @@ impl<C: PictureCodec> Call<C> {
             }
             self.exchange.connection.handle_timeout(now);
             let (exchange, mut ends) = self.parts();
-            exchange.hear(now, &mut ends);
+            exchange.handle_events(now, &mut ends);
             while let Some(event) = exchange.poll_event() {
                 witness.event(event);
             }
@@ -318,7 +318,7 @@ impl<C: PictureCodec> Call<C> {
                 let stuck = late && self.receiving.iter().any(ReceivingHalf::is_waiting);
                 return match result {
                     Ok(_) if stuck => Err(SystemError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }.into()),
-                    result => self.exchange.told(result),
+                    result => self.exchange.result_after_close(result),
                 };
             }
             if now >= next_status {
@@ -411,7 +411,7 @@ impl<C: PictureCodec> Call<C> {
             }
         }
         if self.own != before {
-            self.sending.iter_mut().for_each(|sending| sending.be(self.own));
+            self.sending.iter_mut().for_each(|sending| sending.set_presence(self.own));
             self.exchange.connection.show(self.own);
         }
         false

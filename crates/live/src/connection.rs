@@ -29,12 +29,12 @@ use crate::messages::{self, Delivery, LatestChannels, MessageError};
 use crate::presence::Presence;
 use crate::quic::Qlog;
 use crate::rendezvous::{Meeting, RELAY};
-use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
+use crate::route::{Route, answer_to, answered, challenge, is_resumed, resumed};
 use crate::stream::StreamName;
 use crate::ticket::{Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
 use closing::Closing;
-use link::{Link, Told};
+use link::{Link, StreamRead};
 pub(crate) use loss::Loss;
 use loss::code;
 pub(crate) use way::SILENT;
@@ -56,7 +56,7 @@ const MOST_ANSWERS: usize = 64;
 
 /// Events of a connection, for its call.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ConnectionEvent {
     /// The other end has joined and has proved its identity.
     Joined,
     /// A datagram arrived after a pause, at this end or, as the other end reports, there.
@@ -95,12 +95,12 @@ pub(crate) struct Connection {
     /// Filter in front of the sockets.
     gate: Gate,
     in_call: Arc<AtomicBool>,
-    heard: VecDeque<Heard>,
-    last_heard: Timestamp,
+    events: VecDeque<ConnectionEvent>,
+    last_received: Timestamp,
     last_sent: Timestamp,
     closing: Option<Closing>,
     /// Silence of the other end at the end of a call of which the other end may not know.
-    unheard: Option<Duration>,
+    unconfirmed: Option<Duration>,
     over: bool,
     /// Datagrams for peers outside the call, with their addresses.
     answers: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -157,11 +157,11 @@ impl Connection {
             kind,
             gate,
             in_call,
-            heard: VecDeque::new(),
-            last_heard: now,
+            events: VecDeque::new(),
+            last_received: now,
             last_sent: now,
             closing: None,
-            unheard: None,
+            unconfirmed: None,
             over: false,
             answers: VecDeque::new(),
             meeting: None,
@@ -198,16 +198,16 @@ impl Connection {
                 link.quic.handle_event(event);
                 // A joiner's QUIC knows a single address, whatever the route is.
                 if self.chosen == Some(handle.0) && link.quic.remote_address() != before {
-                    self.heard.push_back(Heard::Moved);
+                    self.events.push_back(ConnectionEvent::Moved);
                 }
-                let heard = link.has_heard() && self.chosen.is_none_or(|chosen| chosen == handle.0);
+                let is_new = link.has_received() && self.chosen.is_none_or(|chosen| chosen == handle.0);
                 self.follow(handle.0, at);
-                if heard {
-                    let pause = at.saturating_since(self.last_heard);
-                    self.last_heard = self.last_heard.max(at);
+                if is_new {
+                    let pause = at.saturating_since(self.last_received);
+                    self.last_received = self.last_received.max(at);
                     if pause >= PAUSE && self.is_open() {
-                        self.heard.push_back(Heard::Returned);
-                        self.send(heard_again());
+                        self.events.push_back(ConnectionEvent::Returned);
+                        self.send(resumed());
                     }
                     self.find(handle.0, at, from, length);
                 }
@@ -231,7 +231,7 @@ impl Connection {
         if from == RELAY {
             return; // this end alone chooses the relayed route
         }
-        let Some((to, token)) = route.heard(at, from, length, || random().ok()) else { return };
+        let Some((to, token)) = route.on_packet(at, from, length, || random().ok()) else { return };
         let Some(link) = self.links.get_mut(&handle) else { return };
         let _ = link.quic.datagrams().send(challenge(token).into(), true);
         let mut buffer = Vec::new();
@@ -297,16 +297,16 @@ impl Connection {
                                 let _ = link.quic.datagrams().send(answer.into(), true);
                             }
                             (Role::Joiner { route, .. }, _, Some(token)) => {
-                                self.heard.extend(route.answered(token).then_some(Heard::Moved));
+                                self.events.extend(route.answered(token).then_some(ConnectionEvent::Moved));
                             }
-                            _ if says_heard_again(&datagram) => self.heard.push_back(Heard::Returned),
+                            _ if is_resumed(&datagram) => self.events.push_back(ConnectionEvent::Returned),
                             _ if messages::is_latest(&datagram) => {
                                 if let Some((channel, sent_at, payload)) = self.latest.received(&datagram) {
                                     let delivery = Delivery::Latest { channel };
-                                    self.heard.push_back(Heard::Message { at, delivery, sent_at, payload });
+                                    self.events.push_back(ConnectionEvent::Message { at, delivery, sent_at, payload });
                                 }
                             }
-                            _ => self.heard.push_back(Heard::Datagram(at, datagram)),
+                            _ => self.events.push_back(ConnectionEvent::Datagram(at, datagram)),
                         }
                     }
                 }
@@ -331,9 +331,9 @@ impl Connection {
         self.chosen = Some(handle);
         route.begin(link.quic.remote_address());
         link.open();
-        link.tell(&Message::Join { secret: *secret, kind: self.kind });
+        link.send(&Message::Join { secret: *secret, kind: self.kind });
         // The event precedes everything that is sent from here on.
-        self.heard.push_back(Heard::Joined);
+        self.events.push_back(ConnectionEvent::Joined);
         let now = self.origin.instant(at);
         for (_, other) in self.links.iter_mut().filter(|(other, _)| **other != handle) {
             other.quic.close(now, 0u32.into(), Bytes::new());
@@ -344,27 +344,27 @@ impl Connection {
     fn read(&mut self, handle: usize, at: Timestamp) {
         loop {
             let Some(link) = self.links.get_mut(&handle) else { return };
-            let told = link.next();
+            let read = link.next();
             let chosen = self.chosen == Some(handle);
-            match told {
-                Told::Nothing => return,
-                Told::Malformed => return self.refuse(handle, TicketRefusal::Malformed, at),
-                Told::Message(Message::Join { secret, kind }) if !chosen => self.asked(handle, &secret, kind, at),
-                Told::Message(Message::Welcome) if chosen => {}
-                Told::Message(Message::Transport(datagram)) if chosen => {
-                    self.heard.push_back(Heard::Control(datagram));
+            match read {
+                StreamRead::Nothing => return,
+                StreamRead::Malformed => return self.refuse(handle, TicketRefusal::Malformed, at),
+                StreamRead::Message(Message::Join { secret, kind }) if !chosen => self.asked(handle, &secret, kind, at),
+                StreamRead::Message(Message::Welcome) if chosen => {}
+                StreamRead::Message(Message::Transport(datagram)) if chosen => {
+                    self.events.push_back(ConnectionEvent::Control(datagram));
                 }
-                Told::Message(Message::Presence(presence)) if chosen => {
-                    self.heard.push_back(Heard::Presence(presence));
+                StreamRead::Message(Message::Presence(presence)) if chosen => {
+                    self.events.push_back(ConnectionEvent::Presence(presence));
                 }
-                Told::Message(Message::Stream { connection, name }) if chosen => {
-                    self.heard.push_back(Heard::Stream { connection, name });
+                StreamRead::Message(Message::Stream { connection, name }) if chosen => {
+                    self.events.push_back(ConnectionEvent::Stream { connection, name });
                 }
-                Told::Message(Message::Close(reason)) if chosen => {
-                    self.heard.push_back(Heard::Lost(Loss::Closed(reason)));
+                StreamRead::Message(Message::Close(reason)) if chosen => {
+                    self.events.push_back(ConnectionEvent::Lost(Loss::Closed(reason)));
                     self.end(at);
                 }
-                Told::Message(_) => return self.refuse(handle, TicketRefusal::Malformed, at),
+                StreamRead::Message(_) => return self.refuse(handle, TicketRefusal::Malformed, at),
             }
         }
     }
@@ -375,7 +375,12 @@ impl Connection {
             let Some(link) = self.links.get_mut(&handle) else { return };
             match link.next_reliable() {
                 Ok(Some((sent_at, payload))) => {
-                    self.heard.push_back(Heard::Message { at, delivery: Delivery::Reliable, sent_at, payload });
+                    self.events.push_back(ConnectionEvent::Message {
+                        at,
+                        delivery: Delivery::Reliable,
+                        sent_at,
+                        payload,
+                    });
                 }
                 Ok(None) => return,
                 Err(messages::Malformed) => return self.refuse(handle, TicketRefusal::Malformed, at),
@@ -420,7 +425,7 @@ impl Connection {
             (_, _, Some(_)) if *reusable => {
                 // The holder of a reusable ticket that restarted need not wait until its old call times out.
                 if is_silent {
-                    self.heard.push_back(Heard::Lost(Loss::Replaced));
+                    self.events.push_back(ConnectionEvent::Lost(Loss::Replaced));
                     self.over = true;
                 }
                 Some(TicketRefusal::Busy)
@@ -437,9 +442,9 @@ impl Connection {
         self.chosen = Some(handle);
         self.in_call.store(true, Ordering::Relaxed);
         if let Some(link) = self.links.get_mut(&handle) {
-            link.tell(&Message::Welcome);
+            link.send(&Message::Welcome);
         }
-        self.heard.push_back(Heard::Joined);
+        self.events.push_back(ConnectionEvent::Joined);
     }
 
     fn refuse(&mut self, handle: usize, refusal: TicketRefusal, at: Timestamp) {
@@ -456,14 +461,14 @@ impl Connection {
     fn lost(&mut self, handle: usize, loss: Loss) {
         let only = self.has_tried_all() && self.links.values().all(|link| link.quic.is_closed());
         if self.chosen == Some(handle) || (self.chosen.is_none() && only) {
-            self.heard.push_back(Heard::Lost(loss));
+            self.events.push_back(ConnectionEvent::Lost(loss));
             self.over = true;
         }
     }
 
     /// The next event.
-    pub(crate) fn poll(&mut self) -> Option<Heard> {
-        self.heard.pop_front()
+    pub(crate) fn poll(&mut self) -> Option<ConnectionEvent> {
+        self.events.pop_front()
     }
 
     /// Whether the other end has joined.
@@ -483,8 +488,8 @@ impl Connection {
     }
 
     /// When the other end last sent an authenticated packet.
-    pub(crate) fn last_heard(&self) -> Timestamp {
-        self.last_heard
+    pub(crate) fn last_received(&self) -> Timestamp {
+        self.last_received
     }
 
     /// Largest datagram that the path is known to carry; `None` before the other end has joined.
@@ -507,23 +512,23 @@ impl Connection {
     }
 
     /// Sends a datagram of the transport in the stream, reliably.
-    pub(crate) fn tell(&mut self, datagram: Vec<u8>) {
+    pub(crate) fn send_control(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.tell(&Message::Transport(datagram));
+            link.send(&Message::Transport(datagram));
         }
     }
 
     /// Announces the name of a video stream of this end.
     pub(crate) fn name_stream(&mut self, connection: u32, name: StreamName) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.tell(&Message::Stream { connection, name });
+            link.send(&Message::Stream { connection, name });
         }
     }
 
     /// Sends the presence of this end in the stream.
     pub(crate) fn show(&mut self, presence: Presence) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.tell(&Message::Presence(presence));
+            link.send(&Message::Presence(presence));
         }
     }
 

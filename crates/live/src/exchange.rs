@@ -12,7 +12,7 @@ use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::connection::{Connection, Heard, Loss, SILENT, Way};
+use crate::connection::{Connection, ConnectionEvent, Loss, SILENT, Way};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
@@ -187,7 +187,7 @@ impl Exchange {
             self.events.extend(way.map(CallEvent::PathChanged));
         }
         self.way = way.or(self.way);
-        let is_interrupted = now.saturating_since(self.connection.last_heard()) >= SILENT;
+        let is_interrupted = now.saturating_since(self.connection.last_received()) >= SILENT;
         if is_interrupted != self.is_interrupted {
             self.is_interrupted = is_interrupted;
             self.report(if is_interrupted { CallEvent::Interrupted } else { CallEvent::Resumed });
@@ -203,7 +203,7 @@ impl Exchange {
 
     /// When [`Self::watch`] must report next, if nothing arrives.
     fn watch_at(&self) -> Option<Timestamp> {
-        let interrupted = (!self.is_interrupted).then(|| self.connection.last_heard() + SILENT);
+        let interrupted = (!self.is_interrupted).then(|| self.connection.last_received() + SILENT);
         Timestamp::earliest([interrupted, self.quality_at])
     }
 
@@ -233,29 +233,29 @@ impl Exchange {
     }
 
     /// Handles the events of the connection.
-    pub(crate) fn hear<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
-        while let Some(heard) = self.connection.poll() {
-            match heard {
-                Heard::Joined => {
+    pub(crate) fn handle_events<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
+        while let Some(event) = self.connection.poll() {
+            match event {
+                ConnectionEvent::Joined => {
                     self.joined_at = Some(now);
                     self.quality_at = Some(now + QUALITY_INTERVAL);
                     self.report(CallEvent::Joined);
                 }
-                Heard::Returned => {
+                ConnectionEvent::Returned => {
                     ends.sending.iter_mut().for_each(|sending| sending.path_returned(now));
                 }
-                Heard::Moved => {
+                ConnectionEvent::Moved => {
                     self.events.extend(self.connection.way().map(CallEvent::PathChanged));
                     ends.sending.iter_mut().for_each(|sending| sending.path_moved(now));
                 }
-                Heard::Datagram(at, datagram) => {
+                ConnectionEvent::Datagram(at, datagram) => {
                     let decoded = Datagram::decode(&datagram);
                     // Hellos arrive in the stream instead.
                     if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
                         take(ends, at, decoded);
                     }
                 }
-                Heard::Control(datagram) => {
+                ConnectionEvent::Control(datagram) => {
                     let decoded = Datagram::decode(&datagram);
                     let of = decoded.as_ref().ok().map(Datagram::connection);
                     let is_known = stream_of(ends, of).is_some();
@@ -270,22 +270,22 @@ impl Exchange {
                         }
                     }
                 }
-                Heard::Stream { connection, name } => {
+                ConnectionEvent::Stream { connection, name } => {
                     // A hello beyond the limit refuses the call.
                     if self.received_names.len() < MOST_STREAMS {
                         self.received_names.insert(connection, name);
                     }
                 }
-                Heard::Presence(presence) => {
+                ConnectionEvent::Presence(presence) => {
                     self.other = presence;
                     self.report(CallEvent::PeerChanged(presence));
                 }
-                Heard::Message { at, delivery, sent_at, payload } => {
+                ConnectionEvent::Message { at, delivery, sent_at, payload } => {
                     let least = ends.receiving.iter().filter_map(|end| end.least_delay()).min();
                     let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
                     self.received.push(at, delivery, sent_at, payload, least, round_trip);
                 }
-                Heard::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
+                ConnectionEvent::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
             }
         }
         self.watch(now, ends);
@@ -316,9 +316,9 @@ impl Exchange {
             let largest = self.connection.largest_datagram().unwrap_or(0);
             let riding = ends.receiving.iter_mut().find_map(|end| end.poll_riding(now, &transmit, largest));
             self.name(&transmit, ends);
-            self.say(transmit);
+            self.send(transmit);
             if let Some(riding) = riding {
-                self.say(riding);
+                self.send(riding);
             }
         }
     }
@@ -333,7 +333,7 @@ impl Exchange {
         }
     }
 
-    fn say(&mut self, transmit: Transmit) {
+    fn send(&mut self, transmit: Transmit) {
         let bytes = transmit.to_bytes();
         match transmit.datagram {
             // The stream is reliable, so a hello is sent once. A later one of the same format asks whether the path
@@ -341,7 +341,7 @@ impl Exchange {
             Datagram::Hello(hello) if self.announced.insert(hello.connection, hello.format) == Some(hello.format) => {
                 self.connection.ping()
             }
-            Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
+            Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.send_control(bytes),
             Datagram::Data(_) | Datagram::Sound(_) | Datagram::Acknowledgement(_) => self.connection.send(bytes),
         }
     }
@@ -365,8 +365,8 @@ impl Exchange {
     }
 
     /// Result of the call after the close message. It is an error if the other end does not seem to know of the end.
-    pub(crate) fn told(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
-        match self.connection.unheard() {
+    pub(crate) fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
+        match self.connection.unconfirmed() {
             Some(silence) => result.and(Err(LiveError::Unheard { silence })),
             None => result,
         }
@@ -383,7 +383,7 @@ impl Exchange {
                 });
             }
         } else if let Some(limit) = self.patience.idle_limit
-            && now.saturating_since(self.connection.last_heard()) >= limit
+            && now.saturating_since(self.connection.last_received()) >= limit
         {
             return Err(LiveError::Silent { silence: limit });
         }

@@ -78,7 +78,7 @@ impl<C: PictureCodec> PeerConfig<C> {
         Self { sending: vec![sending], receiving: vec![receiving], ..Self::of(CallKind::TwoWay) }
     }
 
-    /// A peer that joins without streams; fill [`PeerConfig::sending`](field@PeerConfig::sending) to add them.
+    /// A peer that joins without streams; add them to the field `sending`.
     #[must_use]
     pub fn sending_nothing() -> Self {
         Self::of(CallKind::OneWay)
@@ -243,7 +243,7 @@ impl<C: PictureCodec> Peer<C> {
     /// The next output at `now`.
     pub fn poll_output(&mut self, now: Timestamp) -> Output {
         let (exchange, mut ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
-        exchange.hear(now, &mut ends);
+        exchange.handle_events(now, &mut ends);
         self.on_joined();
         if let Some(output) = self.decode(now) {
             return output;
@@ -332,7 +332,7 @@ impl<C: PictureCodec> Peer<C> {
         let is_closed = self.exchange.connection.is_over();
         let (_, result) = self.ending.take_if(|(since, _)| is_closed || now.saturating_since(*since) >= END_LIMIT)?;
         self.is_over = true;
-        Some(match self.exchange.told(result) {
+        Some(match self.exchange.result_after_close(result) {
             Ok(ended) => CallEvent::Ended(ended),
             Err(error) => CallEvent::Failed(Arc::new(error)),
         })

@@ -251,7 +251,7 @@ impl End {
         }
         self.exchange.connection.handle_timeout(now);
         let mut ends = Ends { sending: vec![&mut self.sending], receiving: vec![&mut self.receiving] };
-        self.exchange.hear(now, &mut ends);
+        self.exchange.handle_events(now, &mut ends);
         while let Some(packet) = self.receiving.poll_sound() {
             self.playing.insert(now, packet);
         }
@@ -298,7 +298,7 @@ impl End {
         if let Some((since, _)) = &self.ending {
             let late = now.saturating_since(*since) >= END_LIMIT;
             if late || self.exchange.connection.is_over() {
-                self.over = self.ending.take().map(|(_, result)| (now, self.exchange.told(result)));
+                self.over = self.ending.take().map(|(_, result)| (now, self.exchange.result_after_close(result)));
             }
         }
     }

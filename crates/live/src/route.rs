@@ -20,7 +20,7 @@ pub(crate) type Token = [u8; 8];
 const CHALLENGE: u8 = 1;
 const ANSWER: u8 = 2;
 /// Datagram that reports that packets from the other end arrive again.
-const HEARD_AGAIN: u8 = 3;
+const RESUMED: u8 = 3;
 /// Interval between challenges while packets arrive from the address.
 const REPEAT: Duration = Duration::from_millis(50);
 /// How long a new address is tried.
@@ -36,13 +36,13 @@ pub(crate) fn challenge(token: Token) -> Vec<u8> {
 }
 
 /// The datagram that reports that packets arrive again after a pause.
-pub(crate) fn heard_again() -> Vec<u8> {
-    vec![HEARD_AGAIN]
+pub(crate) fn resumed() -> Vec<u8> {
+    vec![RESUMED]
 }
 
 /// Whether `datagram` is that report.
-pub(crate) fn says_heard_again(datagram: &[u8]) -> bool {
-    datagram == [HEARD_AGAIN]
+pub(crate) fn is_resumed(datagram: &[u8]) -> bool {
+    datagram == [RESUMED]
 }
 
 /// The answer to a challenge, if `datagram` is one.
@@ -106,7 +106,7 @@ impl Route {
 
     /// Records an authentic new packet of `length` bytes from `from`. If the address is new, returns a challenge for
     /// it, with a `token` or the one of its earlier challenge.
-    pub(crate) fn heard(
+    pub(crate) fn on_packet(
         &mut self,
         now: Timestamp,
         from: SocketAddr,
@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn moved_listener_is_followed_after_its_answer() {
         let mut route = found();
-        assert_eq!(route.heard(at(0), address(1), 60, || Some(TOKEN)), None, "it is where it was");
-        let asked = route.heard(at(10), address(2), 60, || Some(TOKEN));
+        assert_eq!(route.on_packet(at(0), address(1), 60, || Some(TOKEN)), None, "it is where it was");
+        let asked = route.on_packet(at(10), address(2), 60, || Some(TOKEN));
         assert_eq!((asked, route.current()), (Some((address(2), TOKEN)), Some(address(1))));
         let answer = answer_to(&challenge(TOKEN)).expect("it is a challenge");
         let token = answered(&answer).expect("it is an answer");
@@ -180,13 +180,14 @@ mod tests {
     #[test]
     fn challenges_to_a_forged_address_are_limited() {
         let mut route = found();
-        let challenges = (0..100).filter_map(|step| route.heard(at(10 * step), address(9), 60, || Some(TOKEN))).count();
+        let challenges =
+            (0..100).filter_map(|step| route.on_packet(at(10 * step), address(9), 60, || Some(TOKEN))).count();
         assert!(challenges as u64 * CHALLENGE_BYTES <= 3 * 60 * 100 && challenges <= 20, "{challenges}");
         assert!(!route.answered([6; 8]), "a wrong answer is none");
         assert_eq!(route.current(), Some(address(1)));
         // While one address is tried, another waits.
-        assert_eq!(route.heard(at(1_000), address(8), 60, || Some([7; 8])), None);
-        assert!(route.heard(at(3_000), address(8), 60, || Some([7; 8])).is_some());
+        assert_eq!(route.on_packet(at(1_000), address(8), 60, || Some([7; 8])), None);
+        assert!(route.on_packet(at(3_000), address(8), 60, || Some([7; 8])).is_some());
     }
 
     #[test]

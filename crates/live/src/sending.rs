@@ -176,7 +176,7 @@ impl<C: PictureCodec> SendingHalf<C> {
     }
 
     /// Starts or stops pictures and sound.
-    pub(crate) fn be(&mut self, own: Presence) {
+    pub(crate) fn set_presence(&mut self, own: Presence) {
         let before = self.captures();
         self.own = own;
         if self.has_begun && before != self.captures() {

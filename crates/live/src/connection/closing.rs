@@ -26,7 +26,7 @@ impl Connection {
         }
         match self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             Some(link) => {
-                link.tell(&Message::Close(reason));
+                link.send(&Message::Close(reason));
                 link.finish();
                 self.closing = Some(Closing { since: now, until: now + limit.min(LIMIT) });
             }
@@ -39,7 +39,7 @@ impl Connection {
         if let Some(closing) = self.closing.filter(|closing| closing.until <= now && !self.over) {
             // A peer that was alive until the end has probably received the message and gone. Nobody repeats its last
             // acknowledgement if that was lost.
-            self.unheard = self.is_silent(closing.since).then(|| now.saturating_since(self.last_heard));
+            self.unconfirmed = self.is_silent(closing.since).then(|| now.saturating_since(self.last_received));
             self.end(now);
         }
     }
@@ -60,7 +60,7 @@ impl Connection {
 
     /// Silence of the other end at the end of the call. Set only if the silence began well before this end closed, and
     /// the close message was never acknowledged.
-    pub(crate) fn unheard(&self) -> Option<Duration> {
-        self.unheard
+    pub(crate) fn unconfirmed(&self) -> Option<Duration> {
+        self.unconfirmed
     }
 }

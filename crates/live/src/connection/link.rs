@@ -13,7 +13,7 @@ const MOST_UNWRITTEN: usize = 16 << 10;
 
 /// Result of reading the stream.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum StreamRead {
     Message(Message),
     Malformed,
     Nothing,
@@ -34,7 +34,7 @@ pub(super) struct Link {
     /// Incoming stream of the application's reliable messages.
     incoming: Option<StreamId>,
     reader: ReliableReader,
-    /// Number of QUIC frames at the last call of [`Self::has_heard`].
+    /// Number of QUIC frames at the last call of [`Self::has_received`].
     frames: u64,
 }
 
@@ -61,7 +61,7 @@ impl Link {
     }
 
     /// Whether an authentic and new packet arrived since the last call. Replayed and forged packets do not count.
-    pub(super) fn has_heard(&mut self) -> bool {
+    pub(super) fn has_received(&mut self) -> bool {
         let frames = count(&self.quic.stats().frame_rx);
         std::mem::replace(&mut self.frames, frames) != frames
     }
@@ -72,7 +72,7 @@ impl Link {
     }
 
     /// Queues a message for the stream. A peer that never reads gets no further messages once the queue is full.
-    pub(super) fn tell(&mut self, message: &Message) {
+    pub(super) fn send(&mut self, message: &Message) {
         if self.unwritten.len() < MOST_UNWRITTEN {
             self.unwritten.extend(message.to_bytes());
         }
@@ -151,12 +151,12 @@ impl Link {
     }
 
     /// The next message.
-    pub(super) fn next(&mut self) -> Told {
+    pub(super) fn next(&mut self) -> StreamRead {
         if self.stream.is_none() {
             self.stream = self.quic.streams().accept(Dir::Bi);
             self.write();
         }
-        let Some(stream) = self.stream else { return Told::Nothing };
+        let Some(stream) = self.stream else { return StreamRead::Nothing };
         let mut receiving = self.quic.recv_stream(stream);
         if let Ok(mut chunks) = receiving.read(true) {
             while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
@@ -166,9 +166,9 @@ impl Link {
             let _ = chunks.finalize().should_transmit();
         }
         match self.messages.next() {
-            Ok(Some(message)) => Told::Message(message),
-            Ok(None) => Told::Nothing,
-            Err(_) => Told::Malformed,
+            Ok(Some(message)) => StreamRead::Message(message),
+            Ok(None) => StreamRead::Nothing,
+            Err(_) => StreamRead::Malformed,
         }
     }
 }

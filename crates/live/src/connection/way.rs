@@ -16,7 +16,7 @@ use lockstep_units::Timestamp;
 
 use super::{Connection, Link, Role};
 use crate::LiveError;
-use crate::rendezvous::{Came, MAGIC, Meeting, Need, RELAY, Side};
+use crate::rendezvous::{MAGIC, Meeting, Need, Outcome, RELAY, Side};
 use crate::ticket::Secret;
 
 /// After this silence of the other end, which sends a keep-alive five times as often, other routes are tried.
@@ -74,11 +74,11 @@ impl Connection {
         };
         let Incoming { at, from, to, mut datagram } = incoming;
         match meeting.handle_datagram(at, from, &datagram) {
-            Came::Relayed(place) => {
+            Outcome::Relayed(place) => {
                 datagram.advance(place);
                 Some(Incoming { at, from: RELAY, to, datagram })
             }
-            Came::Nothing => {
+            Outcome::Handled => {
                 self.find_ways(at);
                 None
             }
@@ -125,7 +125,7 @@ impl Connection {
 
     /// Whether the other end has been silent for [`SILENT`], so that the route may be lost.
     pub(super) fn is_silent(&self, now: Timestamp) -> bool {
-        now.saturating_since(self.last_heard) >= SILENT
+        now.saturating_since(self.last_received) >= SILENT
     }
 
     /// When the joiner starts to use the relay if no peer has answered.

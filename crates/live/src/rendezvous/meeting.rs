@@ -61,7 +61,7 @@ pub(crate) enum Need {
 
 /// Newest answer of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum ServerAnswer {
     None,
     Met,
     Refused(Refusal),
@@ -69,9 +69,9 @@ enum Word {
 
 /// Result of a datagram, for the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum Outcome {
     /// The datagram needs no further handling.
-    Nothing,
+    Handled,
     /// The server relayed the packet that starts at this offset of the datagram.
     Relayed(usize),
 }
@@ -90,7 +90,7 @@ pub(crate) struct Meeting {
     seen_at: Option<SocketAddr>,
     announce: Announce,
     channel: Option<Channel>,
-    word: Word,
+    answer: ServerAnswer,
     began: Timestamp,
     answered_at: Option<Timestamp>,
     announced_at: Option<Timestamp>,
@@ -141,7 +141,7 @@ impl Meeting {
             seen_at: None,
             announce,
             channel: None,
-            word: Word::None,
+            answer: ServerAnswer::None,
             began: now,
             answered_at: None,
             announced_at: None,
@@ -201,10 +201,10 @@ impl Meeting {
     }
 
     /// Handles a datagram that starts with [`MAGIC`](super::MAGIC).
-    pub(crate) fn handle_datagram(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) -> Came {
+    pub(crate) fn handle_datagram(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) -> Outcome {
         let of_server = self.servers.contains(&from);
         match Message::decode(datagram) {
-            Some(Message::Relayed(packet)) if of_server => return Came::Relayed(datagram.len() - packet.len()),
+            Some(Message::Relayed(packet)) if of_server => return Outcome::Relayed(datagram.len() - packet.len()),
             Some(Message::Prove { session, cookie, address }) if of_server && session == self.announce.session => {
                 self.announce.cookie = cookie;
                 self.answered(now, from);
@@ -215,7 +215,7 @@ impl Meeting {
                 if of_server && session == self.announce.session =>
             {
                 self.answered(now, from);
-                self.word = Word::Met;
+                self.answer = ServerAnswer::Met;
                 self.channel = Some(channel);
                 if self.seen(address) {
                     self.announce_soon(now);
@@ -224,12 +224,12 @@ impl Meeting {
                     && self.other.is_none_or(|(number, _)| number != other.number)
                     && let Some(addresses) = self.keys.unseal(self.side.other(), &other.sealed)
                 {
-                    self.hear_of(now, other.number, addresses);
+                    self.on_other_end(now, other.number, addresses);
                 }
             }
             Some(Message::Refused { session, refusal }) if of_server && session == self.announce.session => {
                 self.answered(now, from);
-                self.word = Word::Refused(refusal);
+                self.answer = ServerAnswer::Refused(refusal);
                 self.channel = None;
             }
             Some(Message::Unknown { channel }) if of_server && self.channel == Some(channel) => {
@@ -248,7 +248,7 @@ impl Meeting {
             }
             _ => {}
         }
-        Came::Nothing
+        Outcome::Handled
     }
 
     fn answered(&mut self, now: Timestamp, from: SocketAddr) {
@@ -274,7 +274,7 @@ impl Meeting {
         true
     }
 
-    fn hear_of(&mut self, now: Timestamp, number: u32, addresses: Vec<SocketAddr>) {
+    fn on_other_end(&mut self, now: Timestamp, number: u32, addresses: Vec<SocketAddr>) {
         self.other = Some((number, now));
         self.announce.known = number;
         self.candidates = if self.open { addresses } else { Vec::new() };
@@ -353,13 +353,13 @@ impl Meeting {
             self.server = (self.server + 1) % self.servers.len();
         }
         self.announced_at = Some(now);
-        let repeat = match self.word {
-            Word::None if silence < EAGER => FIRST_REPEAT,
-            Word::None => LATER_REPEAT,
+        let repeat = match self.answer {
+            ServerAnswer::None if silence < EAGER => FIRST_REPEAT,
+            ServerAnswer::None => LATER_REPEAT,
             // A listener may wait for days; the server reports the arrival of a joiner at once.
             _ if self.need == Need::Any && (self.side == Side::Joiner || self.other.is_some()) => SEEKING_REPEAT,
-            Word::Met => REPEAT,
-            Word::Refused(_) => LATER_REPEAT,
+            ServerAnswer::Met => REPEAT,
+            ServerAnswer::Refused(_) => LATER_REPEAT,
         };
         self.announce_at = now + repeat;
         let message = self.keys.sign(self.announce.clone());
@@ -373,20 +373,20 @@ impl Meeting {
 
     /// Whether the server has accepted this end.
     pub(crate) fn is_answered(&self) -> bool {
-        self.word == Word::Met
+        self.answer == ServerAnswer::Met
     }
 
     /// State of the search, for the error message of an unanswered call.
     pub(crate) fn standing(&self) -> String {
         let server = self.server();
-        match (self.word, self.other) {
-            (Word::None, _) => format!("the rendezvous at {server}, which does not answer"),
-            (Word::Refused(Refusal::Taken), _) => {
+        match (self.answer, self.other) {
+            (ServerAnswer::None, _) => format!("the rendezvous at {server}, which does not answer"),
+            (ServerAnswer::Refused(Refusal::Taken), _) => {
                 format!("the rendezvous at {server}, where another peer with the same ticket is in a call")
             }
-            (Word::Refused(_), _) => format!("the rendezvous at {server}, which accepts no more calls now"),
-            (Word::Met, None) => format!("the rendezvous at {server}, which does not know the other end"),
-            (Word::Met, Some(_)) => format!("the rendezvous at {server}, which knows the other end"),
+            (ServerAnswer::Refused(_), _) => format!("the rendezvous at {server}, which accepts no more calls now"),
+            (ServerAnswer::Met, None) => format!("the rendezvous at {server}, which does not know the other end"),
+            (ServerAnswer::Met, Some(_)) => format!("the rendezvous at {server}, which knows the other end"),
         }
     }
 }

@@ -15,7 +15,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use meeting::{Came, Meeting, Need, RELAY};
+pub(crate) use meeting::{Meeting, Need, Outcome, RELAY};
 pub(crate) use message::{Kind, MAGIC, RELAYED_HEADER, Side};
 pub use serve::RendezvousServer;
 pub use server::{Limits, Rendezvous, RendezvousStatus};

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::keys::Keys;
-use super::meeting::{Came, Meeting};
+use super::meeting::{Meeting, Outcome};
 use super::message::{Announce, Channel, Kind, Message, Side};
 use super::server::{Limits, Rendezvous};
 
@@ -57,7 +57,7 @@ fn talk(
             if to == server_address() {
                 server.handle_datagram(*now, from, &datagram);
             } else if let Some((_, end)) = ends.iter_mut().find(|(address, _)| direct && *address == to) {
-                assert_eq!(end.handle_datagram(*now, from, &datagram), Came::Nothing);
+                assert_eq!(end.handle_datagram(*now, from, &datagram), Outcome::Handled);
             }
         }
         while let Some((to, datagram)) = server.poll_transmit() {
@@ -292,8 +292,8 @@ fn datagrams_of_other_senders_do_not_pass_as_the_server() {
     talk(&mut server, &mut ends, false, &mut now, SECOND);
     let (_, end) = &mut ends[0];
     let inner = Message::Relayed(&[1, 2, 3]).to_bytes();
-    assert_eq!(end.handle_datagram(now, address(7), &inner), Came::Nothing);
-    assert_eq!(end.handle_datagram(now, server_address(), &inner), Came::Relayed(5));
+    assert_eq!(end.handle_datagram(now, address(7), &inner), Outcome::Handled);
+    assert_eq!(end.handle_datagram(now, server_address(), &inner), Outcome::Relayed(5));
     let other_session = Message::Met { session: [0; 8], address: address(66), channel: [0; 8], other: None }.to_bytes();
     end.handle_datagram(now, server_address(), &other_session);
     let (_, wrapped) = end.relayed(&[1]).expect("it can relay");
