@@ -76,7 +76,7 @@ typedef struct lockstep_event {
   uint8_t *data;
   // Number of these bytes.
   size_t size;
-  // Channel of a latest-only message; -1 for a reliable one.
+  // Channel of a latest message; -1 for a reliable one.
   int32_t channel;
 } lockstep_event;
 
@@ -228,7 +228,7 @@ bool lockstep_next_event(const struct lockstep_call *call,
 // Frees an event that lockstep_next_event() returned.
 void lockstep_event_free(struct lockstep_event *event);
 
-// Sends a copy of a message: a reliable one if `channel` is -1, otherwise a latest-only one of channel 0 to 255.
+// Sends a copy of a message: a reliable one if `channel` is -1, otherwise a latest one of channel 0 to 255.
 bool lockstep_send_message(const struct lockstep_call *call,
                            int32_t channel,
                            const uint8_t *data,

@@ -137,7 +137,7 @@ pub struct Event {
     pub data: *mut u8,
     /// Number of these bytes.
     pub size: usize,
-    /// Channel of a latest-only message; -1 for a reliable one.
+    /// Channel of a latest message; -1 for a reliable one.
     pub channel: i32,
 }
 
@@ -711,7 +711,7 @@ pub unsafe extern "C" fn lockstep_event_free(event: *mut Event) {
     }
 }
 
-/// Sends a copy of a message: a reliable one if `channel` is -1, otherwise a latest-only one of channel 0 to 255.
+/// Sends a copy of a message: a reliable one if `channel` is -1, otherwise a latest one of channel 0 to 255.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_send_message(call: *const Call, channel: i32, data: *const u8, size: usize) -> bool {
     // SAFETY: as the caller guarantees.

@@ -423,7 +423,7 @@ impl Connection {
         let refusal = match (right, kind == self.kind, self.chosen) {
             (false, ..) => Some(TicketRefusal::Wrong),
             (_, _, Some(_)) if *reusable => {
-                // The holder of a reusable ticket that restarted need not wait until its old call times out.
+                // The holder of a standing ticket that restarted need not wait until its old call times out.
                 if is_silent {
                     self.events.push_back(ConnectionEvent::Lost(Loss::Replaced));
                     self.over = true;

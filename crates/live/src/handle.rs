@@ -119,7 +119,7 @@ impl CallHandle {
         self.command(Command::Leave);
     }
 
-    /// Sends a message. Reliable messages wait for the other end to join; latest-only messages are dropped until then.
+    /// Sends a message. Reliable messages wait for the other end to join; latest messages are dropped until then.
     ///
     /// # Errors
     /// [`MessageError::TooLong`] if the message is too long. [`MessageError::QueueFull`] while too many earlier

@@ -66,7 +66,7 @@ impl Identity {
         Self::of(private.as_ref().to_vec(), random()?, false)
     }
 
-    /// The reusable identity in the file at `path`, which is created if it does not exist. Only its owner can read the
+    /// The standing identity in the file at `path`, which is created if it does not exist. Only its owner can read the
     /// file. Its ticket is valid for any number of calls.
     ///
     /// # Errors
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reusable_identity_persists_and_only_its_owner_can_read_it() {
+    fn standing_identity_persists_and_only_its_owner_can_read_it() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("deeper").join("standing");
         let identity = || Identity::standing(&path).expect("it can be made");

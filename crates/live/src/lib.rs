@@ -138,7 +138,7 @@ pub enum TicketRefusal {
     /// The ticket was used before.
     #[error("the ticket was used already, and is valid for one call; ask for a new one")]
     Used,
-    /// The reusable ticket is in use by a call.
+    /// The standing ticket is in use by a call.
     #[error("the other end is in a call; try again later")]
     Busy,
     /// The ticket is for another kind of call.
@@ -182,7 +182,7 @@ pub enum LiveError {
     /// The other end no longer knows the call.
     #[error("the other end was restarted, and no longer knows this call")]
     Restarted,
-    /// After a silence, the holder of the reusable ticket joined again.
+    /// After a silence, the holder of the standing ticket joined again.
     #[error("the other end fell silent and joined again")]
     Replaced,
     /// The controller cannot be created.

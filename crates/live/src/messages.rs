@@ -2,7 +2,7 @@
 //!
 //! [`Delivery::Reliable`] messages arrive in order, in a separate QUIC stream. A [`Delivery::Latest`] message is one
 //! unreliable datagram. It is never retransmitted, and it is discarded if a later message of its channel overtakes it.
-//! Commands of a remote operator are latest-only messages; chat and file requests are reliable ones.
+//! Commands of a remote operator are latest messages; chat and file requests are reliable ones.
 //!
 //! Messages are sent before waiting frames, and their size is deducted from the frame budget.
 
@@ -13,7 +13,7 @@ use lockstep_units::{SlidingMinimum, Timestamp};
 
 /// Longest reliable message, in bytes.
 pub const LONGEST_MESSAGE: usize = 64 << 10;
-/// Longest latest-only message, in bytes: it fits one datagram on every path that carries QUIC (RFC 9000, section
+/// Longest latest message, in bytes: it fits one datagram on every path that carries QUIC (RFC 9000, section
 /// 14.1).
 pub const LONGEST_LATEST: usize = 1_000;
 /// Bytes of reliable messages that may wait to leave.
@@ -25,7 +25,7 @@ const MOST_RECEIVED_BYTES: usize = 4 << 20;
 /// Window of the delay's sliding minimum; the base delay of the path observer uses the same.
 const DELAY_MEMORY: Duration = Duration::from_secs(60);
 
-/// First byte of a datagram with a latest-only message. Datagrams of the transport start with 0x40 or more.
+/// First byte of a datagram with a latest message. Datagrams of the transport start with 0x40 or more.
 const LATEST: u8 = 4;
 /// Bytes before its payload: kind, channel, number (4), sending time (8).
 const LATEST_HEADER: usize = 14;
@@ -60,7 +60,7 @@ impl Message {
         Self { delivery: Delivery::Reliable, payload: payload.into() }
     }
 
-    /// A latest-only message of `channel`.
+    /// A latest message of `channel`.
     #[must_use]
     pub fn latest(channel: u8, payload: impl Into<Vec<u8>>) -> Self {
         Self { delivery: Delivery::Latest { channel }, payload: payload.into() }
@@ -161,7 +161,7 @@ pub(crate) struct LatestChannels {
 }
 
 impl LatestChannels {
-    /// The datagram of a latest-only message.
+    /// The datagram of a latest message.
     pub(crate) fn datagram(&mut self, channel: u8, sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(LATEST_HEADER + payload.len());
         bytes.extend([LATEST, channel]);
@@ -196,7 +196,7 @@ impl LatestChannels {
     }
 }
 
-/// Whether a datagram carries a latest-only message.
+/// Whether a datagram carries a latest message.
 pub(crate) fn is_latest(datagram: &[u8]) -> bool {
     datagram.first() == Some(&LATEST)
 }

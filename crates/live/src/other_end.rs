@@ -36,7 +36,7 @@ impl Listener {
         self
     }
 
-    /// The listener for the next call with a reusable ticket ([`Identity::standing`]), on the same sockets. `None` if
+    /// The listener for the next call with a standing ticket ([`Identity::standing`]), on the same sockets. `None` if
     /// the ticket is valid for one call only. Two calls must not run at a time.
     ///
     /// # Errors

@@ -214,7 +214,7 @@ fn wrong_used_or_other_kind_of_ticket_is_refused() {
 }
 
 #[test]
-fn reusable_ticket_serves_consecutive_calls() {
+fn standing_ticket_serves_consecutive_calls() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let identity = Identity::standing(&folder.path().join("identity")).expect("it can be made");
     let mut listener = Listener::bind(calls::loopback(), identity).expect("a port is free");

@@ -1,4 +1,4 @@
-//! An unattended robot with two cameras: it joins with a reusable ticket and resumes after every interruption.
+//! An unattended robot with two cameras: it joins with a standing ticket and resumes after every interruption.
 //! `headless_robot operate ADDRESS KEY_FILE` prints the ticket; `headless_robot TICKET [FRONT [REAR]]` is the robot.
 use std::env;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Remote operation: commands are latest-only messages, telemetry is reliable, and stale video stops the robot.
+//! Remote operation: commands are latest messages, telemetry is reliable, and stale video stops the robot.
 use std::error::Error;
 use std::time::{Duration, Instant};
 

@@ -219,7 +219,7 @@ impl CallBuilder {
     }
 
     /// Resumes the call after every failure or departure of the other end, until [`Call::leave`]: for an unattended
-    /// robot. A listener then requires a reusable identity ([`Identity::standing`]).
+    /// robot. A listener then requires a standing identity ([`Identity::standing`]).
     pub fn reconnect(mut self) -> Self {
         self.reconnects = true;
         self
@@ -241,7 +241,7 @@ impl CallBuilder {
         self.listen_as(Identity::new()?, address)
     }
 
-    /// Like [`Self::listen`], with the ticket of `identity`. With a reusable identity and [`CallBuilder::reconnect`],
+    /// Like [`Self::listen`], with the ticket of `identity`. With a standing identity and [`CallBuilder::reconnect`],
     /// the ticket admits consecutive calls.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ pub(crate) enum Loss {
     Refused(TicketRefusal),
     /// The other end no longer knows the connection.
     Restarted,
-    /// After a silence, another peer joined with the reusable ticket of this call.
+    /// After a silence, another peer joined with the standing ticket of this call.
     Replaced,
     /// One of the ends detected a protocol error.
     Broken(String),

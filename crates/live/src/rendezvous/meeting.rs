@@ -348,7 +348,7 @@ impl Meeting {
     fn announce(&mut self, now: Timestamp) {
         let silent_since = self.answered_at.unwrap_or(self.began);
         let silence = now.saturating_since(silent_since);
-        // The last announcement had this long to be answered.
+        // Announcements are up to `REPEAT` apart, so the last one had `SERVER_PATIENCE` to be answered.
         if silence >= SERVER_PATIENCE + REPEAT || (self.answered_at.is_none() && silence >= SERVER_PATIENCE) {
             self.server = (self.server + 1) % self.servers.len();
         }

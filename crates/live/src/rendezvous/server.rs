@@ -334,7 +334,7 @@ impl Rendezvous {
         let old = self.calls.get_mut(&announce.call).and_then(|call| call.ends[place].as_mut());
         let channel = match old {
             Some(old) if old.session == announce.session => {
-                // An old announcement may be replayed with its valid signature; only a newer number counts.
+                // An old announcement may be replayed with its valid signature; an older number is ignored.
                 if announce.number.wrapping_sub(old.number) < 1 << 31 {
                     (old.number, old.known, old.sealed) = (announce.number, announce.known, announce.sealed);
                     (old.address, old.heard_at) = (from, now);
