@@ -231,7 +231,7 @@ class LiveCall:
     def send(
         self, frame: Frame | NDArray[np.uint8] | Sequence[NDArray[np.uint8]], age: float, stream: str | None
     ) -> bool:
-        """Sends a frame of a stream that was captured ``age`` seconds ago; returns whether it replaced a waiting frame."""
+        """Sends a frame captured ``age`` seconds ago; returns whether it replaced a waiting frame."""
     def next_frame(self, timeout: float | None) -> Frame | None:
         """The next frame; None after the timeout or after the end of the call."""
     def next_event(self, timeout: float | None) -> tuple[str, dict[str, Any]] | None:

@@ -298,7 +298,7 @@ def test_simulated_call_writes_the_log_of_the_command(tmp_path: Path) -> None:
 
 
 def test_generated_sessions_repeat_and_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    population = json.loads((ROOT / "crates/cli/src/commands/sessions/population.json").read_text())
+    population = json.loads((ROOT / "crates/lab/src/sessions/population.json").read_text())
     population["length_s"] = {"median": 10, "deviation": 0.2, "least": 5, "most": 20}
     file = tmp_path / "population.json"
     file.write_text(json.dumps(population))

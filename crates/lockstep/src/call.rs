@@ -603,7 +603,7 @@ impl Call {
     /// The sent stream with this name; `None` if there is none.
     pub fn stream(&self, name: &str) -> Option<SentStream<'_>> {
         let stream = self.shares.iter().position(|share| *share.name == *name)?;
-        Some(SentStream::new(self, stream))
+        Some(SentStream::new(self.handle(), stream))
     }
 
     /// Name of a stream that this end sends; empty if it has none.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The columns follow Concerto's measurements of calls (MobiCom 2019, section 2): bit rates of codec and transport,
-//! packets sent, received and lost. `python/lockstep/sessions/schema.json` defines the files; `docs/sessions.md`
+//! packets sent, received and lost. `python/lockstep/sessions/schema.json` defines the files; `docs/how-to/sessions.md`
 //! explains them.
 
 use std::collections::VecDeque;

@@ -22,7 +22,7 @@
 //!
 //! The figures were chosen with pictures of 320x180 coded at the worst quantizers of VP8, VP9, H.264 and H.265, of which the
 //! most are read so; `cargo run --release -p lockstep-libvpx --example barcode_errors` counts what is not read and what is
-//! misread for VP8, and `docs/testbed.md` has the figures for the others.
+//! misread for VP8, and `docs/how-to/testbed.md` has the figures for the others.
 
 use lockstep_vp8::{MAXIMUM_DIMENSION, Picture};
 

@@ -314,13 +314,13 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
     let logs = [("--log", arguments.log.as_deref()), arguments.decisions.output()];
     let outputs = [&logs[..], &arguments.observation.outputs()].concat();
     check(&outputs, &inputs, arguments.status)?;
+    let control = arguments.control.settings_with(controllers)?;
     let mut microphone = arguments.speaking.open(LiveSound::Nothing)?;
     let ticket = ticket_to_join(arguments.ticket.as_deref(), pictures_are_piped)?;
     let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
     let open = |source: &SourceArgument| open_source(&source.specification, &options);
     let sources = arguments.source.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let format = sources.first().map(|source| source.format()).unwrap_or_default();
-    let control = arguments.control.settings_with(controllers)?;
     let decisions = arguments.decisions.log();
     let group = FlowGroup::new();
     let mut sending = Vec::new();

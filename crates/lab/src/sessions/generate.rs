@@ -35,7 +35,7 @@ pub struct GenerateArguments {
     /// Seed of everything random: the same seed gives the same sessions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The population, a JSON file like the one that comes with Lockstep; `docs/sessions.md` says what is in it.
+    /// The population, a JSON file like the one that comes with Lockstep; `docs/how-to/sessions.md` says what is in it.
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
     /// Sessions that are made at once; one for each core if not given.

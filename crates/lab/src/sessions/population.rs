@@ -11,7 +11,7 @@ use lockstep_control::Algorithm;
 use lockstep_link::Families;
 use lockstep_runner::session_log::arguments::{ACCESS, numbered};
 
-/// The one that comes with Lockstep; `docs/sessions.md` says what of it is known and what assumed.
+/// The one that comes with Lockstep; `docs/how-to/sessions.md` says what of it is known and what assumed.
 const BUILT_IN: &str = include_str!("population.json");
 /// The longest session.
 const LONGEST_S: f64 = 86_400.0;
@@ -45,7 +45,7 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
-    /// The family of its traces (`docs/data.md`).
+    /// The family of its traces (`docs/how-to/traces.md`).
     pub family: String,
     /// Its mean rate, kb/s.
     pub mean_kbps: Spread,

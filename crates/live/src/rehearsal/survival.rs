@@ -328,8 +328,7 @@ fn running_call_never_reads_the_system_clock() {
     // A clock change of an hour must not disturb a call. Only the start time for logs comes from the system's clock.
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut readers = Vec::new();
-    let socket = source.join("../../socket/src");
-    let folders = [source.clone(), source.join("connection"), socket];
+    let folders = [source.clone(), source.join("connection"), source.join("../../socket/src")];
     for entry in folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("it is there").flatten()) {
         let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
         if text.contains("SystemTime") {
