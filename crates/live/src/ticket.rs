@@ -12,8 +12,8 @@
 //! | 1 | n, number of addresses, 1 to 8; 0 to 8 with a rendezvous |
 //! | n times 7 or 19 | 4 or 6, the IPv4 or IPv6 address, the port |
 //! | 1 | with a rendezvous: m, number of its addresses, 1 to 2 |
-//! | m times 7 or 19 | those |
-//! | 4 | the first bytes of the SHA-256 of all before |
+//! | m times 7 or 19 | its addresses, in the same format |
+//! | 4 | the first bytes of the SHA-256 of all preceding bytes |
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -5,12 +5,12 @@
 //!
 //! | kind | from, to | bytes after the kind |
 //! |---|---|---|
-//! | 1 announce | end, server | call 32, side 1, session 8, number 4, the other's number that is known 4, cookie 16, sealed addresses 181, signature 64 of all before |
+//! | 1 announce | end, server | call 32, side 1, session 8, number 4, known number of the other end 4, cookie 16, sealed addresses 181, signature 64 of all preceding bytes |
 //! | 2 prove | server, end | session 8, cookie 16, the end's address 19 |
-//! | 3 met | server, end | session 8, the end's address 19, channel 8, whether the other is there 1, its number 4, its sealed addresses 181 |
-//! | 4 refused | server, end | session 8, why 1 |
-//! | 5 relay | end, server | channel 8, a packet of QUIC's |
-//! | 6 relayed | server, end | a packet of QUIC's |
+//! | 3 met | server, end | session 8, the end's address 19, channel 8, whether the other end is present 1, its number 4, its sealed addresses 181 |
+//! | 4 refused | server, end | session 8, reason 1 |
+//! | 5 relay | end, server | channel 8, a QUIC packet |
+//! | 6 relayed | server, end | a QUIC packet |
 //! | 7 unknown | server, end | channel 8 |
 //! | 8 probe | end, end | side 1, token 8, code 16 |
 //! | 9 answer | end, end | side 1, token 8, code 16 |
