@@ -1,4 +1,4 @@
-// The same with callbacks, from C++.
+// The call of loopback.c with callbacks, in C++.
 // c++ callbacks.cpp $(pkg-config --cflags --libs lockstep) -o callbacks
 #include <lockstep.h>
 

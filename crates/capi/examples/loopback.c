@@ -1,4 +1,4 @@
-/* A call over loopback: one end sends pictures and messages, the other shows and answers.
+/* A call over loopback: one end sends pictures and messages, the other shows and counts them.
  * cc loopback.c $(pkg-config --cflags --libs lockstep) -o loopback */
 #include <lockstep.h>
 #include <stdio.h>

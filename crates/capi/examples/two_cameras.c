@@ -1,4 +1,4 @@
-/* Two cameras in one call over loopback: the front one gets three times as much of the budget as the rear one.
+/* Two cameras in one call over loopback: the front one gets three times the budget of the rear one.
  * cc two_cameras.c $(pkg-config --cflags --libs lockstep) -o two_cameras */
 #include <lockstep.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ int main(void) {
             lockstep_frame_free(&frame);
         }
     }
-    if (lockstep_send_stream_frame(sender, "side", &picture, 0)) return 1; /* there is no such stream */
+    if (lockstep_send_stream_frame(sender, "side", &picture, 0)) return 1; /* this stream does not exist */
     lockstep_leave(sender);
     lockstep_leave(receiver);
     printf("%d frames of the front camera, %d of the rear one\n", shown[0], shown[1]);

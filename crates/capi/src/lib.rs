@@ -1,9 +1,9 @@
 //! The C interface of Lockstep, see include/lockstep.h.
 //!
-//! Each function checks its pointers for null, copies what it takes, and hands out memory that a function of the same module
-//! frees. Unsafe code is limited to these copies.
+//! Each function checks its pointers for null and copies its inputs. Memory that a function returns is freed by a
+//! function of the same module. Unsafe code is limited to these copies.
 #![deny(unsafe_op_in_unsafe_fn)]
-#![allow(clippy::missing_safety_doc)] // the header's first comment holds for all functions
+#![allow(clippy::missing_safety_doc)] // the header's first comment applies to all functions
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -27,14 +27,14 @@ fn fail(reason: &dyn std::fmt::Display) {
     LAST_ERROR.with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
 }
 
-/// The reason of the last failure on this thread; empty before the first. Valid until the next call of a Lockstep function on
-/// this thread.
+/// Returns the reason of the last failure on this thread; empty before the first. The text is valid until the next call
+/// of a Lockstep function on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn lockstep_last_error() -> *const c_char {
     LAST_ERROR.with(|last| last.borrow().as_ptr())
 }
 
-/// The version of the library, such as "0.1.0".
+/// Returns the version of the library, such as "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn lockstep_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
@@ -44,9 +44,9 @@ pub extern "C" fn lockstep_version() -> *const c_char {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum Latency {
-    /// As little as possible: tele-operation and games.
+    /// As little delay as possible: remote operation and games.
     Low,
-    /// Conversations.
+    /// Delay of a conversation.
     Balanced,
     /// More delay for a better picture: watching.
     Quality,
@@ -62,26 +62,26 @@ pub struct Picture {
     pub height: u32,
     /// First samples of the planes Y, U and V.
     pub planes: [*const u8; 3],
-    /// Bytes from a row to the next, in each plane.
+    /// Bytes between the starts of two rows, in each plane.
     pub strides: [usize; 3],
 }
 
-/// Bytes of the longest name of a video stream, and a zero.
+/// Size of the longest name of a video stream in bytes, including the final zero.
 pub const LOCKSTEP_STREAM_NAME_SIZE: usize = 33;
 
-/// A picture of the other end, until lockstep_frame_free().
+/// A picture of the other end, valid until lockstep_frame_free().
 #[repr(C)]
 #[derive(Debug)]
 pub struct Frame {
     /// The picture; its planes belong to the frame.
     pub picture: Picture,
-    /// Time of capture in microseconds, on the other end's clock.
+    /// Capture time in microseconds, on the other end's clock.
     pub captured_us: u64,
-    /// Age in microseconds, from capture until it was returned; -1 before the clocks can be compared.
+    /// Age in microseconds, from capture until it was returned; -1 before the clocks are aligned.
     pub age_us: i64,
-    /// The number of its video stream; 0 is the first.
+    /// Number of its video stream; 0 is the first.
     pub stream: u32,
-    /// The name of its video stream, which ends with a zero; empty for the only stream of a call.
+    /// Name of its video stream, with a final zero; empty for the only stream of a call.
     pub stream_name: [c_char; LOCKSTEP_STREAM_NAME_SIZE],
     /// Owned by the library.
     pub owner: *mut c_void,
@@ -101,35 +101,35 @@ pub enum EventKind {
     Resumed,
     /// The other end muted its sound (bit 0 of value) or turned its camera off (bit 1), or on again.
     PeerChanged,
-    /// How the call does, once a second: text has it, value is the target bit rate in bit/s, or 0.
+    /// Quality of a stream, once per second: text describes it, value is the target bit rate in bit/s, or 0.
     Quality,
     /// The newest picture is too old; value is its age in microseconds. A remote-controlled machine should stop.
     Stale,
-    /// A picture that is young enough is shown again.
+    /// A picture younger than the limit is shown again.
     Fresh,
-    /// A message arrived: data, and its delay in microseconds as value.
+    /// A message arrived: data holds it, value is its delay in microseconds.
     Message,
     /// The call is over.
     Ended,
-    /// The call failed; text says why.
+    /// The call failed; text is the reason.
     Failed,
-    /// A condition degrades the call; text says which.
+    /// A condition degrades the call; text describes it.
     Warning,
     /// An event that this header does not know.
     Other,
-    /// The other end sends a video stream that has a name: text.
+    /// The other end sends a named video stream; text is the name.
     StreamAnnounced,
 }
 
-/// An event, until lockstep_event_free().
+/// An event, valid until lockstep_event_free().
 #[repr(C)]
 #[derive(Debug)]
 pub struct Event {
-    /// Its kind, which says what the other fields mean.
+    /// Kind of the event, which defines the meaning of the other fields.
     pub kind: EventKind,
-    /// A number, see the kind.
+    /// A number; see the kind.
     pub value: u64,
-    /// The number of the video stream of LOCKSTEP_EVENT_KIND_STALE, FRESH, QUALITY and STREAM_ANNOUNCED; else 0.
+    /// Number of the video stream for LOCKSTEP_EVENT_KIND_STALE, FRESH, QUALITY and STREAM_ANNOUNCED; otherwise 0.
     pub stream: u32,
     /// A description, never null.
     pub text: *mut c_char,
@@ -141,20 +141,20 @@ pub struct Event {
     pub channel: i32,
 }
 
-/// Called for each event, on a thread of the library, with the pointer given beside it. The event is freed afterwards.
+/// Callback for events, on a thread of the library, with the application's pointer. The event is freed afterwards.
 pub type OnEvent = Option<extern "C" fn(event: *const Event, user: *mut c_void)>;
-/// Called for each picture, on a thread of the library, with the pointer given beside it. The frame is freed afterwards.
+/// Callback for pictures, on a thread of the library, with the application's pointer. The frame is freed afterwards.
 pub type OnFrame = Option<extern "C" fn(frame: *const Frame, user: *mut c_void)>;
 
-/// A pointer of the application that callbacks get back.
+/// A pointer of the application that is passed to its callbacks.
 #[derive(Clone, Copy)]
 struct User(*mut c_void);
 
-// SAFETY: the library only hands it back; the application says by giving it that its callbacks run on another thread.
+// SAFETY: the library only passes the pointer on; the application accepts that callbacks run on another thread.
 unsafe impl Send for User {}
 
 impl User {
-    /// The pointer; a method, so that closures capture the whole.
+    /// The pointer. A method makes closures capture the whole struct.
     fn get(self) -> *mut c_void {
         self.0
     }
@@ -204,20 +204,21 @@ pub extern "C" fn lockstep_options_new() -> *mut Options {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_free(options: *mut Options) {
     if !options.is_null() {
-        // SAFETY: made by lockstep_options_new, and freed once.
+        // SAFETY: created by lockstep_options_new, and freed once.
         drop(unsafe { Box::from_raw(options) });
     }
 }
 
 /// Applies a change to options that may be null.
 unsafe fn change(options: *mut Options, change: impl FnOnce(&mut Options)) {
-    // SAFETY: null, or made by lockstep_options_new and not freed.
+    // SAFETY: null, or created by lockstep_options_new and not freed.
     if let Some(options) = unsafe { options.as_mut() } {
         change(options);
     }
 }
 
-/// The application sends pictures of this format with lockstep_send_frame(); the rate is numerator/denominator a second.
+/// Makes the application send pictures of this format with lockstep_send_frame(). The frame rate is
+/// rate_numerator/rate_denominator per second.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_send_frames(
     options: *mut Options,
@@ -232,17 +233,18 @@ pub unsafe extern "C" fn lockstep_options_send_frames(
     true
 }
 
-/// The format of pictures; a failure if there is no such rate.
+/// The format of pictures; records a failure if the frame rate is invalid.
 fn format_of(width: u32, height: u32, rate_numerator: u32, rate_denominator: u32) -> Option<VideoFormat> {
     let frame_rate = FrameRate::new(rate_numerator, rate_denominator);
     if frame_rate.is_none() {
-        fail(&format!("frame rate {rate_numerator}/{rate_denominator} is not more than 0 and at most 1000"));
+        fail(&format!("frame rate {rate_numerator}/{rate_denominator}: expected more than 0 and at most 1000"));
     }
     Some(VideoFormat::new(width as usize, height as usize).at(frame_rate?))
 }
 
-/// The application sends another video stream with lockstep_send_stream_frame(), the most important first. Streams share one
-/// budget in proportion to their priorities, which are above 0. A name has up to 32 letters, digits, '-' and '_'.
+/// Adds a video stream, whose pictures the application sends with lockstep_send_stream_frame(). The first stream is the
+/// most important. Streams share one budget in proportion to their priorities, which must be above 0. A name has up to
+/// 32 letters, digits, '-' and '_'.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_add_stream(
     options: *mut Options,
@@ -261,21 +263,21 @@ pub unsafe extern "C" fn lockstep_options_add_stream(
     true
 }
 
-/// The application receives pictures, by lockstep_next_frame() or a callback.
+/// Makes the application receive pictures, by lockstep_next_frame() or a callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_receive_frames(options: *mut Options) {
     // SAFETY: as the caller guarantees.
     unsafe { change(options, |options| options.receives = true) };
 }
 
-/// The delay that the call tolerates for a better picture; LOCKSTEP_LATENCY_BALANCED without it.
+/// Sets the delay that the call tolerates for a better picture. The default is LOCKSTEP_LATENCY_BALANCED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_set_latency(options: *mut Options, latency: Latency) {
     // SAFETY: as the caller guarantees.
     unsafe { change(options, |options| options.latency = Some(latency.into())) };
 }
 
-/// A cap of the bit rate, in bit/s; 0 for the one that follows from the pictures.
+/// Sets a cap of the bit rate in bit/s; 0 derives it from the pictures.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_set_max_bitrate(options: *mut Options, bits_per_second: u64) {
     let cap = (bits_per_second > 0).then(|| Bitrate::from_bps(bits_per_second));
@@ -283,7 +285,8 @@ pub unsafe extern "C" fn lockstep_options_set_max_bitrate(options: *mut Options,
     unsafe { change(options, |options| options.max_bitrate = cap) };
 }
 
-/// The age of the newest picture, in milliseconds, at which LOCKSTEP_EVENT_KIND_STALE is reported; 0 for never.
+/// Sets the age of the newest picture, in milliseconds, at which LOCKSTEP_EVENT_KIND_STALE is reported; 0 disables
+/// this.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_set_stale_after(options: *mut Options, milliseconds: u32) {
     let age = (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()));
@@ -291,21 +294,21 @@ pub unsafe extern "C" fn lockstep_options_set_stale_after(options: *mut Options,
     unsafe { change(options, |options| options.stale_after = age) };
 }
 
-/// Milliseconds that the other end may take to answer a join; 10,000 without it.
+/// Sets the longest wait for the answer to a join, in milliseconds. The default is 10,000.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_set_wait_limit(options: *mut Options, milliseconds: u32) {
     // SAFETY: as the caller guarantees.
     unsafe { change(options, |options| options.wait_limit = Some(Duration::from_millis(milliseconds.into()))) };
 }
 
-/// Whether the call resumes by itself whenever it breaks or the other end leaves.
+/// Sets whether the call resumes after every failure or departure of the other end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_set_reconnect(options: *mut Options, reconnects: bool) {
     // SAFETY: as the caller guarantees.
     unsafe { change(options, |options| options.reconnects = reconnects) };
 }
 
-/// A listener's ticket stays the same, and admits one call after another: its key is kept in this file.
+/// Keeps the key of a listener in this file, so that its ticket stays the same and admits consecutive calls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_set_standing_identity(options: *mut Options, path: *const c_char) -> bool {
     // SAFETY: as the caller guarantees.
@@ -315,14 +318,14 @@ pub unsafe extern "C" fn lockstep_options_set_standing_identity(options: *mut Op
     true
 }
 
-/// A callback for events; lockstep_next_event() then returns none.
+/// Sets a callback for events; lockstep_next_event() then returns none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_on_event(options: *mut Options, callback: OnEvent, user: *mut c_void) {
     // SAFETY: as the caller guarantees.
     unsafe { change(options, |options| options.on_event = callback.map(|callback| (callback, User(user)))) };
 }
 
-/// A callback for pictures, which are then received; lockstep_next_frame() returns none.
+/// Sets a callback for pictures, and makes the application receive them; lockstep_next_frame() then returns none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_options_on_frame(options: *mut Options, callback: OnFrame, user: *mut c_void) {
     // SAFETY: as the caller guarantees.
@@ -334,13 +337,13 @@ pub unsafe extern "C" fn lockstep_options_on_frame(options: *mut Options, callba
     };
 }
 
-/// The text at `pointer`; a failure if there is none.
+/// The text at `pointer`; records a failure if it is null or not UTF-8.
 unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Option<&'a str> {
     if pointer.is_null() {
         fail(&format!("{name} is null"));
         return None;
     }
-    // SAFETY: a string that ends with a zero, as the caller guarantees.
+    // SAFETY: a string with a final zero, as the caller guarantees.
     let text = unsafe { CStr::from_ptr(pointer) }.to_str();
     if text.is_err() {
         fail(&format!("{name} is not UTF-8"));
@@ -402,7 +405,7 @@ impl Options {
     }
 }
 
-/// Joins the giver of a ticket. Later failures are events. End the call with lockstep_leave().
+/// Joins the owner of a ticket. Later failures are events. End the call with lockstep_leave().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_join(options: *const Options, ticket: *const c_char) -> *mut Call {
     // SAFETY: as the caller guarantees.
@@ -422,7 +425,8 @@ pub unsafe extern "C" fn lockstep_join(options: *const Options, ticket: *const c
     }
 }
 
-/// Listens at an address such as "0.0.0.0:0", and writes the ticket and a zero into `ticket`, of `size` bytes; 1024 suffice.
+/// Listens at an address such as "0.0.0.0:0". Writes the ticket and a final zero to `ticket`, which has `size` bytes;
+/// 1024 suffice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_listen(
     options: *const Options,
@@ -451,7 +455,7 @@ pub unsafe extern "C" fn lockstep_listen(
     };
     match listen() {
         Ok((call, given)) => {
-            // SAFETY: `ticket` has room for `size` bytes, which is more than these and the zero.
+            // SAFETY: `ticket` has room for `size` bytes, which is more than the text and the zero.
             unsafe {
                 std::ptr::copy_nonoverlapping(given.as_ptr(), ticket.cast(), given.len());
                 *ticket.add(given.len()) = 0;
@@ -465,13 +469,14 @@ pub unsafe extern "C" fn lockstep_listen(
     }
 }
 
-/// Ends a call, tells the other end, waits for callbacks to return, and frees the handle. Do not call it from a callback.
+/// Ends a call, informs the other end, waits for callbacks to return, and frees the handle. Do not call it from a
+/// callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_leave(call: *mut Call) {
     if call.is_null() {
         return;
     }
-    // SAFETY: made by lockstep_join or lockstep_listen, and freed once.
+    // SAFETY: created by lockstep_join or lockstep_listen, and freed once.
     let Call { call, threads } = *unsafe { Box::from_raw(call) };
     call.end();
     for thread in threads {
@@ -479,7 +484,7 @@ pub unsafe extern "C" fn lockstep_leave(call: *mut Call) {
     }
 }
 
-/// Copies a plane's rows into `samples`.
+/// Appends a plane's rows to `samples`.
 unsafe fn copy_plane(samples: &mut Vec<u8>, first: *const u8, stride: usize, width: usize, height: usize) {
     for row in 0..height {
         // SAFETY: the plane has `height` rows of `width` samples, `stride` apart, as the caller guarantees.
@@ -487,8 +492,8 @@ unsafe fn copy_plane(samples: &mut Vec<u8>, first: *const u8, stride: usize, wid
     }
 }
 
-/// Sends a picture that was captured `age_us` microseconds ago. It is copied. Of pictures that wait for the encoder only the
-/// newest is kept.
+/// Sends a copy of a picture that was captured `age_us` microseconds ago. Only the newest picture waits for the
+/// encoder.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_send_frame(call: *const Call, picture: *const Picture, age_us: u64) -> bool {
     // SAFETY: as the caller guarantees.
@@ -499,7 +504,7 @@ pub unsafe extern "C" fn lockstep_send_frame(call: *const Call, picture: *const 
     true
 }
 
-/// The same for the video stream of that name.
+/// Like lockstep_send_frame(), for the video stream with this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_send_stream_frame(
     call: *const Call,
@@ -521,7 +526,7 @@ pub unsafe extern "C" fn lockstep_send_stream_frame(
     true
 }
 
-/// False, with the reason if the call is null.
+/// Returns false, and records a failure if the call is null.
 fn refuse_null(call: *const Call) -> bool {
     if call.is_null() {
         fail(&"call or picture is null");
@@ -529,7 +534,7 @@ fn refuse_null(call: *const Call) -> bool {
     false
 }
 
-/// A copy of a picture that was captured `age_us` microseconds ago, and that time; a failure if it is not one.
+/// A copy of a picture that was captured `age_us` microseconds ago, and that time; records a failure if it is invalid.
 unsafe fn copied(picture: *const Picture, age_us: u64) -> Option<(VideoPicture, Instant)> {
     // SAFETY: as the caller guarantees.
     let Some(picture) = (unsafe { picture.as_ref() }) else {
@@ -549,7 +554,7 @@ unsafe fn copied(picture: *const Picture, age_us: u64) -> Option<(VideoPicture, 
     }
     let mut samples = Vec::with_capacity(width * height + 2 * half_width * half_height);
     for (plane, (width, height)) in sides.into_iter().enumerate() {
-        // SAFETY: the planes are as the picture says, by the caller's guarantee.
+        // SAFETY: the planes match the picture's sizes, as the caller guarantees.
         unsafe { copy_plane(&mut samples, picture.planes[plane], picture.strides[plane], width, height) };
     }
     match VideoPicture::from_i420(width, height, samples) {
@@ -592,14 +597,14 @@ impl Frame {
     fn free(&mut self) {
         let owner = std::mem::replace(&mut self.owner, std::ptr::null_mut());
         if !owner.is_null() {
-            // SAFETY: made by `of`, and freed once.
+            // SAFETY: created by `of`, and freed once.
             drop(unsafe { Box::from_raw(owner.cast::<VideoPicture>()) });
         }
     }
 }
 
-/// Waits for the next picture, up to `milliseconds`; false if none came, or the call is over. Free it with
-/// lockstep_frame_free(). Of pictures that wait the newest three are kept.
+/// Waits up to `milliseconds` for the next picture. Returns false if none arrived, or the call has ended. Free it with
+/// lockstep_frame_free(). At most the newest three pictures wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_next_frame(call: *const Call, milliseconds: u32, frame: *mut Frame) -> bool {
     // SAFETY: as the caller guarantees.
@@ -607,7 +612,7 @@ pub unsafe extern "C" fn lockstep_next_frame(call: *const Call, milliseconds: u3
     let next = call.call.next_frame(Duration::from_millis(milliseconds.into()));
     match next {
         Some(next) => {
-            // SAFETY: `frame` is not null, and has room for one, as the caller guarantees.
+            // SAFETY: `frame` is not null, and has room for a frame, as the caller guarantees.
             unsafe { frame.write(Frame::of(next)) };
             true
         }
@@ -670,7 +675,7 @@ impl Event {
     }
 
     fn free(self) {
-        // SAFETY: both were made by `of`, and are freed once.
+        // SAFETY: both were created by `of`, and are freed once.
         unsafe {
             drop(CString::from_raw(self.text));
             if !self.data.is_null() {
@@ -680,15 +685,15 @@ impl Event {
     }
 }
 
-/// Waits for the next event, up to `milliseconds`; false if none came, or the last was returned. Free it with
-/// lockstep_event_free().
+/// Waits up to `milliseconds` for the next event. Returns false if there was none, or the last one was returned before.
+/// Free it with lockstep_event_free().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_next_event(call: *const Call, milliseconds: u32, event: *mut Event) -> bool {
     // SAFETY: as the caller guarantees.
     let Some(call) = (unsafe { call.as_ref() }).filter(|_| !event.is_null()) else { return false };
     match call.call.next_event(Duration::from_millis(milliseconds.into())) {
         Some(next) => {
-            // SAFETY: `event` is not null, and has room for one, as the caller guarantees.
+            // SAFETY: `event` is not null, and has room for an event, as the caller guarantees.
             unsafe { event.write(Event::of(next)) };
             true
         }
@@ -706,7 +711,7 @@ pub unsafe extern "C" fn lockstep_event_free(event: *mut Event) {
     }
 }
 
-/// Sends a message: a reliable one if `channel` is -1, else a latest one of channel 0 to 255. The bytes are copied.
+/// Sends a copy of a message: a reliable one if `channel` is -1, otherwise a latest one of channel 0 to 255.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_send_message(call: *const Call, channel: i32, data: *const u8, size: usize) -> bool {
     // SAFETY: as the caller guarantees.
@@ -731,7 +736,7 @@ pub unsafe extern "C" fn lockstep_send_message(call: *const Call, channel: i32, 
     sent.is_ok()
 }
 
-/// Mutes the sound or turns the camera off, or on again, and tells the other end.
+/// Mutes the sound or turns the camera off, or on again, and informs the other end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockstep_set_presence(call: *const Call, muted: bool, camera_off: bool) {
     // SAFETY: as the caller guarantees.

@@ -1,4 +1,4 @@
-//! The header is that of the sources, and the examples in C and C++ compile against the library and work.
+//! Tests that the header matches the sources, and that the examples in C and C++ compile and run.
 
 use std::env;
 use std::ffi::OsStr;
@@ -8,13 +8,13 @@ use std::process::Command;
 
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The folder of what Cargo built for this test.
+/// The folder with the build results of this test.
 fn built() -> PathBuf {
     let program = env::current_exe().expect("a test program");
     program.ancestors().nth(2).expect("target/PROFILE/deps/PROGRAM").to_owned()
 }
 
-/// Builds the library in the profile of this test, since Cargo builds no C library for tests; gives its folder.
+/// Builds the library in the profile of this test, because Cargo builds no C library for tests; returns its folder.
 fn library() -> PathBuf {
     let built = built();
     let profile = built.file_name().and_then(OsStr::to_str).expect("a profile").to_owned();
@@ -37,7 +37,7 @@ fn compile_and_run(compiler: &str, source: &str, options: &[&str]) {
     match compile.output() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("no {compiler}: {source} is left out");
+            eprintln!("no {compiler}: {source} is skipped");
             return;
         }
         Err(error) => panic!("{compiler}: {error}"),
@@ -80,7 +80,7 @@ fn example_in_c_runs_with_address_sanitizer() {
 }
 
 #[test]
-fn streams_come_by_name_in_c() {
+fn streams_have_their_names_in_c() {
     compile_and_run("cc", "two_cameras.c", &["-std=c11"]);
 }
 

@@ -366,7 +366,7 @@ fn a_sender_whose_receiver_was_killed_and_started_anew_ends_and_says_so() {
     let (again, _) = standing_receiver(folder.path(), &parsed.addresses[0].to_string(), &[]);
     let sender = sender.wait_with_output().expect("it ran");
     assert_eq!(sender.status.code(), Some(1));
-    assert!(said(&sender).contains("started anew"), "{}", said(&sender));
+    assert!(said(&sender).contains("was restarted"), "{}", said(&sender));
     signal(&again, "TERM");
     assert_eq!(again.wait_with_output().expect("it ran").status.code(), Some(143));
 }

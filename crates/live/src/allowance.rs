@@ -1,8 +1,8 @@
-//! How much of something may happen: so much a second, and what was not used for a while at once.
+//! Token bucket: limits how much may happen per second, and how much at once after a pause.
 
 use lockstep_units::Timestamp;
 
-/// What is left of an allowance. Its rate is said each time, because it may change.
+/// Token bucket. The caller passes the rate each time, because the rate may change.
 #[derive(Debug, Clone)]
 pub(crate) struct Allowance {
     left: f64,
@@ -10,13 +10,13 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// `most` may happen at once at first.
+    /// A full bucket of `most` tokens.
     pub(crate) fn new(most: f64) -> Self {
         Self { left: most, at: Timestamp::ZERO }
     }
 
-    /// Takes `amount` of what has come together by `now` at `rate` a second, at most `most`; says whether there was so much,
-    /// and takes nothing otherwise.
+    /// Refills the bucket at `rate` tokens per second up to `most`, then takes `amount` if the bucket holds it. Returns
+    /// whether it did; otherwise nothing is taken.
     pub(crate) fn take(&mut self, now: Timestamp, rate: f64, most: f64, amount: f64) -> bool {
         self.left = (self.left + rate * now.saturating_since(self.at).as_secs_f64()).min(most);
         self.at = self.at.max(now);
@@ -25,7 +25,7 @@ impl Allowance {
         allowed
     }
 
-    /// When it was last asked.
+    /// Time of the newest call of [`Self::take`].
     pub(crate) fn last_asked(&self) -> Timestamp {
         self.at
     }

@@ -1,5 +1,7 @@
-//! The loop of a live call, the same at both ends: between the connection, the halves that send and the halves that receive, one
-//! for each video stream. Whatever ends a call ends it here.
+//! Main loop of a live call, the same at both ends.
+//!
+//! The loop connects the connection with the sending and receiving halves, one half per video stream. Every reason to
+//! end a call is handled here.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -27,78 +29,78 @@ use crate::sending::{PictureSource, Sending, SendingHalf};
 use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};
 
-/// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
+/// Events that may wait for the call. If the machine cannot keep up, the queue fills and the threads wait.
 const EVENT_QUEUE: usize = 1024;
-/// The longest time without looking at the clock.
+/// Longest time between two looks at the clock.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// How often the caller hears of the call's state.
+/// Interval between two reports of the call's state to the observer.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What one end of a live call is told.
+/// Options of one end of a live call.
 pub struct CallOptions<C: PictureCodec = Vp8> {
     /// The other end.
     pub peer: OtherEnd,
-    /// Which way pictures go; both ends must say the same.
+    /// Direction of the pictures; both ends must use the same kind.
     pub kind: CallKind,
     /// The video streams that this end sends, the most important first.
     pub sending: Vec<Sending<C>>,
-    /// A half for each video stream that may be received; streams take them in the order in which they are announced. A call of
+    /// One half per video stream that may arrive; streams take them in the order of their announcement. A call with
     /// more streams is refused.
     pub receiving: Vec<Receiving<C>>,
-    /// How long pictures are sent once the other end is there; none means until the source ends. Without a
-    /// [`CallOptions::wait_limit`] whoever joins begins at once, so that the call ends even if nobody answers.
+    /// How long pictures are sent after the other end has joined; `None` sends until the source ends. A joiner without
+    /// a [`CallOptions::wait_limit`] starts at once, so the call ends even if nobody answers.
     pub length: Option<Duration>,
-    /// How long the other end may take to be there; none means for ever.
+    /// Longest wait for the other end; `None` waits for ever.
     pub wait_limit: Option<Duration>,
-    /// How long it may be silent later; none means for ever.
+    /// Longest silence of the other end during the call; `None` means no limit.
     pub idle_limit: Option<Duration>,
-    /// Asked whether the call shall end.
+    /// The call ends when this returns `true`.
     pub stop: Stop,
-    /// Reports the other end's pictures as stale or fresh; [`Finished::freshness`] gives it back for the next call.
+    /// Reports the other end's pictures as stale or fresh; [`Finished::freshness`] returns it for the next call.
     pub freshness: Freshness,
-    /// The application's requests while the call runs.
+    /// Carries the application's requests while the call runs.
     pub handle: CallHandle,
-    /// The log of QUIC's packets, with the feature `qlog`.
+    /// Log of QUIC packets, with the feature `qlog`.
     pub qlog: Option<Qlog>,
 }
 
-/// Hears of a call while it runs.
+/// Observer of a running call.
 pub trait Witness<C: PictureCodec = Vp8> {
-    /// An event; all but [`CallEvent::Ended`] and [`CallEvent::Failed`], which [`Finished::result`] is.
+    /// Receives every event except [`CallEvent::Ended`] and [`CallEvent::Failed`]; [`Finished::result`] reports these.
     fn event(&mut self, event: CallEvent);
-    /// A few times a second: what the end that sends a stream is at.
+    /// Receives the state of a sending end, a few times per second.
     fn status(&mut self, _now: Timestamp, _stream: usize, _end: &SendingEnd<C>) {}
-    /// As often: what the end that receives a stream is at.
+    /// Receives the state of a receiving end, as often as [`Self::status`].
     fn receiving(&mut self, _now: Timestamp, _stream: usize, _end: &ReceivingEnd<C>) {}
-    /// After these: what the call is at.
+    /// Receives the state of the call, after the states of its ends.
     fn at(&mut self, _state: &CallState) {}
-    /// The record of every captured picture of a stream, in order, as soon as this end knows all of it.
+    /// Receives the record of each captured picture of a stream, in order, as soon as the record is complete.
     fn captured(&mut self, _stream: usize, _record: FrameRecord) {}
-    /// The sink took a picture of a stream to show it.
+    /// Receives each picture of a stream that the sink took for display.
     fn shown(&mut self, _stream: usize, _shown: &Shown) {}
 }
 
-/// One end of a live call that is over.
+/// Results of one end of a finished call.
 pub struct Finished<C: PictureCodec = Vp8> {
-    /// The ends that sent as the call left them, however it ended, by stream.
+    /// Sending ends by stream, in their final state.
     pub sending: Vec<SendingEnd<C>>,
-    /// The ends that received: at least the first, and those of all streams that were announced.
+    /// Receiving ends: at least the first, and one per announced stream.
     pub receiving: Vec<ReceivingEnd<C>>,
-    /// How the other's sound was heard, if it was.
+    /// Scores of the received sound, if sound was played.
     pub sound: Option<SoundScores>,
-    /// Pictures that were decoded and not shown, because the sink was too slow.
+    /// Decoded pictures that the sink was too slow to display.
     pub dropped: u64,
-    /// What the connection carried, if there was one.
+    /// Traffic of the connection, if there was one.
     pub traffic: Option<Traffic>,
-    /// Whether the other end was ever there.
+    /// Whether the other end ever joined.
     pub joined: bool,
-    /// The watcher of the pictures' age, for the next call.
+    /// Freshness monitor of the pictures, for the next call.
     pub freshness: Freshness,
-    /// How it ended.
+    /// How the call ended.
     pub result: Result<Ended, LiveError>,
 }
 
-/// A call while it runs.
+/// A running call.
 struct Call<C: PictureCodec> {
     clock: Clock,
     exchange: Exchange,
@@ -109,7 +111,7 @@ struct Call<C: PictureCodec> {
     incoming: mpsc::Receiver<LoopEvent<C>>,
     sending: Vec<SendingHalf<C>>,
     receiving: Vec<ReceivingHalf<C>>,
-    /// Halves of streams that were not announced yet.
+    /// Halves for streams that are not announced yet.
     spare: VecDeque<Receiving<C>>,
     events: mpsc::SyncSender<LoopEvent<C>>,
     length: Option<Duration>,
@@ -117,11 +119,11 @@ struct Call<C: PictureCodec> {
     handle: CallHandle,
     own: Presence,
     started: Timestamp,
-    /// When the source was told to begin.
+    /// When the source started.
     begun: Option<Timestamp>,
 }
 
-/// Begins to dial or to listen.
+/// Starts to dial or to listen.
 fn open(peer: OtherEnd, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
     let (origin, now) = (clock.origin(), clock.now());
     match peer {
@@ -136,7 +138,7 @@ fn open(peer: OtherEnd, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Res
     }
 }
 
-/// Begins to dial.
+/// Starts to dial.
 fn join(
     mut ticket: Ticket,
     hidden: bool,
@@ -159,8 +161,10 @@ fn join(
     Ok((connection, sockets))
 }
 
-/// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
-/// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
+/// Runs one end of a call on `clock` and returns its ends, however the call ended.
+///
+/// The call ends when its time is up or the source ends. It ends when the other end closes it or is silent for too long. It also
+/// ends when the user stops it or closes the window. This end then informs the other one.
 pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut impl Witness<C>) -> Finished<C> {
     let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, freshness, stop, handle, qlog } =
         options;
@@ -195,7 +199,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
         Ok(receiving) => Vec::from_iter(receiving),
         Err((end, error)) => return failed(ends(sending), vec![*end], freshness, error),
     };
-    // Before the first picture is due.
+    // Sources prepare before the first picture is due.
     let mut waiting = VecDeque::from(sending);
     for half in &mut waiting {
         if let PictureSource::Source(source) = &mut half.source {
@@ -244,7 +248,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
     for (stream, sending) in call.sending.iter_mut().enumerate() {
         sending.log_the_rest(&mut |record| witness.captured(stream, record));
     }
-    // However the call ended, what was shown is written whole.
+    // The display queue is drained, however the call ended.
     let round_trip = call.exchange.connection.shortest_round_trip();
     let stuck = matches!(result, Err(LiveError::System(SystemError::Stuck { .. })));
     let (mut sound, mut shown) = (None, Ok(()));
@@ -287,7 +291,7 @@ impl<C: PictureCodec> Call<C> {
             }
             self.exchange.connection.handle_timeout(now);
             let (exchange, mut ends) = self.parts();
-            exchange.hear(now, &mut ends);
+            exchange.handle_events(now, &mut ends);
             while let Some(event) = exchange.poll_event() {
                 witness.event(event);
             }
@@ -314,7 +318,7 @@ impl<C: PictureCodec> Call<C> {
                 let stuck = late && self.receiving.iter().any(ReceivingHalf::is_waiting);
                 return match result {
                     Ok(_) if stuck => Err(SystemError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }.into()),
-                    result => self.exchange.told(result),
+                    result => self.exchange.result_after_close(result),
                 };
             }
             if now >= next_status {
@@ -343,7 +347,7 @@ impl<C: PictureCodec> Call<C> {
         Ok(())
     }
 
-    /// When the last pictures of all streams are no longer waited for, once each stream had its last.
+    /// When this end stops waiting for the last pictures; `None` until every stream has sent its last one.
     fn over_at(&self) -> Option<Timestamp> {
         let each: Option<Vec<Timestamp>> = self.sending.iter().map(SendingHalf::over_at).collect();
         each?.into_iter().max()
@@ -358,7 +362,7 @@ impl<C: PictureCodec> Call<C> {
         CallState { now, dropped, traffic, sound, own: self.own, peer, way, rendezvous_answers }
     }
 
-    /// Does what the application requested; says whether that is to leave.
+    /// Applies the application's requests; returns whether the application leaves the call.
     fn serve_requests(&mut self, now: Timestamp) -> bool {
         let before = self.own;
         while let Some((stream, PushedFrame { captured_at, picture })) = self.handle.take_frame() {
@@ -407,19 +411,19 @@ impl<C: PictureCodec> Call<C> {
             }
         }
         if self.own != before {
-            self.sending.iter_mut().for_each(|sending| sending.be(self.own));
+            self.sending.iter_mut().for_each(|sending| sending.set_presence(self.own));
             self.exchange.connection.show(self.own);
         }
         false
     }
 
-    /// Has the source begin.
+    /// Starts the sources.
     fn begin(&mut self, now: Timestamp) {
         self.begun.get_or_insert(now);
         self.sending.iter_mut().for_each(SendingHalf::begin);
     }
 
-    /// Tells the other end.
+    /// Starts to close the connection, which informs the other end.
     fn begin_to_end(&mut self, now: Timestamp, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
         let limit = if matches!(result, Err(LiveError::Silent { .. })) { SILENT_END_LIMIT } else { END_LIMIT };
         self.sending.iter_mut().for_each(|sending| sending.stop_capturing(now));
@@ -427,15 +431,14 @@ impl<C: PictureCodec> Call<C> {
         result
     }
 
-    /// Whether nothing is left to be done for a call that has been ending since `since`: after a failure, nothing but to
-    /// tell the other end.
+    /// Whether a call that has been ending since `since` is finished. After a failure, only the close message counts.
     fn has_ended(&self, since: Timestamp, result: &Result<Ended, LiveError>) -> bool {
         let shown = result.is_err() || self.receiving.iter().all(ReceivingHalf::is_shown);
         let late = self.clock.now().saturating_since(since) >= END_LIMIT;
         late || (self.exchange.connection.is_over() && shown)
     }
 
-    /// Whether the call is over, and why.
+    /// The reason to end the call, if there is one.
     fn reason_to_end(&mut self, now: Timestamp) -> Result<Option<Ended>, LiveError> {
         if let Some(ended) = self.exchange.loss()? {
             return Ok(Some(ended));
@@ -447,7 +450,7 @@ impl<C: PictureCodec> Call<C> {
             return Ok(Some(Ended::Left));
         }
         self.readers.iter_mut().try_for_each(Reader::check)?;
-        // The call ends when the last of several windows is closed.
+        // If a call has several windows, it ends when the last one is closed.
         let mut closed = Vec::new();
         for receiving in &mut self.receiving {
             closed.push(receiving.reason_to_end()?);
@@ -464,7 +467,7 @@ impl<C: PictureCodec> Call<C> {
         Ok(done.then_some(Ended::Done))
     }
 
-    /// Fails if a thread of a stream did. A source that fails ends only its stream while other streams have pictures.
+    /// Fails if a thread of a stream failed. A failed source ends only its stream while other streams still capture.
     fn check_sending(&mut self, now: Timestamp) -> Result<(), LiveError> {
         for stream in 0..self.sending.len() {
             match self.sending[stream].check() {
@@ -479,12 +482,12 @@ impl<C: PictureCodec> Call<C> {
         Ok(())
     }
 
-    /// Whether a stream beside this one has more pictures to send.
+    /// Whether another stream has more pictures to send.
     fn others_capture(&self, stream: usize) -> bool {
         self.sending.iter().enumerate().any(|(other, half)| other != stream && half.over_at().is_none())
     }
 
-    /// The exchange, and the ends that it is for.
+    /// The exchange, and its ends.
     fn parts(&mut self) -> (&mut Exchange, Ends<'_, C>) {
         let sending = self.sending.iter_mut().map(|half| &mut half.end).collect();
         let receiving = self.receiving.iter_mut().map(|half| &mut half.end);
@@ -505,7 +508,7 @@ impl<C: PictureCodec> Call<C> {
         }
     }
 
-    /// Waits for something to happen, at most until `wake` or until somebody wants to be asked.
+    /// Waits for an event, at most until `wake` or the earliest timeout of a part.
     fn wait(&mut self, wake: Option<Timestamp>) {
         let shows = self.receiving.iter().filter_map(ReceivingHalf::poll_timeout).min();
         let (exchange, ends) = self.parts();

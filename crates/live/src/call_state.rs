@@ -1,35 +1,35 @@
-//! The state of a call, for its observers.
+//! State of a running call, for its observers.
 
 use lockstep_units::Timestamp;
 
 use crate::connection::{Traffic, Way};
 use crate::presence::Presence;
 
-/// How the other end's sound is heard so far.
+/// Quality of the received sound so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HeardSound {
-    /// Packets that came.
+    /// Packets received.
     pub packets: u64,
-    /// The share (0-1) of what was to be heard that was made up, because it was lost or late.
+    /// Share (0-1) of the played sound that was concealed, because packets were lost or late.
     pub concealed_share: f64,
 }
 
-/// What a call is at, beside what its ends know.
+/// State of a call that its ends do not hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CallState {
-    /// This moment.
+    /// The current time.
     pub now: Timestamp,
-    /// Pictures that were decoded and not shown, because the sink was too slow.
+    /// Decoded pictures that the sink was too slow to display.
     pub dropped: u64,
-    /// What the connection carried, if there is one.
+    /// Traffic of the connection, if there is one.
     pub traffic: Option<Traffic>,
-    /// How sound is heard, if there is a loudspeaker.
+    /// Quality of the received sound, if there is a loudspeaker.
     pub sound: Option<HeardSound>,
-    /// What this end gives.
+    /// Presence of this end.
     pub own: Presence,
-    /// What the other end gives.
+    /// Presence of the other end.
     pub peer: Presence,
-    /// Which way it goes, once the other end is there.
+    /// Route of the call, once the other end has joined.
     pub way: Option<Way>,
     /// Whether the rendezvous answers, if there is one.
     pub rendezvous_answers: Option<bool>,

@@ -1,5 +1,4 @@
-//! Pictures at their time: a source that is a file or a generator is paced to its frame rate on a thread of its own; a
-//! camera paces itself.
+//! Captures pictures at their time: a thread paces a file or a generator to its frame rate; a camera paces itself.
 
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
@@ -11,18 +10,19 @@ use lockstep_vp8::Picture;
 use crate::LiveError;
 use crate::Thread;
 
-/// What the capture thread tells the call.
+/// Result of the capture thread.
 #[derive(Debug)]
 pub(crate) enum Captured {
-    /// A picture, just taken.
+    /// A picture, captured just now.
     Picture(Picture),
     /// The source has no more pictures.
     Ended,
 }
 
-/// Reads `source` from the moment on at which `is_wanted` says so, and whenever it last said so, until it ends, fails, or nobody
-/// listens any more; a camera is closed meanwhile. The thread may block in the source for as long as it likes: sending, pacing and
-/// acknowledgements run elsewhere.
+/// Reads `source` on its own thread while the newest value of `is_wanted` is `true`.
+///
+/// The thread stops when the source ends or fails, or when nobody receives its events. A camera is closed while
+/// pictures are not wanted. The thread may block in the source: sending, pacing and acknowledgements run elsewhere.
 pub(crate) fn spawn<Event: Send + 'static>(
     mut source: Box<dyn Source>,
     frame_interval: Duration,
@@ -52,7 +52,7 @@ pub(crate) fn spawn<Event: Send + 'static>(
             let more = matches!(captured, Captured::Picture(_));
             if !source.is_live() {
                 thread::sleep(next.saturating_duration_since(Instant::now()));
-                // A source that cannot keep up falls behind for good; it must not be made up for in a burst.
+                // A slow source falls behind for good; a burst must not make up for the delay.
                 next = (next + frame_interval).max(Instant::now());
             }
             if events.send(wrap(captured)).is_err() || !more {

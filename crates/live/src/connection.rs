@@ -1,8 +1,10 @@
-//! The connection of a call: QUIC between the joiner and the listener of a ticket. The other end of a call is whoever first
-//! proves to know the ticket's secret; before that, links to anybody are kept apart from the call, few of them and for a
-//! short time.
+//! QUIC connection of a call, between the joiner and the listener of a ticket.
 //!
-//! It reads no clock and has no socket: whoever drives it gives it datagrams and the time, and sends what it has to say.
+//! The first peer that proves to know the ticket's secret becomes the other end of the call. Until then, links to
+//! unknown peers are kept apart from the call, limited in number and time.
+//!
+//! The connection reads no clock and owns no socket. Its driver passes in datagrams and the time, and sends what
+//! [`Connection::poll_transmit`] returns.
 
 mod closing;
 mod link;
@@ -27,90 +29,90 @@ use crate::messages::{self, Delivery, LatestChannels, MessageError};
 use crate::presence::Presence;
 use crate::quic::Qlog;
 use crate::rendezvous::{Meeting, RELAY};
-use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
+use crate::route::{Route, answer_to, answered, challenge, is_resumed, resumed};
 use crate::stream::StreamName;
 use crate::ticket::{Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
 use closing::Closing;
-use link::{Link, Told};
+use link::{Link, StreamRead};
 pub(crate) use loss::Loss;
 use loss::code;
 pub(crate) use way::SILENT;
 pub use way::Way;
 
-/// Links that are no call (yet) at a listener; of more, the newest are ignored.
+/// Links at a listener that are not part of the call; further ones are ignored.
 const MOST_STRANGERS: usize = 8;
-/// Beyond so many, strangers must first show that their address is theirs (RFC 9000, section 8.1.2).
+/// With more links than this, unknown peers must first validate their address (RFC 9000, section 8.1.2).
 const MOST_UNPROVEN: usize = 2;
-/// How long a stranger may take to show the ticket.
+/// How long an unknown peer may take to show the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Something is sent at least so often, so that the other end knows that this one is there, and where: also while nothing
-/// comes, when QUIC would wait ever longer.
+/// Longest interval between two datagrams to the other end, which show that this end is alive, and its address.
+/// It holds also while nothing arrives, when QUIC would back off exponentially.
 const KEEP_ALIVE: Duration = Duration::from_millis(200);
-/// So long without anything from the other end, which keeps itself alive more often, is a path that carried nothing.
+/// After this long without a datagram, which is longer than [`KEEP_ALIVE`], the path counts as interrupted.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Answers to strangers that wait to be sent; of more, the newest are not given.
+/// Answers to unknown peers that may wait to be sent; further ones are dropped.
 const MOST_ANSWERS: usize = 64;
 
-/// What a call hears of its connection.
+/// Events of a connection, for its call.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    /// The other end is there, and is the right one.
+pub(crate) enum ConnectionEvent {
+    /// The other end has joined and has proved its identity.
     Joined,
-    /// After a pause something came from the other end, or the other end says that something came there.
+    /// A datagram arrived after a pause, at this end or, as the other end reports, there.
     Returned,
-    /// The other end is at another address: what was sent lately went to the one before.
+    /// The other end has a new address; recent datagrams went to the old one.
     Moved,
-    /// A datagram, with the time of its arrival.
+    /// A datagram, with its arrival time.
     Datagram(Timestamp, Bytes),
-    /// What the transport would have as a datagram, from the stream.
+    /// Content of a datagram of the transport that arrived in the stream.
     Control(Vec<u8>),
-    /// What the other end gives of itself.
+    /// New presence of the other end.
     Presence(Presence),
-    /// The name of the video stream that the other end sends by this connection number.
+    /// Name of the video stream that the other end sends with this connection number.
     Stream { connection: u32, name: StreamName },
-    /// A message of the application, with its time of arrival and of sending, the other end's clock.
+    /// A message of the application, with its arrival time and its sending time on the other end's clock.
     Message { at: Timestamp, delivery: Delivery, sent_at: Timestamp, payload: Vec<u8> },
-    /// The connection is over.
+    /// The connection has ended.
     Lost(Loss),
 }
 
-/// Which end this is.
+/// Role of this end.
 enum Role {
     Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: Route },
     Listener { secret: Secret, reusable: bool, used: bool },
 }
 
-/// One end's connection. Its owner gives it datagrams and the time, takes what is heard, and has it transmit.
+/// Connection of one end. Its owner passes in datagrams and the time, takes the events, and sends the datagrams.
 pub(crate) struct Connection {
     origin: Origin,
     endpoint: Endpoint,
     links: BTreeMap<usize, Link>,
-    /// The link that is the call's.
+    /// The link of the call.
     chosen: Option<usize>,
     role: Role,
     kind: CallKind,
-    /// What stands before whatever socket it has.
+    /// Filter in front of the sockets.
     gate: Gate,
     in_call: Arc<AtomicBool>,
-    heard: VecDeque<Heard>,
-    last_heard: Timestamp,
+    events: VecDeque<ConnectionEvent>,
+    last_received: Timestamp,
     last_sent: Timestamp,
     closing: Option<Closing>,
-    /// How long nothing had come from the other end when telling it of the end was given up, if it may well not know.
-    unheard: Option<Duration>,
+    /// Silence of the other end at the end of a call of which the other end may not know.
+    unconfirmed: Option<Duration>,
     over: bool,
-    /// What goes to who is not (yet) part of the call, and where.
+    /// Datagrams for peers outside the call, with their addresses.
     answers: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// How the other end is found, if there is a rendezvous.
+    /// Search for the other end, if there is a rendezvous.
     meeting: Option<Meeting>,
-    /// When a direct way was last taken for the relayed or a lost one.
+    /// When a direct route last replaced a relayed or lost one.
     moved_at: Timestamp,
     latest: LatestChannels,
 }
 
 impl Connection {
-    /// Dials whoever gave `ticket`; QUIC logs into `qlog`, if there is one.
+    /// Dials the owner of `ticket`; QUIC logs to `qlog`, if given.
     pub(crate) fn joining(
         ticket: Ticket,
         kind: CallKind,
@@ -129,7 +131,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Waits for whoever was given the ticket of `identity`; QUIC logs into `qlog`, if there is one.
+    /// Waits for a peer with the ticket of `identity`; QUIC logs to `qlog`, if given.
     pub(crate) fn listening(
         identity: &Identity,
         kind: CallKind,
@@ -155,11 +157,11 @@ impl Connection {
             kind,
             gate,
             in_call,
-            heard: VecDeque::new(),
-            last_heard: now,
+            events: VecDeque::new(),
+            last_received: now,
             last_sent: now,
             closing: None,
-            unheard: None,
+            unconfirmed: None,
             over: false,
             answers: VecDeque::new(),
             meeting: None,
@@ -168,18 +170,18 @@ impl Connection {
         }
     }
 
-    /// What a socket's reader is to ask of each datagram; without its leave none is handled here.
+    /// Filter for the readers of the sockets; only datagrams that it admits may be passed in.
     pub(crate) fn gate(&self) -> Gate {
         self.gate.clone()
     }
 
-    /// A datagram came that the gate admits.
+    /// Handles a datagram that the gate admitted.
     pub(crate) fn handle_datagram(&mut self, incoming: Incoming) {
         let Some(Incoming { at, from, datagram, .. }) = self.unwrapped(incoming) else { return };
         let Some(&first) = datagram.first() else { return };
         let known = match &self.role {
             Role::Listener { .. } => true,
-            // Only packets with long headers can begin something.
+            // Only packets with long headers can start a connection.
             Role::Joiner { tried, .. } => first & 0x80 == 0 || tried.contains(&from),
         };
         if !known {
@@ -194,18 +196,18 @@ impl Connection {
                 let Some(link) = self.links.get_mut(&handle.0) else { return };
                 let before = link.quic.remote_address();
                 link.quic.handle_event(event);
-                // A joiner's QUIC has one address only, whatever the route is.
+                // A joiner's QUIC knows a single address, whatever the route is.
                 if self.chosen == Some(handle.0) && link.quic.remote_address() != before {
-                    self.heard.push_back(Heard::Moved);
+                    self.events.push_back(ConnectionEvent::Moved);
                 }
-                let heard = link.has_heard() && self.chosen.is_none_or(|chosen| chosen == handle.0);
+                let is_new = link.has_received() && self.chosen.is_none_or(|chosen| chosen == handle.0);
                 self.follow(handle.0, at);
-                if heard {
-                    let pause = at.saturating_since(self.last_heard);
-                    self.last_heard = self.last_heard.max(at);
+                if is_new {
+                    let pause = at.saturating_since(self.last_received);
+                    self.last_received = self.last_received.max(at);
                     if pause >= PAUSE && self.is_open() {
-                        self.heard.push_back(Heard::Returned);
-                        self.send(heard_again());
+                        self.events.push_back(ConnectionEvent::Returned);
+                        self.send(resumed());
                     }
                     self.find(handle.0, at, from, length);
                 }
@@ -216,20 +218,20 @@ impl Connection {
         }
     }
 
-    /// Has something sent to who is not part of the call.
+    /// Queues a datagram for a peer outside the call.
     fn answer(&mut self, to: SocketAddr, datagram: Vec<u8>) {
         if self.answers.len() < MOST_ANSWERS {
             self.answers.push_back((to, datagram));
         }
     }
 
-    /// Challenges a new address of the listener's.
+    /// Challenges a new address of the listener.
     fn find(&mut self, handle: usize, at: Timestamp, from: SocketAddr, length: usize) {
         let Role::Joiner { route, .. } = &mut self.role else { return };
         if from == RELAY {
-            return; // whether to use that way is this end's to say
+            return; // this end alone chooses the relayed route
         }
-        let Some((to, token)) = route.heard(at, from, length, || random().ok()) else { return };
+        let Some((to, token)) = route.on_packet(at, from, length, || random().ok()) else { return };
         let Some(link) = self.links.get_mut(&handle) else { return };
         let _ = link.quic.datagrams().send(challenge(token).into(), true);
         let mut buffer = Vec::new();
@@ -238,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// Somebody calls.
+    /// Handles a connection attempt.
     fn greet(&mut self, stranger: quinn_proto::Incoming, at: Timestamp) {
         let now = self.origin.instant(at);
         let strangers = self.links.len() - usize::from(self.chosen.is_some());
@@ -264,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// What a link has to say after something happened to it.
+    /// Handles the events of a link.
     fn follow(&mut self, handle: usize, at: Timestamp) {
         loop {
             let Some(link) = self.links.get_mut(&handle) else { return };
@@ -295,16 +297,16 @@ impl Connection {
                                 let _ = link.quic.datagrams().send(answer.into(), true);
                             }
                             (Role::Joiner { route, .. }, _, Some(token)) => {
-                                self.heard.extend(route.answered(token).then_some(Heard::Moved));
+                                self.events.extend(route.answered(token).then_some(ConnectionEvent::Moved));
                             }
-                            _ if says_heard_again(&datagram) => self.heard.push_back(Heard::Returned),
+                            _ if is_resumed(&datagram) => self.events.push_back(ConnectionEvent::Returned),
                             _ if messages::is_latest(&datagram) => {
                                 if let Some((channel, sent_at, payload)) = self.latest.received(&datagram) {
                                     let delivery = Delivery::Latest { channel };
-                                    self.heard.push_back(Heard::Message { at, delivery, sent_at, payload });
+                                    self.events.push_back(ConnectionEvent::Message { at, delivery, sent_at, payload });
                                 }
                             }
-                            _ => self.heard.push_back(Heard::Datagram(at, datagram)),
+                            _ => self.events.push_back(ConnectionEvent::Datagram(at, datagram)),
                         }
                     }
                 }
@@ -317,7 +319,7 @@ impl Connection {
         }
     }
 
-    /// A handshake is complete.
+    /// Handles a completed handshake.
     fn connected(&mut self, handle: usize, at: Timestamp) {
         let Role::Joiner { secret, route, .. } = &mut self.role else { return };
         let Some(link) = self.links.get_mut(&handle) else { return };
@@ -325,44 +327,44 @@ impl Connection {
             link.quic.close(self.origin.instant(at), 0u32.into(), Bytes::new());
             return;
         }
-        // Whoever answered first holds the key; nobody else learns the secret.
+        // The first peer that answered holds the key; nobody else learns the secret.
         self.chosen = Some(handle);
         route.begin(link.quic.remote_address());
         link.open();
-        link.tell(&Message::Join { secret: *secret, kind: self.kind });
-        // Nothing that is sent from now on is looked at by anybody before this.
-        self.heard.push_back(Heard::Joined);
+        link.send(&Message::Join { secret: *secret, kind: self.kind });
+        // The event precedes everything that is sent from here on.
+        self.events.push_back(ConnectionEvent::Joined);
         let now = self.origin.instant(at);
         for (_, other) in self.links.iter_mut().filter(|(other, _)| **other != handle) {
             other.quic.close(now, 0u32.into(), Bytes::new());
         }
     }
 
-    /// Reads what came in the stream of a link.
+    /// Reads the messages in the stream of a link.
     fn read(&mut self, handle: usize, at: Timestamp) {
         loop {
             let Some(link) = self.links.get_mut(&handle) else { return };
-            let told = link.next();
+            let read = link.next();
             let chosen = self.chosen == Some(handle);
-            match told {
-                Told::Nothing => return,
-                Told::Malformed => return self.refuse(handle, TicketRefusal::Malformed, at),
-                Told::Message(Message::Join { secret, kind }) if !chosen => self.asked(handle, &secret, kind, at),
-                Told::Message(Message::Welcome) if chosen => {}
-                Told::Message(Message::Transport(datagram)) if chosen => {
-                    self.heard.push_back(Heard::Control(datagram));
+            match read {
+                StreamRead::Nothing => return,
+                StreamRead::Malformed => return self.refuse(handle, TicketRefusal::Malformed, at),
+                StreamRead::Message(Message::Join { secret, kind }) if !chosen => self.asked(handle, &secret, kind, at),
+                StreamRead::Message(Message::Welcome) if chosen => {}
+                StreamRead::Message(Message::Transport(datagram)) if chosen => {
+                    self.events.push_back(ConnectionEvent::Control(datagram));
                 }
-                Told::Message(Message::Presence(presence)) if chosen => {
-                    self.heard.push_back(Heard::Presence(presence));
+                StreamRead::Message(Message::Presence(presence)) if chosen => {
+                    self.events.push_back(ConnectionEvent::Presence(presence));
                 }
-                Told::Message(Message::Stream { connection, name }) if chosen => {
-                    self.heard.push_back(Heard::Stream { connection, name });
+                StreamRead::Message(Message::Stream { connection, name }) if chosen => {
+                    self.events.push_back(ConnectionEvent::Stream { connection, name });
                 }
-                Told::Message(Message::Close(reason)) if chosen => {
-                    self.heard.push_back(Heard::Lost(Loss::Closed(reason)));
+                StreamRead::Message(Message::Close(reason)) if chosen => {
+                    self.events.push_back(ConnectionEvent::Lost(Loss::Closed(reason)));
                     self.end(at);
                 }
-                Told::Message(_) => return self.refuse(handle, TicketRefusal::Malformed, at),
+                StreamRead::Message(_) => return self.refuse(handle, TicketRefusal::Malformed, at),
             }
         }
     }
@@ -373,7 +375,12 @@ impl Connection {
             let Some(link) = self.links.get_mut(&handle) else { return };
             match link.next_reliable() {
                 Ok(Some((sent_at, payload))) => {
-                    self.heard.push_back(Heard::Message { at, delivery: Delivery::Reliable, sent_at, payload });
+                    self.events.push_back(ConnectionEvent::Message {
+                        at,
+                        delivery: Delivery::Reliable,
+                        sent_at,
+                        payload,
+                    });
                 }
                 Ok(None) => return,
                 Err(messages::Malformed) => return self.refuse(handle, TicketRefusal::Malformed, at),
@@ -381,10 +388,10 @@ impl Connection {
         }
     }
 
-    /// Sends a message of the application; gives the bytes that it takes of the path.
+    /// Sends a message of the application; returns the number of bytes on the path.
     ///
     /// # Errors
-    /// Before the other end is there, after the end, or if too many messages wait.
+    /// The other end has not joined, the call has ended, or too many messages wait.
     pub(crate) fn send_message(&mut self, now: Timestamp, message: &messages::Message) -> Result<usize, MessageError> {
         message.check()?;
         if !self.is_open() {
@@ -407,18 +414,18 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// A stranger showed a ticket.
+    /// Checks the ticket that an unknown peer shows.
     fn asked(&mut self, handle: usize, shown: &Secret, kind: CallKind, at: Timestamp) {
         let is_silent = self.is_silent(at);
         let Role::Listener { secret, reusable, used } = &mut self.role else { return };
-        // Whether it is right takes as long as whether it is wrong.
+        // Comparison in constant time, so that its duration reveals nothing about the secret.
         let right = secret.iter().zip(shown).fold(0, |wrong, (one, other)| wrong | (one ^ other)) == 0;
         let refusal = match (right, kind == self.kind, self.chosen) {
             (false, ..) => Some(TicketRefusal::Wrong),
             (_, _, Some(_)) if *reusable => {
-                // Whoever has a standing ticket and was restarted does not wait for its own old call to time out.
+                // The holder of a standing ticket that restarted need not wait until its old call times out.
                 if is_silent {
-                    self.heard.push_back(Heard::Lost(Loss::Replaced));
+                    self.events.push_back(ConnectionEvent::Lost(Loss::Replaced));
                     self.over = true;
                 }
                 Some(TicketRefusal::Busy)
@@ -435,9 +442,9 @@ impl Connection {
         self.chosen = Some(handle);
         self.in_call.store(true, Ordering::Relaxed);
         if let Some(link) = self.links.get_mut(&handle) {
-            link.tell(&Message::Welcome);
+            link.send(&Message::Welcome);
         }
-        self.heard.push_back(Heard::Joined);
+        self.events.push_back(ConnectionEvent::Joined);
     }
 
     fn refuse(&mut self, handle: usize, refusal: TicketRefusal, at: Timestamp) {
@@ -446,87 +453,87 @@ impl Connection {
             link.quic.close(now, code(refusal), Bytes::new());
         }
         if self.chosen == Some(handle) {
-            self.lost(handle, Loss::Broken("the other end says what makes no sense".to_owned()));
+            self.lost(handle, Loss::Broken("the other end sent a malformed message".to_owned()));
         }
     }
 
-    /// A link is lost.
+    /// Handles the loss of a link.
     fn lost(&mut self, handle: usize, loss: Loss) {
         let only = self.has_tried_all() && self.links.values().all(|link| link.quic.is_closed());
         if self.chosen == Some(handle) || (self.chosen.is_none() && only) {
-            self.heard.push_back(Heard::Lost(loss));
+            self.events.push_back(ConnectionEvent::Lost(loss));
             self.over = true;
         }
     }
 
-    /// What was heard and was not asked for yet.
-    pub(crate) fn poll(&mut self) -> Option<Heard> {
-        self.heard.pop_front()
+    /// The next event.
+    pub(crate) fn poll(&mut self) -> Option<ConnectionEvent> {
+        self.events.pop_front()
     }
 
-    /// Whether the other end is there.
+    /// Whether the other end has joined.
     pub(crate) fn is_joined(&self) -> bool {
         self.chosen.is_some()
     }
 
-    /// Whether the other end is there, and the end of the call was not told yet.
+    /// Whether the other end has joined, and this end has not begun to close the connection.
     pub(crate) fn is_open(&self) -> bool {
         self.chosen.is_some() && self.closing.is_none() && !self.over
     }
 
-    /// Links that are held, to the other end of the call and to strangers.
+    /// Number of links, to the other end of the call and to unknown peers.
     #[cfg(test)]
     pub(crate) fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// When something last came from the other end that was surely from it.
-    pub(crate) fn last_heard(&self) -> Timestamp {
-        self.last_heard
+    /// When the other end last sent an authenticated packet.
+    pub(crate) fn last_received(&self) -> Timestamp {
+        self.last_received
     }
 
-    /// The largest datagram that the path is known to take; none before the other end is there.
+    /// Largest datagram that the path is known to carry; `None` before the other end has joined.
     pub(crate) fn largest_datagram(&mut self) -> Option<usize> {
         self.links.get_mut(&self.chosen?)?.quic.datagrams().max_size()
     }
 
-    /// Sends a datagram; one that is too large for the path is lost on it.
+    /// Sends a datagram; the path loses it if it is too large.
     pub(crate) fn send(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             let _ = link.quic.datagrams().send(datagram.into(), true);
         }
     }
 
-    /// Has the other end answer, whatever else is on the way.
+    /// Requests an answer from the other end.
     pub(crate) fn ping(&mut self) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             link.quic.ping();
         }
     }
 
-    /// Says in the stream what the transport would say in a datagram.
-    pub(crate) fn tell(&mut self, datagram: Vec<u8>) {
+    /// Sends a datagram of the transport in the stream, reliably.
+    pub(crate) fn send_control(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.tell(&Message::Transport(datagram));
+            link.send(&Message::Transport(datagram));
         }
     }
 
-    /// Names a video stream of this end.
+    /// Announces the name of a video stream of this end.
     pub(crate) fn name_stream(&mut self, connection: u32, name: StreamName) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.tell(&Message::Stream { connection, name });
+            link.send(&Message::Stream { connection, name });
         }
     }
 
-    /// Says in the stream what this end gives of itself.
+    /// Sends the presence of this end in the stream.
     pub(crate) fn show(&mut self, presence: Presence) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.tell(&Message::Presence(presence));
+            link.send(&Message::Presence(presence));
         }
     }
 
-    /// The next datagram that may leave, into `buffer`, which is empty; gives where it goes. Asked until there is none, after
-    /// everything else that happens to the connection.
+    /// Writes the next datagram into the empty `buffer` and returns its destination. The caller repeats this until it
+    /// returns `None`, after every other event of the connection.
     pub(crate) fn poll_transmit(&mut self, now: Timestamp, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
         if let Some(to) = self.poll_meeting(buffer) {
             return Some(to);
@@ -556,13 +563,13 @@ impl Connection {
         None
     }
 
-    /// The link after `last`, in their order; the first after none.
+    /// The first link after `last` in ascending order; the first link if `last` is `None`.
     fn handle_after(&self, last: Option<usize>) -> Option<usize> {
         let from = last.map_or(0, |last| last + 1);
         self.links.range(from..).next().map(|(&handle, _)| handle)
     }
 
-    /// When [`Self::handle_timeout`] wants to be called next.
+    /// When [`Self::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&mut self) -> Option<Timestamp> {
         let strangers = matches!(self.role, Role::Listener { .. });
         let (origin, chosen) = (self.origin, self.chosen);
@@ -577,7 +584,7 @@ impl Connection {
         Timestamp::earliest([links, keep_alive, closing, meeting].map(|at| at.filter(|_| !self.over)))
     }
 
-    /// Tells the time.
+    /// Handles the timeouts that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
         let instant = self.origin.instant(now);
         let mut last = None;
@@ -601,18 +608,18 @@ impl Connection {
             && let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen))
         {
             link.quic.ping();
-            // Whether or not it can leave.
+            // The timer restarts even if the ping cannot be sent.
             self.last_sent = now;
         }
         self.give_up(now);
     }
 
-    /// The shortest round trip so far.
+    /// Shortest round-trip time so far.
     pub(crate) fn shortest_round_trip(&self) -> Option<Duration> {
         Some(self.links.get(&self.chosen?)?.quic.min_rtt())
     }
 
-    /// UDP datagrams and their bytes, sent and received, by the call's link.
+    /// UDP datagrams and bytes of the call's link, sent and received.
     pub(crate) fn traffic(&self) -> Option<Traffic> {
         let statistics = self.links.get(&self.chosen?)?.quic.stats();
         Some(Traffic {
@@ -623,7 +630,7 @@ impl Connection {
         })
     }
 
-    /// The address under which QUIC knows whoever sends from `from`: a joiner's peer may move, which QUIC has no word for.
+    /// The peer address that QUIC knows for packets from `from`. A joiner's peer may move, which QUIC does not support.
     fn as_known(&self, from: SocketAddr) -> SocketAddr {
         match &self.role {
             Role::Joiner { route, .. } => route.known().unwrap_or(from),
@@ -632,15 +639,15 @@ impl Connection {
     }
 }
 
-/// What a connection has carried, packets of QUIC's whole, without headers of UDP and IP.
+/// Traffic of a connection: whole QUIC packets, without UDP and IP headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Traffic {
     /// Datagrams sent.
     pub sent_datagrams: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Datagrams that came.
+    /// Datagrams received.
     pub received_datagrams: u64,
-    /// Their bytes.
+    /// Bytes received.
     pub received_bytes: u64,
 }

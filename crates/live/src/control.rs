@@ -1,13 +1,15 @@
-//! What the two ends say to each other in the stream: who joins, what the transport's hellos say, and the end. A message is
-//! its length (2 bytes, of what follows), its kind (1 byte) and what it says; at most [`LONGEST`] bytes follow.
+//! Messages of the two ends in the control stream: joining, the transport's hellos, presence, and closing.
+//!
+//! A message is its length (2 bytes, without themselves), its kind (1 byte) and its body. At most [`LONGEST`] bytes
+//! follow the length.
 
 use crate::presence::Presence;
 use crate::stream::StreamName;
 use crate::ticket::Secret;
 
-/// The version of these messages, in the first.
+/// Version of these messages, in the first message of each side.
 const VERSION: u8 = 4;
-/// Longest message, without its length.
+/// Longest message in bytes, without its length field.
 const LONGEST: usize = 128;
 
 const JOIN: u8 = 1;
@@ -17,14 +19,14 @@ const CLOSE: u8 = 4;
 const PRESENCE: u8 = 5;
 const STREAM: u8 = 6;
 
-/// Which way pictures go.
+/// Direction of the pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
-    /// From the joiner to the listener.
+    /// Pictures go from the joiner to the listener.
     OneWay,
-    /// Both ways.
+    /// Pictures go in both directions.
     TwoWay,
-    /// From the listener to the joiner.
+    /// Pictures go from the listener to the joiner.
     FromListener,
 }
 
@@ -47,18 +49,18 @@ impl CallKind {
 pub(crate) enum CloseReason {
     /// The call is over (0 on the wire).
     Done,
-    /// This side cannot go on (1 on the wire).
+    /// This side failed (1 on the wire).
     Failed,
     /// This side does not know the estimator of the hello (2 on the wire).
     Unsupported,
-    /// This side takes fewer video streams than were announced (3 on the wire).
+    /// This side accepts fewer video streams than were announced (3 on the wire).
     TooManyStreams,
     /// A reason that this version does not know.
     Other(u16),
 }
 
 impl CloseReason {
-    /// The reason as it is on the wire.
+    /// Wire format of the reason.
     pub(crate) fn number(self) -> u16 {
         match self {
             Self::Done => 0,
@@ -69,7 +71,7 @@ impl CloseReason {
         }
     }
 
-    /// The reason that has this number on the wire.
+    /// The reason with this number on the wire.
     pub(crate) fn from_number(number: u16) -> Self {
         match number {
             0 => Self::Done,
@@ -84,26 +86,26 @@ impl CloseReason {
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// The joiner's first: it knows the ticket's secret, and wants such a call.
+    /// First message of the joiner: proves that it knows the ticket's secret, and names the kind of call.
     Join { secret: Secret, kind: CallKind },
-    /// The listener's first: the call is on.
+    /// First message of the listener: accepts the call.
     Welcome,
-    /// A hello of the transport's or the answer to one, as it would be as a datagram.
+    /// A hello of the transport or the answer to one, in its datagram format.
     Transport(Vec<u8>),
     /// The call is over.
     Close(CloseReason),
-    /// What this end gives of itself has changed.
+    /// The presence of this end has changed.
     Presence(Presence),
-    /// The name of the video stream of a connection number, before its hello.
+    /// Name of the video stream of a connection number, before its hello.
     Stream { connection: u32, name: StreamName },
 }
 
-/// A message is too long, of no known kind, or not what its kind says.
+/// A message is too long, of an unknown kind, or has a malformed body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
 impl Message {
-    /// The message with its length.
+    /// The message with its length field.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (kind, body) = match self {
             Self::Join { secret, kind } => (JOIN, [&[VERSION, kind.number()][..], &secret[..]].concat()),
@@ -139,12 +141,12 @@ impl Message {
     }
 }
 
-/// Messages out of the bytes of a stream.
+/// Splits the bytes of a stream into messages.
 #[derive(Debug, Default)]
 pub(crate) struct Messages(Vec<u8>);
 
 impl Messages {
-    /// More bytes came.
+    /// Appends bytes that arrived.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -155,7 +157,7 @@ impl Messages {
         self.0.len()
     }
 
-    /// The next whole message.
+    /// The next complete message.
     pub(crate) fn next(&mut self) -> Result<Option<Message>, Malformed> {
         let Some((length, rest)) = self.0.split_first_chunk::<2>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(*length));
@@ -169,7 +171,7 @@ impl Messages {
     }
 }
 
-/// Reads a stream that comes in such parts, for the fuzzer: what is a message says itself again, and little waits.
+/// Reads a stream in `parts`, for the fuzzer: each message must encode to itself, and few bytes may wait.
 #[doc(hidden)]
 pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
     let mut messages = Messages::default();
@@ -183,7 +185,7 @@ pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
                     assert_eq!(again.next(), Ok(Some(message)));
                 }
                 Ok(None) => break,
-                // Whoever says what is no message is not listened to any more.
+                // A peer that sends malformed messages is ignored.
                 Err(Malformed) => return,
             }
         }
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_out_as_they_went_in_however_the_stream_is_cut() {
+    fn messages_survive_any_split_of_the_stream() {
         let said = [
             Message::Join { secret: [3; 16], kind: CallKind::TwoWay },
             Message::Welcome,
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_before_it_is_waited_for() {
+    fn malformed_message_is_refused_before_it_is_complete() {
         for bytes in [
             &[0, 0][..],
             &[255, 255],

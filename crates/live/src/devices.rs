@@ -1,4 +1,4 @@
-//! Microphone and loudspeaker: those that the system has for its default.
+//! Microphone and loudspeaker: the default devices of the system.
 
 use std::fmt::Display;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
@@ -10,13 +10,13 @@ use cpal::traits::{DeviceTrait, HostTrait, StreamTrait};
 use cpal::{Device, FromSample, Sample, SampleFormat, SizedSample, Stream, StreamConfig, SupportedStreamConfigRange};
 use lockstep_sound::{FRAME_SAMPLES, Frame, SAMPLE_RATE, SoundFailure, SoundSink, SoundSource};
 
-/// Frames of the microphone that wait at most, 200 ms; of more the newest is left out.
+/// Frames of the microphone that may wait (200 ms); further ones are dropped.
 const MOST_HEARD: usize = 10;
-/// Frames that wait for the loudspeaker, 40 ms: as much as a host's timers may be late.
+/// Frames that wait for the loudspeaker (40 ms), which covers the latency of the host's timers.
 const MOST_PLAYED: usize = 2;
-/// A device that is silent for so long is gone.
+/// A device that is silent for this long counts as gone.
 const DEVICE_LIMIT: Duration = Duration::from_secs(3);
-/// How often room at the loudspeaker is looked for.
+/// Interval between two attempts to queue a frame for the loudspeaker.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 fn failed(device: &str) -> impl Fn(&dyn Display) -> SoundFailure {
@@ -24,7 +24,7 @@ fn failed(device: &str) -> impl Fn(&dyn Display) -> SoundFailure {
     move |error| SoundFailure(format!("the {device} failed: {error}"))
 }
 
-/// What a device said of its failure.
+/// The first error that a device reported.
 #[derive(Clone, Default)]
 struct Complaint(Arc<Mutex<Option<String>>>);
 
@@ -42,7 +42,7 @@ impl Complaint {
     }
 }
 
-/// A stream, which on some systems must stay on the thread that opened it, until this is dropped.
+/// Keeps a stream open until it is dropped, on the thread that opened it, as some systems require.
 struct Held {
     _end: mpsc::Sender<()>,
 }
@@ -60,11 +60,11 @@ fn hold(open: impl FnOnce() -> Result<Stream, SoundFailure> + Send + 'static) ->
     match outcome.recv() {
         Ok(Ok(())) => Ok(Held { _end: end }),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(SoundFailure("the system's sound died while it was opened".to_owned())),
+        Err(_) => Err(SoundFailure("the sound system failed while the device was opened".to_owned())),
     }
 }
 
-/// The configuration of 48,000 samples a second with the fewest channels, in a format that is understood here.
+/// The configuration of 48,000 samples per second with the fewest channels, in a supported format.
 fn configuration(
     device: &str,
     ranges: impl Iterator<Item = SupportedStreamConfigRange>,
@@ -75,7 +75,9 @@ fn configuration(
     };
     let range = ranges.filter(understood).min_by_key(SupportedStreamConfigRange::channels);
     let range = range.ok_or_else(|| {
-        SoundFailure(format!("the {device} does not give {SAMPLE_RATE} samples a second; name a WAV file, or `none`"))
+        SoundFailure(format!(
+            "the {device} does not support {SAMPLE_RATE} samples per second; name a WAV file, or `none`"
+        ))
     })?;
     let format = range.sample_format();
     Ok((range.with_sample_rate(SAMPLE_RATE).config(), format))
@@ -85,7 +87,7 @@ fn none(device: &str, option: &str) -> SoundFailure {
     SoundFailure(format!("there is no {device}; name a WAV file with {option}, or `none`"))
 }
 
-/// What the microphone hears.
+/// Sound source of the microphone.
 struct Microphone {
     frames: Receiver<Frame>,
     complaint: Complaint,
@@ -95,7 +97,7 @@ struct Microphone {
 /// Opens the system's microphone.
 ///
 /// # Errors
-/// There is none, or it is not as it must be.
+/// There is no microphone, or it lacks a supported configuration.
 pub fn open_microphone() -> Result<Box<dyn SoundSource>, SoundFailure> {
     let (frames, heard) = mpsc::sync_channel(MOST_HEARD);
     let complaint = Complaint::default();
@@ -135,7 +137,7 @@ where
             heard.push(i16::from_sample(sum / channels as f32));
             if let Ok(frame) = Frame::try_from(heard.as_slice()) {
                 heard.clear();
-                // Whoever listens is too slow, or gone.
+                // The frame is dropped if the receiver is too slow or gone.
                 let _ = frames.try_send(frame);
             }
         }
@@ -158,7 +160,7 @@ impl SoundSource for Microphone {
     }
 }
 
-/// What the loudspeaker plays.
+/// Sound sink of the loudspeaker.
 struct Loudspeaker {
     frames: SyncSender<Frame>,
     complaint: Complaint,
@@ -168,7 +170,7 @@ struct Loudspeaker {
 /// Opens the system's loudspeaker.
 ///
 /// # Errors
-/// There is none, or it is not as it must be.
+/// There is no loudspeaker, or it lacks a supported configuration.
 pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
     let (frames, to_play) = mpsc::sync_channel(MOST_PLAYED);
     let complaint = Complaint::default();
@@ -208,7 +210,7 @@ where
             {
                 (frame, next) = (newer, 0);
             }
-            // With nothing to play there is silence.
+            // Silence is played while no frame waits.
             let sample = frame.get(next).copied().unwrap_or(0);
             next = (next + 1).min(FRAME_SAMPLES);
             moment.fill(T::from_sample(sample));

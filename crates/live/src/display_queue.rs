@@ -1,5 +1,6 @@
-//! Pictures between the call and its sink: whoever decodes never waits for whoever shows. Of pictures for which the sink has no
-//! time some are left out, and counted. The sound of a recording takes the same way.
+//! Queue of pictures between the call and its sink, so that decoding never waits for display.
+//!
+//! If the sink is too slow, pictures are dropped and counted. The sound of a recording takes the same queue.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,27 +13,27 @@ use lockstep_units::Timestamp;
 
 use crate::stream::StreamName;
 
-/// Pictures that wait for a sink of which only what is shown now matters: as many as pass while a busy host's thread does not
-/// run. Of more the oldest are left out.
+/// Pictures that may wait for a live sink, so that a busy host may delay its thread. Beyond this, the oldest pictures
+/// are dropped.
 const LIVE_PICTURES: usize = 3;
-/// Bytes of pictures that wait for a sink that is to keep each, a recording: a disk may take no bytes for a while. That is 1.5 s
-/// of 1280x720 at 30 a second.
+/// Bytes of pictures that may wait for a recording, because a disk may stall: 1.5 s of 1280x720 at 30 frames per
+/// second.
 const RECORDED_BYTES: usize = 64 << 20;
-/// And so many pictures in any case, however large they are.
+/// Pictures that may wait for a recording, whatever their size.
 const RECORDED_PICTURES: usize = 8;
 
 /// A picture that the sink took.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown {
-    /// The picture's place in the receiver's log.
+    /// Entry of the picture in the receiver's log.
     pub record: DisplayRecord,
     /// When the sender captured it, on the sender's clock.
     pub captured_at: Timestamp,
-    /// The shortest round trip so far, without what queues added to others.
+    /// Shortest round-trip time so far, which contains the least queueing delay.
     pub shortest_round_trip: Option<Duration>,
 }
 
-/// Frames of sound that wait for a recording: ten seconds. The newest of more are dropped.
+/// Frames of sound that may wait for a recording (10 s). Beyond this, the newest are dropped.
 const RECORDED_SOUNDS: usize = 500;
 
 /// Input of a sink.
@@ -41,7 +42,7 @@ pub(crate) enum Next<C: PictureCodec = Vp8> {
     Sound(Box<Decoded>),
 }
 
-/// A picture on its way to the sink.
+/// A picture that waits for the sink.
 pub(crate) struct Waiting<C: PictureCodec = Vp8> {
     pub(crate) display: Display<C>,
     pub(crate) name: StreamName,
@@ -50,7 +51,7 @@ pub(crate) struct Waiting<C: PictureCodec = Vp8> {
 }
 
 impl<C: PictureCodec> Waiting<C> {
-    /// Bytes that are held for it, about.
+    /// Approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         self.format.width * self.format.height * 3 / 2
     }
@@ -63,7 +64,7 @@ struct Inside<C: PictureCodec> {
     is_live: bool,
     records_sound: bool,
     is_closed: bool,
-    /// What the sink has taken and nobody asked for yet.
+    /// Pictures that the sink took since the last call of [`DisplayQueue::taken`].
     taken: Vec<Shown>,
     dropped: u64,
 }
@@ -79,7 +80,7 @@ impl<C: PictureCodec> Inside<C> {
     }
 }
 
-/// The queue; both ends of it.
+/// Handle of the queue, for both sides.
 pub(crate) struct DisplayQueue<C: PictureCodec = Vp8>(Arc<(Mutex<Inside<C>>, Condvar)>);
 
 impl<C: PictureCodec> Clone for DisplayQueue<C> {
@@ -109,21 +110,21 @@ impl<C: PictureCodec> DisplayQueue<C> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A picture is to be shown. For a sink that is shown now, the oldest ones that wait are left out for it if there is no
-    /// room; for a recording it is left out itself.
+    /// Queues a picture. If the queue of a live sink is full, the oldest pictures are dropped; for a recording, the new
+    /// one is.
     pub(crate) fn push(&self, waiting: Waiting<C>) {
         let mut inside = self.inside();
         inside.bytes += waiting.bytes();
         inside.waiting.push_back(waiting);
         while inside.is_full() {
-            let left_out = if inside.is_live { inside.waiting.pop_front() } else { inside.waiting.pop_back() };
-            inside.bytes -= left_out.map_or(0, |waiting| waiting.bytes());
+            let dropped = if inside.is_live { inside.waiting.pop_front() } else { inside.waiting.pop_back() };
+            inside.bytes -= dropped.map_or(0, |waiting| waiting.bytes());
             inside.dropped += 1;
         }
         self.0.1.notify_one();
     }
 
-    /// Sound that is played now; it waits if the sink records sound.
+    /// Queues sound that is played now, if the sink records sound.
     pub(crate) fn push_sound(&self, sound: Decoded) {
         let mut inside = self.inside();
         if inside.records_sound && inside.sounds.len() < RECORDED_SOUNDS {
@@ -132,7 +133,7 @@ impl<C: PictureCodec> DisplayQueue<C> {
         }
     }
 
-    /// The next sound or picture for the sink, once there is one; none when there will be no more.
+    /// Waits for the next sound or picture for the sink; `None` after the last.
     pub(crate) fn take(&self) -> Option<Next<C>> {
         let mut inside = self.inside();
         while inside.waiting.is_empty() && inside.sounds.is_empty() && !inside.is_closed {
@@ -147,28 +148,28 @@ impl<C: PictureCodec> DisplayQueue<C> {
         Some(Next::Picture(Box::new(waiting)))
     }
 
-    /// The sink is one of which only what is shown now matters.
+    /// Sets whether the sink is live: only the newest pictures matter.
     pub(crate) fn is_live(&self, is_live: bool) {
         self.inside().is_live = is_live;
     }
 
-    /// The sink records sound.
+    /// Makes the queue accept sound, for a sink that records it.
     pub(crate) fn records_sound(&self) {
         self.inside().records_sound = true;
     }
 
-    /// No more pictures will come.
+    /// Marks the end of the pictures.
     pub(crate) fn close(&self) {
         self.inside().is_closed = true;
         self.0.1.notify_one();
     }
 
-    /// What the sink has taken since this was last asked.
+    /// Pictures that the sink took since the last call.
     pub(crate) fn taken(&self) -> Vec<Shown> {
         std::mem::take(&mut self.inside().taken)
     }
 
-    /// Pictures left out so far.
+    /// Pictures dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.inside().dropped
     }
@@ -188,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Picture `frame` of so many pixels a side.
+    /// Picture `frame` with `side` x `side` pixels.
     fn waiting(frame: u32, side: usize) -> Waiting {
         let at = Timestamp::ZERO;
         let picture = Picture::from_i420(side, side, vec![0; side * side * 3 / 2]).expect("a picture");
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_is_shown_now_gets_the_newest_and_what_it_took_is_what_was_shown() {
+    fn live_sink_gets_the_newest_pictures() {
         let queue = <DisplayQueue>::default();
         queue.is_live(true);
         (0..10).for_each(|frame| queue.push(waiting(frame, 16)));
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_gets_every_picture_up_to_a_bound_of_memory_and_then_those_that_came_first() {
+    fn recording_gets_the_oldest_pictures_within_its_memory_limit() {
         let queue = <DisplayQueue>::default();
         (0..1_000).for_each(|frame| queue.push(waiting(frame, 16)));
         assert_eq!(queue.dropped(), 0, "they are small");

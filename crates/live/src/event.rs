@@ -1,4 +1,4 @@
-//! What an application learns of its call while it runs.
+//! Events of a call for the application.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub enum CallEvent {
     Warning(Warning),
     /// The other end has joined.
     Joined,
-    /// The other end sends a stream that has a name.
+    /// The other end sends a named stream.
     StreamAnnounced {
         /// The stream, as in [`CallEvent::Stale`].
         stream: usize,
@@ -35,7 +35,7 @@ pub enum CallEvent {
     Resumed,
     /// The other end muted its sound or turned its camera off, or on again.
     PeerChanged(Presence),
-    /// How a stream of the call does, once a second for each.
+    /// Quality of one stream, once per second.
     Quality(Quality),
     /// The newest picture of the other end is older than the limit of [`Freshness`](crate::Freshness). A remote-controlled
     /// machine should stop.
@@ -65,39 +65,39 @@ pub enum CallEvent {
     Failed(Arc<LiveError>),
 }
 
-/// How one video stream of a call does at one moment: the stream of that number in each direction.
+/// Quality of one video stream of a call, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Quality {
     /// The stream; 0 is the first, and the only one of most calls.
     pub stream: usize,
-    /// Of the pictures that this end sends; none where it sends no such stream.
+    /// Quality of the pictures that this end sends; `None` if it sends no such stream.
     pub sending: Option<SendingQuality>,
-    /// Of the pictures that this end receives; none where it receives no such stream.
+    /// Quality of the pictures that this end receives; `None` if it receives no such stream.
     pub receiving: Option<ReceivingQuality>,
 }
 
-/// How the pictures do that this end sends.
+/// Quality of the pictures that this end sends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SendingQuality {
     /// Bit rate that the controller aims at.
     pub target: Bitrate,
-    /// The limit of the newest frame's size; none before the first frame.
+    /// Limit that bounds the size of the newest frame; `None` before the first frame.
     pub limited_by: Option<LimitedBy>,
-    /// Smoothed round-trip time; none before the first feedback.
+    /// Smoothed round-trip time; `None` before the first feedback.
     pub round_trip: Option<Duration>,
     /// Frames sent since the call began.
     pub frames: u64,
 }
 
-/// How the pictures do that this end receives.
+/// Quality of the pictures that this end receives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReceivingQuality {
     /// Frames decoded since the call began.
     pub frames: u64,
-    /// Packets that are missing of those sent before the newest that arrived.
+    /// Missing packets, of those sent before the newest one that arrived.
     pub missing: u64,
     /// Interarrival jitter of packets (RFC 3550, section 6.4.1).
     pub jitter: Duration,
-    /// Age of the newest picture, from capture until now; none before the first.
+    /// Age of the newest picture, from capture until now; `None` before the first.
     pub age: Option<Duration>,
 }

@@ -1,7 +1,7 @@
-//! The core of a live call: a connection, the one or two ends that use it, and the events for the application.
+//! Core of a live call: a connection, the sending and receiving ends that use it, and the events for the application.
 //!
-//! It reads no clock and starts no thread. The loop of a live call, [`Peer`](crate::Peer) and rehearsals in virtual time drive
-//! it.
+//! It reads no clock and starts no thread. Three drivers exist: the loop of a live call, [`Peer`](crate::Peer), and
+//! rehearsals in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::connection::{Connection, Heard, Loss, SILENT, Way};
+use crate::connection::{Connection, ConnectionEvent, Loss, SILENT, Way};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
@@ -23,15 +23,15 @@ use crate::{Ended, LiveError};
 
 /// Interval of [`CallEvent::Quality`].
 const QUALITY_INTERVAL: Duration = Duration::from_secs(1);
-/// Events that may wait for an application that asks for none; the oldest are dropped beyond.
+/// Events that may wait for the application; beyond this, the oldest are dropped.
 const MOST_EVENTS: usize = 256;
 
-/// How long things may take.
+/// Time limits for the other end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// How long the other end may take to be there; none means for ever.
+    /// Longest wait for the other end to join; `None` waits for ever.
     pub(crate) wait_limit: Option<Duration>,
-    /// How long it may be silent later; none means for ever.
+    /// Longest silence of the other end after that; `None` means no limit.
     pub(crate) idle_limit: Option<Duration>,
 }
 
@@ -41,13 +41,13 @@ pub(crate) struct Ends<'a, C: PictureCodec = Vp8> {
     pub(crate) receiving: Vec<&'a mut ReceivingEnd<C>>,
 }
 
-/// A connection, and what was heard of its end.
+/// A connection and its state.
 pub(crate) struct Exchange {
     pub(crate) connection: Connection,
     patience: Patience,
     started: Timestamp,
     lost: Option<Loss>,
-    /// The format that was announced of each connection.
+    /// Announced format of each connection number.
     announced: BTreeMap<u32, VideoFormat>,
     other: Presence,
     events: VecDeque<CallEvent>,
@@ -56,18 +56,18 @@ pub(crate) struct Exchange {
     joined_at: Option<Timestamp>,
     is_interrupted: bool,
     quality_at: Option<Timestamp>,
-    /// When the newest shown picture of each stream was captured, on the other end's clock.
+    /// Capture time of the newest displayed picture of each stream, on the other end's clock.
     shown: Vec<Option<Timestamp>>,
     pub(crate) freshness: Freshness,
-    /// The names of the streams that this end sends, in their order.
+    /// Names of the streams that this end sends, by stream.
     names: Vec<StreamName>,
-    /// The names of the streams that the other end sends, by connection number.
+    /// Names of the streams that the other end sends, by connection number.
     received_names: BTreeMap<u32, StreamName>,
-    /// Streams that this end takes, if the other end announced more.
+    /// Number of streams that this end accepts, if the other end announced more.
     refused_beyond: Option<usize>,
 }
 
-/// How an end that comes of itself is told to the other end.
+/// The close reason for the other end when this end closes the call.
 pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
     match result {
         Ok(_) => CloseReason::Done,
@@ -78,7 +78,7 @@ pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
 }
 
 impl Exchange {
-    /// Over a connection that began at `started`.
+    /// Runs over a connection that began at `started`.
     pub(crate) fn new(connection: Connection, patience: Patience, started: Timestamp) -> Self {
         Self {
             connection,
@@ -101,12 +101,12 @@ impl Exchange {
         }
     }
 
-    /// The same with the names of the streams that this end sends, and the watcher of those that it receives.
+    /// Sets the names of the streams that this end sends, and the freshness monitor of received ones.
     pub(crate) fn with_streams(self, names: Vec<StreamName>, freshness: Freshness) -> Self {
         Self { names, freshness, ..self }
     }
 
-    /// The name of the stream that an end receives.
+    /// Name of the stream that `end` receives.
     pub(crate) fn name_of<C: PictureCodec>(&self, end: &ReceivingEnd<C>) -> StreamName {
         end.connection().and_then(|connection| self.received_names.get(&connection)).cloned().unwrap_or_default()
     }
@@ -116,7 +116,7 @@ impl Exchange {
         self.events.pop_front().or_else(|| self.received.pop().map(CallEvent::Message))
     }
 
-    /// Has the application get an event.
+    /// Queues an event for the application.
     pub(crate) fn report(&mut self, event: CallEvent) {
         self.events.push_back(event);
         if self.events.len() > MOST_EVENTS {
@@ -127,7 +127,7 @@ impl Exchange {
     /// Sends a message of the application.
     ///
     /// # Errors
-    /// As [`Connection::send_message`].
+    /// See [`Connection::send_message`].
     pub(crate) fn send_message<C: PictureCodec>(
         &mut self,
         now: Timestamp,
@@ -142,7 +142,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// A picture of a stream that was captured at `captured_at`, on the other end's clock, is shown.
+    /// Records that a picture of a stream is displayed. It was captured at `captured_at` on the other end's clock.
     pub(crate) fn on_shown(&mut self, stream: usize, captured_at: Timestamp) {
         if self.shown.len() <= stream {
             self.shown.resize(stream + 1, None);
@@ -150,14 +150,15 @@ impl Exchange {
         self.shown[stream] = self.shown[stream].max(Some(captured_at));
     }
 
-    /// The age of the newest picture that this connection showed of a stream.
+    /// Age of the newest picture of a stream that this connection displayed.
     fn picture_age<C: PictureCodec>(&self, now: Timestamp, stream: usize, ends: &Ends<'_, C>) -> Option<Duration> {
         let captured_at = self.shown.get(stream).copied().flatten()?;
         let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
         ends.receiving.get(stream)?.age(now, captured_at, round_trip)
     }
 
-    /// Reports streams that become stale or fresh, also before the other end joins: an earlier connection may have shown them.
+    /// Reports streams that become stale or fresh. An earlier connection may have shown them, so this runs also before
+    /// the other end joins.
     fn watch_freshness<C: PictureCodec>(&mut self, now: Timestamp, ends: &Ends<'_, C>) {
         if self.connection.is_joined() && !self.connection.is_open() {
             return;
@@ -175,7 +176,7 @@ impl Exchange {
         }
     }
 
-    /// Reports what changed of the path, the age of pictures and the quality.
+    /// Reports changes of the path and the age of pictures, and the quality once per second.
     fn watch<C: PictureCodec>(&mut self, now: Timestamp, ends: &Ends<'_, C>) {
         self.watch_freshness(now, ends);
         if !self.connection.is_open() {
@@ -186,7 +187,7 @@ impl Exchange {
             self.events.extend(way.map(CallEvent::PathChanged));
         }
         self.way = way.or(self.way);
-        let is_interrupted = now.saturating_since(self.connection.last_heard()) >= SILENT;
+        let is_interrupted = now.saturating_since(self.connection.last_received()) >= SILENT;
         if is_interrupted != self.is_interrupted {
             self.is_interrupted = is_interrupted;
             self.report(if is_interrupted { CallEvent::Interrupted } else { CallEvent::Resumed });
@@ -200,9 +201,9 @@ impl Exchange {
         }
     }
 
-    /// When [`Self::watch`] has something to report, if nothing arrives.
+    /// When [`Self::watch`] must report next, if nothing arrives.
     fn watch_at(&self) -> Option<Timestamp> {
-        let interrupted = (!self.is_interrupted).then(|| self.connection.last_heard() + SILENT);
+        let interrupted = (!self.is_interrupted).then(|| self.connection.last_received() + SILENT);
         Timestamp::earliest([interrupted, self.quality_at])
     }
 
@@ -226,35 +227,35 @@ impl Exchange {
         Quality { stream, sending, receiving }
     }
 
-    /// What the other end gives of itself.
+    /// Presence of the other end.
     pub(crate) fn other(&self) -> Presence {
         self.other
     }
 
-    /// Takes what the connection has for the ends.
-    pub(crate) fn hear<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
-        while let Some(heard) = self.connection.poll() {
-            match heard {
-                Heard::Joined => {
+    /// Handles the events of the connection.
+    pub(crate) fn handle_events<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
+        while let Some(event) = self.connection.poll() {
+            match event {
+                ConnectionEvent::Joined => {
                     self.joined_at = Some(now);
                     self.quality_at = Some(now + QUALITY_INTERVAL);
                     self.report(CallEvent::Joined);
                 }
-                Heard::Returned => {
+                ConnectionEvent::Returned => {
                     ends.sending.iter_mut().for_each(|sending| sending.path_returned(now));
                 }
-                Heard::Moved => {
+                ConnectionEvent::Moved => {
                     self.events.extend(self.connection.way().map(CallEvent::PathChanged));
                     ends.sending.iter_mut().for_each(|sending| sending.path_moved(now));
                 }
-                Heard::Datagram(at, datagram) => {
+                ConnectionEvent::Datagram(at, datagram) => {
                     let decoded = Datagram::decode(&datagram);
-                    // Hellos come in the stream.
+                    // Hellos arrive in the stream instead.
                     if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
                         take(ends, at, decoded);
                     }
                 }
-                Heard::Control(datagram) => {
+                ConnectionEvent::Control(datagram) => {
                     let decoded = Datagram::decode(&datagram);
                     let of = decoded.as_ref().ok().map(Datagram::connection);
                     let is_known = stream_of(ends, of).is_some();
@@ -269,29 +270,29 @@ impl Exchange {
                         }
                     }
                 }
-                Heard::Stream { connection, name } => {
-                    // Hellos beyond the limit refuse the call.
+                ConnectionEvent::Stream { connection, name } => {
+                    // A hello beyond the limit refuses the call.
                     if self.received_names.len() < MOST_STREAMS {
                         self.received_names.insert(connection, name);
                     }
                 }
-                Heard::Presence(presence) => {
+                ConnectionEvent::Presence(presence) => {
                     self.other = presence;
                     self.report(CallEvent::PeerChanged(presence));
                 }
-                Heard::Message { at, delivery, sent_at, payload } => {
+                ConnectionEvent::Message { at, delivery, sent_at, payload } => {
                     let least = ends.receiving.iter().filter_map(|end| end.least_delay()).min();
                     let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
                     self.received.push(at, delivery, sent_at, payload, least, round_trip);
                 }
-                Heard::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
+                ConnectionEvent::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
             }
         }
         self.watch(now, ends);
     }
 
-    /// The next datagram that leaves, into `buffer`, which is empty; gives where it goes. Asked until there is none, after
-    /// everything else that happens to the connection or the ends.
+    /// Writes the next datagram into the empty `buffer` and returns its destination. The caller repeats this until it
+    /// returns `None`, after every other event of the connection and the ends.
     pub(crate) fn poll_transmit<C: PictureCodec>(
         &mut self,
         now: Timestamp,
@@ -307,7 +308,7 @@ impl Exchange {
             ends.receiving.iter_mut().for_each(|receiving| receiving.thin_feedback(is_narrow));
         }
         loop {
-            // Each by itself, but for feedback that rides along, as the simulator has them.
+            // One datagram per packet, as in the simulator; only feedback shares a packet with other data.
             if let Some(to) = self.connection.poll_transmit(now, buffer) {
                 return Some(to);
             }
@@ -315,14 +316,14 @@ impl Exchange {
             let largest = self.connection.largest_datagram().unwrap_or(0);
             let riding = ends.receiving.iter_mut().find_map(|end| end.poll_riding(now, &transmit, largest));
             self.name(&transmit, ends);
-            self.say(transmit);
+            self.send(transmit);
             if let Some(riding) = riding {
-                self.say(riding);
+                self.send(riding);
             }
         }
     }
 
-    /// Names a stream before its first hello, if it has a name.
+    /// Announces the name of a stream before its first hello, if it has a name.
     fn name<C: PictureCodec>(&mut self, transmit: &Transmit, ends: &Ends<'_, C>) {
         let Datagram::Hello(hello) = &transmit.datagram else { return };
         let stream = ends.sending.iter().position(|end| end.connection() == hello.connection);
@@ -332,20 +333,20 @@ impl Exchange {
         }
     }
 
-    fn say(&mut self, transmit: Transmit) {
+    fn send(&mut self, transmit: Transmit) {
         let bytes = transmit.to_bytes();
         match transmit.datagram {
-            // In the stream no hello is repeated. A later one of the same format asks whether the path works; QUIC's own
-            // packets are acknowledged for that.
+            // The stream is reliable, so a hello is sent once. A later one of the same format asks whether the path
+            // works; a ping of QUIC answers that.
             Datagram::Hello(hello) if self.announced.insert(hello.connection, hello.format) == Some(hello.format) => {
                 self.connection.ping()
             }
-            Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
+            Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.send_control(bytes),
             Datagram::Data(_) | Datagram::Sound(_) | Datagram::Acknowledgement(_) => self.connection.send(bytes),
         }
     }
 
-    /// Whether what the connection was told ends the call, and how; once.
+    /// Returns once whether the other end or the connection ended the call, and how.
     pub(crate) fn loss(&mut self) -> Result<Option<Ended>, LiveError> {
         if let Some(limit) = self.refused_beyond.take() {
             return Err(LiveError::TooManyStreams { limit });
@@ -363,10 +364,9 @@ impl Exchange {
         }
     }
 
-    /// What a call comes to that ended like this, now that the other end was told: to end it is one thing, that the other end
-    /// knows is another.
-    pub(crate) fn told(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
-        match self.connection.unheard() {
+    /// Result of the call after the close message. It is an error if the other end does not seem to know of the end.
+    pub(crate) fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
+        match self.connection.unconfirmed() {
             Some(silence) => result.and(Err(LiveError::Unheard { silence })),
             None => result,
         }
@@ -383,17 +383,17 @@ impl Exchange {
                 });
             }
         } else if let Some(limit) = self.patience.idle_limit
-            && now.saturating_since(self.connection.last_heard()) >= limit
+            && now.saturating_since(self.connection.last_received()) >= limit
         {
             return Err(LiveError::Silent { silence: limit });
         }
         Ok(())
     }
 
-    /// When the connection or the ends are to be asked next.
+    /// When the connection or the ends must be driven next.
     pub(crate) fn poll_timeout<C: PictureCodec>(&mut self, ends: &Ends<'_, C>) -> Option<Timestamp> {
         let joined = self.connection.is_open();
-        // Before anybody is there the ends have much to say, and nobody to say it to.
+        // Before the other end joins, the ends have data to send, but no receiver.
         let sending = ends.sending.iter().filter_map(|end| end.poll_timeout()).min().filter(|_| joined);
         let receiving = ends.receiving.iter().filter_map(|end| end.poll_timeout()).min().filter(|_| joined);
         let watch = self.watch_at().filter(|_| joined);
@@ -407,13 +407,13 @@ fn is_awaited<C: PictureCodec>(stream: usize, ends: &Ends<'_, C>) -> bool {
     stream == 0 || ends.receiving.get(stream).is_some_and(|end| end.connection().is_some())
 }
 
-/// The received stream of a connection number.
+/// The received stream with this connection number.
 fn stream_of<C: PictureCodec>(ends: &Ends<'_, C>, connection: Option<u32>) -> Option<usize> {
     ends.receiving.iter().position(|end| end.connection().is_some() && end.connection() == connection)
 }
 
-/// Gives a datagram to the end of its stream. The hello of a new stream goes to the first receiving end without one; says whether
-/// there is one.
+/// Passes a datagram to the end of its stream. The hello of a new stream goes to the first free receiving end; returns
+/// `false` if none is free.
 fn take<C: PictureCodec>(ends: &mut Ends<'_, C>, at: Timestamp, decoded: Result<Datagram, WireError>) -> bool {
     let connection = decoded.as_ref().ok().map(Datagram::connection);
     let of_a_receiver = matches!(decoded, Ok(Datagram::Acknowledgement(_) | Datagram::HelloReply(_)));

@@ -1,4 +1,4 @@
-//! Whether the newest picture of each stream is recent. One watcher outlives the connections of a call.
+//! Monitors whether the newest picture of each stream is recent. One monitor outlives the connections of a call.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::stream::MOST_STREAMS;
 /// The newest picture of a stream.
 #[derive(Debug, Clone, Copy)]
 struct Newest {
-    /// Its age at that time.
+    /// Age of the picture at the time `at`.
     age: Duration,
     at: Timestamp,
     is_stale: bool,
@@ -22,30 +22,31 @@ impl Newest {
     }
 }
 
-/// Reports [`CallEvent::Stale`] and [`CallEvent::Fresh`] by the age of the newest picture of each stream. Its owner hands it from
-/// one connection to the next, and polls it between them.
+/// Reports [`CallEvent::Stale`] and [`CallEvent::Fresh`] by the age of the newest picture of each stream.
+///
+/// Its owner passes it from one connection to the next, and polls it between them.
 #[derive(Debug, Clone, Default)]
 pub struct Freshness {
     limit: Option<Duration>,
-    /// By stream; none before its pictures are expected.
+    /// State by stream; `None` before pictures of the stream are expected.
     streams: Vec<Option<Newest>>,
 }
 
 impl Freshness {
-    /// A watcher that reports pictures of age `limit` as stale; none means never.
+    /// A monitor that reports pictures of age `limit` as stale; `None` never reports any.
     #[must_use]
     pub fn new(limit: Option<Duration>) -> Self {
         Self { limit, streams: Vec::new() }
     }
 
-    /// Pictures of `stream` are expected since `now`, unless they were before.
+    /// Expects pictures of `stream` from `now` on, unless they were expected before.
     pub(crate) fn expect(&mut self, stream: usize, now: Timestamp) {
         if let Some(newest) = self.stream(stream) {
             newest.get_or_insert(Newest { age: Duration::ZERO, at: now, is_stale: false });
         }
     }
 
-    /// The newest picture of `stream` has this age at `now`.
+    /// Sets the age of the newest picture of `stream` at `now`.
     pub(crate) fn set_age(&mut self, stream: usize, now: Timestamp, age: Duration) {
         if let Some(newest) = self.stream(stream) {
             let is_stale = newest.is_some_and(|newest| newest.is_stale);
@@ -61,7 +62,7 @@ impl Freshness {
         self.streams.get_mut(stream)
     }
 
-    /// The next change at `now`.
+    /// The next change by `now`.
     pub fn poll(&mut self, now: Timestamp) -> Option<CallEvent> {
         let limit = self.limit?;
         self.streams.iter_mut().enumerate().find_map(|(stream, newest)| {
@@ -96,7 +97,7 @@ mod tests {
         freshness.expect(0, Timestamp::ZERO);
         freshness.set_age(1, Timestamp::from_millis(100), Duration::from_millis(50));
         assert_eq!(freshness.poll_timeout(), Some(Timestamp::from_millis(300)));
-        // The connection is gone, and another begins.
+        // The connection ends, and another one begins.
         assert_eq!(freshness.poll(Timestamp::from_millis(300)), Some(CallEvent::Stale { stream: 0, age: LIMIT }));
         freshness.expect(0, Timestamp::from_millis(320));
         assert_eq!(freshness.poll(Timestamp::from_millis(340)), None);

@@ -1,9 +1,9 @@
-//! What is looked at of all that comes to a socket. A flood of garbage costs a look at a few bytes of each datagram, on the
-//! thread that reads the socket; the call never hears of it.
+//! Filter in front of a socket: a flood of garbage costs a check of a few bytes per datagram, on the thread that reads
+//! the socket.
 //!
-//! This end gives the names by which the other one calls it (QUIC's connection identifiers), so they can be told from
-//! garbage: the second half of a name is a code of the first that nobody can make who has not the key. It keeps nobody out
-//! who has seen a packet of the call; that is left to QUIC's own seals.
+//! This end chooses the connection identifiers by which the other end addresses it. The second half of an identifier is
+//! a keyed code (HMAC) of the first half, so garbage cannot match. The filter does not stop an attacker that has seen a
+//! packet of the call; the authentication of QUIC does.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::allowance::Allowance;
 use crate::rendezvous::{Kind, MAGIC, RELAYED_HEADER};
 
-/// Bytes of a connection's name in each packet: so few that they cost little.
+/// Length of a connection identifier in bytes. It is short because each packet carries it.
 pub(crate) const NAME: usize = 4;
-/// Those of them that are drawn.
+/// Random bytes of it.
 const DRAWN: usize = 2;
-/// Packets a second, and as many at once, that begin a connection and are looked at while nobody has joined, and during a
-/// call. Each costs some tens of microseconds.
+/// Packets per second, and in one burst, that may start a connection, before anybody has joined and during a call. Each
+/// costs some tens of microseconds.
 const BEGINNINGS_WAITING: f64 = 2_000.0;
 const BEGINNINGS_IN_CALL: f64 = 100.0;
-/// Packets a second to names that are not ours, and are looked at all the same: the other end says by such that it was
-/// started anew (RFC 9000, section 10.3).
+/// Packets per second with unknown identifiers that pass nevertheless. A restarted peer resets a connection with such a
+/// packet (RFC 9000, section 10.3).
 const STRAYS: f64 = 20.0;
-/// Messages a second of a rendezvous, and of the other end's probes, that are looked at; each costs a few microseconds.
+/// Messages per second from a rendezvous, and probes of the other end, that pass. Each costs a few microseconds.
 const MEETING: f64 = 200.0;
 
-/// Gives names, and knows them again.
+/// Generates connection identifiers and recognises them.
 #[derive(Debug, Clone)]
 pub(crate) struct Names(Arc<Key>);
 
@@ -55,7 +55,7 @@ impl Names {
 impl ConnectionIdGenerator for Names {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut name = [0; NAME];
-        // Without random numbers there would be no keys either, and no connection to name.
+        // Without random numbers there would be no keys either, and so no connection.
         let _ = SystemRandom::new().fill(&mut name[..DRAWN]);
         let code = self.code(&name[..DRAWN]);
         name[DRAWN..].copy_from_slice(&code);
@@ -75,17 +75,17 @@ impl ConnectionIdGenerator for Names {
     }
 }
 
-/// Stands before a socket.
+/// Filter in front of a socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     names: Names,
-    /// Whether strangers may begin connections.
+    /// Whether unknown peers may start connections.
     listens: bool,
     in_call: Arc<AtomicBool>,
     beginnings: Allowance,
     strays: Allowance,
     meeting: Allowance,
-    /// Where the rendezvous is, if the call has one.
+    /// Addresses of the rendezvous, if the call has one.
     rendezvous: Arc<[SocketAddr]>,
 }
 
@@ -96,15 +96,15 @@ impl Gate {
         Self { names, listens, in_call, beginnings, strays, meeting, rendezvous: Arc::new([]) }
     }
 
-    /// The same for a call whose rendezvous is at one of `servers`.
+    /// Admits messages of a rendezvous at one of `servers`.
     pub(crate) fn with_rendezvous(self, servers: &[SocketAddr]) -> Self {
         Self { rendezvous: servers.into(), ..self }
     }
 
-    /// Whether a packet of QUIC's is to be looked at.
+    /// Whether a QUIC packet passes.
     fn admits_packet(&mut self, now: Timestamp, datagram: &[u8]) -> bool {
         match datagram {
-            // Long headers have the name's length before it (RFC 8999, section 5.1).
+            // A long header holds the identifier's length before the identifier (RFC 8999, section 5.1).
             [first, _, _, _, _, length, rest @ ..] if first & 0x80 != 0 => {
                 let ours = rest.get(..usize::from(*length)).is_some_and(|name| self.names.is_ours(name));
                 let in_call = self.in_call.load(Ordering::Relaxed);
@@ -150,18 +150,18 @@ mod tests {
 
     const SOMEBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9)), 9);
 
-    /// A datagram with a short header to that name.
+    /// A datagram with a short header and this identifier.
     fn short(name: &[u8]) -> Vec<u8> {
         [&[0x40][..], name, &[9; 30]].concat()
     }
 
-    /// One with a long header.
+    /// A datagram with a long header and this identifier.
     fn long(name: &[u8]) -> Vec<u8> {
         [&[0xc3, 0, 0, 0, 1, name.len() as u8][..], name, &[9; 30]].concat()
     }
 
     #[test]
-    fn names_are_known_again_and_by_their_own_end_only() {
+    fn identifiers_are_recognised_only_by_the_end_that_chose_them() {
         let other = Names::new(Key::new(HMAC_SHA256, &[8; 32]));
         let given: Vec<ConnectionId> = (0..100).map(|_| names().generate_cid()).collect();
         assert!(given.iter().all(|name| names().validate(name).is_ok()));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_flood_next_to_nothing_is_looked_at_and_all_of_the_call() {
+    fn flood_is_filtered_and_packets_of_the_call_pass() {
         for listens in [true, false] {
             let mut gate = Gate::new(names(), listens, Arc::new(AtomicBool::new(true)));
             let ours = names().generate_cid();
@@ -181,13 +181,13 @@ mod tests {
                 admitted += u32::from(gate.admits(now, SOMEBODY, &long(&garbage)));
                 assert!(gate.admits(now, SOMEBODY, &short(&ours)) && gate.admits(now, SOMEBODY, &long(&ours)));
             }
-            // What is saved up from when nobody had joined may be looked at once.
+            // The burst allowance from the time before the call may pass at once.
             assert!(admitted < 400, "{admitted} in a second");
         }
     }
 
     #[test]
-    fn what_is_too_short_for_a_packet_is_none() {
+    fn datagram_too_short_for_a_packet_is_refused() {
         let mut gate = Gate::new(names(), true, Arc::default());
         for datagram in [&[][..], &[0xc3], &[0xc3, 0, 0, 0, 1]] {
             assert!(!gate.admits(Timestamp::ZERO, SOMEBODY, datagram), "{datagram:?}");

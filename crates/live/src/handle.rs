@@ -20,7 +20,7 @@ const MOST_REQUESTS: usize = 1_024;
 pub(crate) enum Request {
     Command(Command),
     Presence(Presence),
-    /// Of the stream of that number, as are those below.
+    /// The first field of these variants is the stream.
     MaxBitrate(usize, Option<Bitrate>),
     FrameRate(usize, FrameRate),
     Controller(usize, Box<dyn Controller>),
@@ -39,7 +39,7 @@ struct Inside {
     messages: VecDeque<Message>,
     /// Bytes of the reliable messages.
     message_bytes: usize,
-    /// The newest of each stream.
+    /// The newest picture of each stream.
     frames: BTreeMap<usize, PushedFrame>,
     wake: Option<Box<dyn Fn() + Send>>,
 }
@@ -52,8 +52,9 @@ impl Inside {
     }
 }
 
-/// Controls a call from any thread; clones control the same call. One handle serves consecutive calls, one at a time:
-/// requests that are made between two calls apply to the next.
+/// Controls a call from any thread; clones control the same call.
+///
+/// One handle serves consecutive calls, one at a time. Requests between two calls apply to the next one.
 #[derive(Clone, Default)]
 pub struct CallHandle(Arc<Mutex<Inside>>);
 
@@ -64,7 +65,7 @@ impl fmt::Debug for CallHandle {
 }
 
 impl CallHandle {
-    /// A handle for the next call that gets it as [`CallOptions::handle`](crate::CallOptions::handle).
+    /// A handle for the next call that receives it as [`CallOptions::handle`](crate::CallOptions::handle).
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -82,7 +83,7 @@ impl CallHandle {
         inside.wake();
     }
 
-    /// Does what a person asked for with a key or a button.
+    /// Applies a command that a person gave with a key or a button.
     pub fn command(&self, command: Command) {
         self.request(Request::Command(command));
     }
@@ -92,18 +93,18 @@ impl CallHandle {
         self.request(Request::Presence(presence));
     }
 
-    /// Changes the cap of a stream's bit rate; none removes it. Controllers without a cap ignore it.
+    /// Sets the cap of a stream's bit rate; `None` removes it. Controllers without a cap ignore it.
     pub fn set_max_bitrate(&self, stream: usize, cap: Option<Bitrate>) {
         self.request(Request::MaxBitrate(stream, cap));
     }
 
-    /// Announces another frame rate of a stream's pushed pictures. Another size needs no announcement: a picture of it suffices.
+    /// Announces a new frame rate for a stream's pushed pictures. A new size needs no announcement.
     pub fn set_frame_rate(&self, stream: usize, frame_rate: FrameRate) {
         self.request(Request::FrameRate(stream, frame_rate));
     }
 
-    /// Replaces the controller of a stream, for example by one with another latency. It must require the same estimator at the
-    /// receiver.
+    /// Replaces the controller of a stream, for example to change its latency. The new one must require the same
+    /// estimator at the receiver.
     pub fn set_controller(&self, stream: usize, controller: Box<dyn Controller>) {
         self.request(Request::Controller(stream, controller));
     }
@@ -118,10 +119,11 @@ impl CallHandle {
         self.command(Command::Leave);
     }
 
-    /// Sends a message. Reliable messages wait for the other end to join; latest messages before that are dropped.
+    /// Sends a message. Reliable messages wait for the other end to join; latest messages are dropped until then.
     ///
     /// # Errors
-    /// [`MessageError::TooLong`], or [`MessageError::QueueFull`] while the path is too slow for the messages before.
+    /// [`MessageError::TooLong`] if the message is too long. [`MessageError::QueueFull`] while too many earlier
+    /// messages wait.
     pub fn send_message(&self, message: Message) -> Result<(), MessageError> {
         message.check()?;
         let mut inside = self.inside();
@@ -139,8 +141,8 @@ impl CallHandle {
         Ok(())
     }
 
-    /// Sends a picture of a stream, captured at `captured_at`. It replaces one that still waits for the encoder; says whether it
-    /// did.
+    /// Sends a picture of a stream, captured at `captured_at`. Returns whether it replaced a picture that still waited
+    /// for the encoder.
     pub fn send_frame(&self, stream: usize, picture: Picture, captured_at: Instant) -> bool {
         let mut inside = self.inside();
         let replaced = inside.frames.insert(stream, PushedFrame { captured_at, picture }).is_some();
@@ -148,17 +150,17 @@ impl CallHandle {
         replaced
     }
 
-    /// The call runs: `wake` interrupts its wait.
+    /// Sets `wake`, which interrupts the wait of the running call.
     pub(crate) fn attach(&self, wake: impl Fn() + Send + 'static) {
         self.inside().wake = Some(Box::new(wake));
     }
 
-    /// The call is over.
+    /// Removes `wake` after the call.
     pub(crate) fn detach(&self) {
         self.inside().wake = None;
     }
 
-    /// The newest pushed picture of a stream, once.
+    /// Takes the newest pushed picture of a stream.
     pub(crate) fn take_frame(&self) -> Option<(usize, PushedFrame)> {
         self.inside().frames.pop_first()
     }

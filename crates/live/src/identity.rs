@@ -1,5 +1,6 @@
-//! Who a listener is: a key pair and the secret in its tickets; and the TLS of both ends made of them. Keys are raw public
-//! keys (RFC 7250): a ticket names the very key, so there is nothing for a certificate to say.
+//! Identity of a listener: a key pair and the secret of its tickets; and the TLS configuration of both ends.
+//!
+//! Keys are raw public keys (RFC 7250): a ticket names the key itself, so no certificate is needed.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -22,12 +23,12 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, Signature
 use crate::LiveError;
 use crate::ticket::{PublicKey, Secret};
 
-/// The protocol's name in TLS (RFC 7301).
+/// Protocol name in TLS ALPN (RFC 7301).
 const PROTOCOL: &[u8] = b"lockstep/1";
-/// What an Ed25519 key is preceded by as a SubjectPublicKeyInfo (RFC 8410, section 4).
+/// DER prefix of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4).
 const KEY_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// A key pair and a ticket's secret.
+/// A key pair and the secret of its tickets.
 #[derive(Clone)]
 pub struct Identity {
     private: Vec<u8>,
@@ -42,34 +43,34 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// What went wrong with keys, for a person.
+/// An error about keys.
 fn failed(what: &str) -> LiveError {
     LiveError::Identity(what.to_owned())
 }
 
-/// So many random bytes.
+/// `N` random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], LiveError> {
     let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| failed("the system gives no random numbers"))?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| failed("the system provides no random numbers"))?;
     Ok(bytes)
 }
 
 impl Identity {
-    /// A new one, for one call.
+    /// A new identity, for one call.
     ///
     /// # Errors
-    /// If the system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn new() -> Result<Self, LiveError> {
         let private = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
-        let private = private.map_err(|_| failed("the system gives no random numbers"))?;
+        let private = private.map_err(|_| failed("the system provides no random numbers"))?;
         Self::of(private.as_ref().to_vec(), random()?, false)
     }
 
-    /// The standing one in the file at `path`, whose ticket may be used again and again; made there if there is none.
-    /// Nobody else may read the file.
+    /// The standing identity in the file at `path`, which is created if it does not exist. Only its owner can read the
+    /// file. Its ticket is valid for any number of calls.
     ///
     /// # Errors
-    /// If the file can be neither read nor made, or holds something else.
+    /// The file can be neither read nor created, or has other contents.
     pub fn standing(path: &Path) -> Result<Self, LiveError> {
         let wrong = |error: &dyn std::fmt::Display| LiveError::Identity(format!("{}: {error}", path.display()));
         match fs::read_to_string(path) {
@@ -78,8 +79,8 @@ impl Identity {
                 let parts: Option<Vec<_>> = parts.collect();
                 let secret = parts.as_deref().and_then(|parts| Some((parts.first()?, parts.get(1)?)));
                 let secret = secret.and_then(|(key, secret)| Some((key.clone(), secret.as_slice().try_into().ok()?)));
-                let (private, secret) =
-                    secret.ok_or_else(|| wrong(&"it holds no key of Lockstep's; remove it to have a new one made"))?;
+                let (private, secret) = secret
+                    .ok_or_else(|| wrong(&"the file holds no key of Lockstep; remove it, and a new one is created"))?;
                 Self::of(private, secret, true)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -101,8 +102,8 @@ impl Identity {
     }
 
     fn of(private: Vec<u8>, secret: Secret, reusable: bool) -> Result<Self, LiveError> {
-        let pair = Ed25519KeyPair::from_pkcs8(&private).map_err(|_| failed("the key is none of Ed25519"))?;
-        let public = pair.public_key().as_ref().try_into().map_err(|_| failed("the key is none of Ed25519"))?;
+        let pair = Ed25519KeyPair::from_pkcs8(&private).map_err(|_| failed("the key is not an Ed25519 key"))?;
+        let public = pair.public_key().as_ref().try_into().map_err(|_| failed("the key is not an Ed25519 key"))?;
         Ok(Self { private, public, secret, reusable })
     }
 
@@ -118,18 +119,19 @@ impl Identity {
         self.secret
     }
 
-    /// Whether its tickets may be used more than once.
+    /// Whether its tickets are valid for more than one call.
     #[must_use]
     pub fn is_reusable(&self) -> bool {
         self.reusable
     }
 
-    /// What nobody else knows, and is the same each time.
+    /// A secret seed that stays the same for this identity.
     pub(crate) fn seed(&self) -> Vec<u8> {
         self.private.clone()
     }
 
-    /// TLS at the listener: it proves to hold this key. The joiner proves itself later, by the ticket's secret.
+    /// TLS configuration of the listener, which proves to hold this key. The ticket's secret later authenticates the
+    /// joiner.
     pub(crate) fn server(&self) -> Result<ServerConfig, LiveError> {
         let wrong = |error: Error| LiveError::Identity(error.to_string());
         let private = PrivatePkcs8KeyDer::from(self.private.clone());
@@ -146,7 +148,7 @@ impl Identity {
     }
 }
 
-/// TLS at the joiner: whoever answers must prove to hold `key`.
+/// TLS configuration of the joiner: the listener must prove to hold `key`.
 pub(crate) fn client(key: &PublicKey) -> Result<ClientConfig, LiveError> {
     let wrong = |error: Error| LiveError::Identity(error.to_string());
     let provider = tls();
@@ -158,7 +160,7 @@ pub(crate) fn client(key: &PublicKey) -> Result<ClientConfig, LiveError> {
         .with_custom_certificate_verifier(Arc::new(Pinned { key: *key, algorithms }))
         .with_no_client_auth();
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    // Every call is a whole handshake: nothing is kept that could be replayed.
+    // Every call uses a full handshake, so nothing can be replayed.
     config.resumption = rustls::client::Resumption::disabled();
     Ok(config)
 }
@@ -171,7 +173,7 @@ fn spki(key: &PublicKey) -> SubjectPublicKeyInfoDer<'static> {
     [&KEY_PREFIX[..], &key[..]].concat().into()
 }
 
-/// Takes one key and no other.
+/// Accepts a single key.
 #[derive(Debug)]
 struct Pinned {
     key: PublicKey,
@@ -227,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_standing_identity_stays_the_same_and_is_for_its_owner_alone() {
+    fn standing_identity_persists_and_only_its_owner_can_read_it() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("deeper").join("standing");
         let identity = || Identity::standing(&path).expect("it can be made");
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_identities_are_alike() {
+    fn two_identities_differ() {
         let [one, other] = [(); 2].map(|()| Identity::new().expect("it can be made"));
         assert!(one.public() != other.public() && one.secret() != other.secret() && !one.is_reusable());
     }

@@ -1,8 +1,9 @@
 //! Drives calls over QUIC in real time.
 //!
 //! # Optimisation
-//! Without optimisation the codec is too slow, and a debug build shows few pictures. [`CallEvent::Warning`] reports that as
-//! [`Warning::Unoptimised`]. These lines in the `Cargo.toml` of a program's workspace optimise its dependencies in debug builds:
+//! Without optimisation the codec is too slow, and a debug build shows few pictures. [`CallEvent::Warning`] reports
+//! this as [`Warning::Unoptimised`]. To optimise the dependencies of debug builds, add these lines to the `Cargo.toml`
+//! of the workspace:
 //! ```toml
 //! [profile.dev.package."*"]
 //! opt-level = 3
@@ -74,7 +75,7 @@ pub use sound::Loudspeaker;
 pub use stream::{MOST_STREAMS, StreamName, StreamNameError};
 pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
 
-/// What reads foreign bytes and is nobody else's business, for the fuzzer.
+/// Parsers of untrusted bytes, for the fuzzer only.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::control::read_messages;
@@ -86,26 +87,26 @@ pub mod fuzzing {
 /// A thread that does one part of a call's work.
 type Thread = lockstep_socket::Thread<LiveError>;
 
-/// Asked several times a second whether a call is to end, because its user wants it to.
+/// Polled several times per second; returns whether the user wants to end the call.
 pub type Stop = Box<dyn Fn() -> bool + Send>;
 
-/// How long an end may take to end once it has been decided: to tell the other end, and to decode and show what came.
+/// Limit for closing a call: informing the other end, and decoding and displaying the last frames.
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// How long the other end is told of the end although it is silent: it may still hear.
+/// How long the close message is repeated to a silent peer, which may still receive it.
 const SILENT_END_LIMIT: Duration = Duration::from_millis(200);
 
-/// How a call ended that did not fail.
+/// How a call ended without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The time was up or the source ended.
+    /// The time was up, or the source ended.
     Done,
-    /// The other end ended it.
+    /// The other end closed the call.
     ByPeer,
-    /// The person who watched closed the window.
+    /// The user closed the window.
     WindowClosed,
-    /// [`Stop`] said so.
+    /// [`Stop`] returned `true`.
     Stopped,
-    /// The person said so by [`Command::Leave`].
+    /// The user left with [`Command::Leave`].
     Left,
 }
 
@@ -128,24 +129,24 @@ impl Warning {
     }
 }
 
-/// Why a listener does not take a ticket.
+/// Why a listener refuses a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TicketRefusal {
-    /// Its secret is another.
-    #[error("the ticket is not the one that is waited for there; ask for a new one")]
+    /// The ticket has another secret.
+    #[error("the other end waits with another ticket; ask for a new one")]
     Wrong,
-    /// It was used before.
-    #[error("the ticket was used already, and is good for one call; ask for a new one")]
+    /// The ticket was used before.
+    #[error("the ticket was used already, and is valid for one call; ask for a new one")]
     Used,
-    /// A standing ticket while a call is on.
+    /// The standing ticket is in use by a call.
     #[error("the other end is in a call; try again later")]
     Busy,
-    /// It is for another kind of call.
+    /// The ticket is for another kind of call.
     #[error(
         "the ticket is for the other kind of call: `lockstep receive` is joined by `send`, `lockstep talk` by `talk`"
     )]
     OtherKind,
-    /// The other end did not understand the question.
+    /// The other end could not parse the request.
     #[error("the other end does not understand this version of Lockstep; update both")]
     Malformed,
 }
@@ -162,41 +163,41 @@ impl TicketRefusal {
     }
 }
 
-/// Why a live call ended early. Two errors are equal if they read the same.
+/// Why a live call failed. Two errors are equal if their texts are equal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
     /// A socket or a thread failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// No key can be made or read.
-    #[error("no key to be known by: {0}")]
+    /// A key cannot be created or read.
+    #[error("cannot create or read a key: {0}")]
     Identity(String),
-    /// The listener does not take the ticket.
+    /// The listener refused the ticket.
     #[error("{0}")]
     Ticket(TicketRefusal),
-    /// The other end broke the rules of the connection, or found that this one did.
+    /// One of the ends detected a protocol error.
     #[error("the connection broke: {0}")]
     Connection(String),
-    /// The other end does not know the call any more.
-    #[error("the other end was started anew, and knows nothing of this call any more")]
+    /// The other end no longer knows the call.
+    #[error("the other end was restarted, and no longer knows this call")]
     Restarted,
-    /// After a silence, the holder of the standing ticket joined anew.
-    #[error("the other end fell silent and joined anew")]
+    /// After a silence, the holder of the standing ticket joined again.
+    #[error("the other end fell silent and joined again")]
     Replaced,
-    /// The controller cannot be made.
+    /// The controller cannot be created.
     #[error("cannot make the controller: {0}")]
     Controller(String),
     /// The source of pictures failed.
     #[error("the source failed: {0}")]
     Source(String),
-    /// Sound cannot be coded, heard or written.
+    /// Sound cannot be coded, captured or written.
     #[error("the sound failed: {0}")]
     Sound(String),
     /// The sink of pictures failed.
     #[error("the sink failed: {0}")]
     Sink(String),
-    /// The sender's pictures have more pixels than the receiver decodes.
+    /// The sender's pictures have more pixels than the receiver accepts.
     #[error(
         "the sender's pictures of {width}x{height} have more than the {limit} pixels that are decoded here; allow more with \
          --max-pixels"
@@ -212,35 +213,35 @@ pub enum LiveError {
     /// The program lacks a feature of this crate.
     #[error("this program was built without the feature `{0}` of lockstep-live: build it with that feature")]
     NotBuilt(&'static str),
-    /// All is to go by a rendezvous, and the ticket names none.
+    /// The call must use a rendezvous, and the ticket names none.
     #[error(
-        "the ticket names no rendezvous, and all is to go by one: ask for a ticket that was made with --rendezvous"
+        "the ticket names no rendezvous, and this call requires one; ask for a ticket that was made with --rendezvous"
     )]
     NoRendezvous,
     /// Nobody answered at the ticket's addresses.
     #[error(
-        "nobody answered within {:.1} s {tried}: has the other end gone, or is there no way to it from here?",
+        "nobody answered within {:.1} s {tried}; check that the other end still waits and can be reached from here",
         .waited.as_secs_f64()
     )]
     Unanswered {
-        /// How long it was tried.
+        /// Duration of the attempt.
         waited: Duration,
-        /// Each way, and how it was tried: `at` addresses, `by` a rendezvous.
+        /// Description of the attempt: `at` addresses, `by` a rendezvous.
         tried: String,
     },
-    /// Nothing was heard from the other end for too long.
+    /// The other end was silent for too long.
     #[error("nothing came from the other end for {:.1} s; the call is over", .silence.as_secs_f64())]
     Silent {
         /// The limit that passed.
         silence: Duration,
     },
-    /// This end ended the call, and the other one seems not to know: it was silent before that, and ever since.
+    /// This end closed the call, and the other end, silent since before that, may not know.
     #[error(
-        "the call is over, but the other end does not seem to have heard so: nothing came from it for {:.1} s",
+        "the call is over, but the other end may not know: nothing came from it for {:.1} s",
         .silence.as_secs_f64()
     )]
     Unheard {
-        /// How long nothing had come.
+        /// Duration of the silence.
         silence: Duration,
     },
     /// Nobody joined.
@@ -250,14 +251,14 @@ pub enum LiveError {
         waited: Duration,
     },
     /// The other end ended the call because it failed.
-    #[error("the other end ended the call because it failed; its own message says why")]
+    #[error("the other end ended the call because it failed; see the message there")]
     PeerFailed,
     /// The receiver lacks the estimator of the sender's controller, or the decoder of its codec.
     #[error(
         "the other end lacks the estimator of this controller or the decoder of this codec; choose another --controller or codec, or update the other end"
     )]
     Refused,
-    /// The sender announced more video streams than this end takes.
+    /// The sender announced more video streams than this end accepts.
     #[error(
         "the other end sends more than the {limit} video streams that this end takes; send fewer, or take more here"
     )]
@@ -265,21 +266,21 @@ pub enum LiveError {
         /// The limit.
         limit: usize,
     },
-    /// The receiver takes fewer video streams than this end sends.
+    /// The receiver accepts fewer video streams than this end sends.
     #[error("the other end takes fewer video streams than this call sends; send fewer, or take more there")]
     StreamsRefused,
-    /// The names or priorities of the video streams are wrong.
+    /// The names or priorities of the video streams are invalid.
     #[error("cannot send these video streams: {0}")]
     Streams(String),
-    /// The sender's controller needs an estimator that this receiver does not know.
+    /// The sender's controller requires an estimator that this receiver does not know.
     #[error(
-        "the sender's controller needs estimator {number}, which this receiver does not have: update it, or name the model that it runs with --model"
+        "the sender's controller needs estimator {number}, which this receiver lacks; update it, or name the estimator's model with --model"
     )]
     UnknownEstimator {
         /// The estimator's number in the hello.
         number: u16,
     },
-    /// The sender's codec has no decoder at this receiver.
+    /// This receiver has no decoder for the sender's codec.
     #[error(
         "cannot decode the sender's codec {number}: this receiver has no decoder of it; use the same codec at both ends"
     )]
@@ -300,7 +301,7 @@ mod tests {
     use super::Warning;
 
     #[test]
-    fn only_an_unoptimised_codec_is_warned_of() {
+    fn only_an_unoptimised_codec_causes_a_warning() {
         assert_eq!(Warning::of_build(true), None);
         let warning = Warning::of_build(false).expect("a warning").to_string();
         assert!(warning.contains("opt-level = 3"), "{warning}");

@@ -8,7 +8,7 @@ use lockstep_units::Timestamp;
 use crate::capture::Captured;
 use crate::measuring::Quality;
 
-/// An event for the loop of a call. Numbers are those of streams.
+/// An event for the loop of a call. Numbers are stream numbers.
 pub(crate) enum LoopEvent<C: PictureCodec = Vp8> {
     Network(Incoming),
     Sending(usize, SendingEvent<C>),
@@ -18,18 +18,18 @@ pub(crate) enum LoopEvent<C: PictureCodec = Vp8> {
     Woken,
 }
 
-/// An event of the threads that send.
+/// An event of the threads that capture and encode.
 pub(crate) enum SendingEvent<C: PictureCodec = Vp8> {
     Captured(Captured),
     Encoded(Menu<C>),
     Measured { capture: u64, quality: Option<Quality> },
 }
 
-/// An event of the threads of sound.
+/// An event of the sound threads.
 #[derive(Debug)]
 pub(crate) enum SoundEvent {
-    /// 20 ms of one's own.
+    /// A frame of 20 ms from the microphone.
     Spoken(SoundPacket),
-    /// At that moment, what was captured then is heard; or nothing is.
+    /// The time of playout, and the capture time of the sound that is played; `None` for concealed sound or silence.
     Heard(Timestamp, Option<Timestamp>),
 }

@@ -1,40 +1,40 @@
-//! The records of a live sender, which wait until the quality of their frames has been measured on another thread.
+//! Records of a live sender, which wait until another thread has measured the quality of their frames.
 
 use std::collections::VecDeque;
 
 use lockstep_call::FrameRecord;
 
-/// Frames that may wait to be measured; of a machine too slow for that, the next ones are not.
+/// Frames that may wait for measurement; on a slow machine, further ones are not measured.
 const MOST_MEASURED: usize = 32;
 
 /// Luma SSIM and PSNR (dB) of a frame.
 pub(crate) type Quality = (f64, f64);
 
-/// Records in the order of capture, some of which still lack a quality.
+/// Records in capture order, some of which still lack their quality.
 #[derive(Debug, Default)]
 pub(crate) struct Measuring {
     records: VecDeque<FrameRecord>,
-    /// The captured pictures whose quality is being measured, in order.
+    /// Captured pictures whose quality is being measured, in order.
     measured: VecDeque<u64>,
 }
 
 impl Measuring {
-    /// Whether one more may be measured.
+    /// Whether one more frame may be measured.
     pub(crate) fn has_room(&self) -> bool {
         self.measured.len() < MOST_MEASURED
     }
 
-    /// The quality of captured picture `capture` is being measured; its record comes next.
+    /// Starts the measurement of captured picture `capture`; its record follows.
     pub(crate) fn begin(&mut self, capture: u64) {
         self.measured.push_back(capture);
     }
 
-    /// A record that the call has decided on.
+    /// Adds a complete record of the call.
     pub(crate) fn push(&mut self, record: FrameRecord) {
         self.records.push_back(record);
     }
 
-    /// The quality of captured picture `capture` is known, or will not be.
+    /// Ends the measurement of captured picture `capture`; without a quality, it was not measured.
     pub(crate) fn measured(&mut self, capture: u64, quality: Option<Quality>) {
         self.measured.retain(|&other| other != capture);
         if let (Some(record), Some((ssim, psnr_db))) =
@@ -44,13 +44,13 @@ impl Measuring {
         }
     }
 
-    /// The next record of which nothing is missing any more.
+    /// The next record, if it is complete.
     pub(crate) fn pop(&mut self) -> Option<FrameRecord> {
         let record = self.records.front()?;
         if self.measured.contains(&record.capture) { None } else { self.records.pop_front() }
     }
 
-    /// The next record, when nothing more will be measured.
+    /// The next record, when no measurement follows.
     pub(crate) fn pop_any(&mut self) -> Option<FrameRecord> {
         self.records.pop_front()
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_in_order_and_wait_for_what_is_being_measured() {
+    fn records_keep_their_order_and_wait_for_measurements() {
         let mut measuring = Measuring::default();
         for capture in 0..4 {
             if capture == 1 {

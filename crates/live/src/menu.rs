@@ -1,10 +1,10 @@
-//! A menu whose candidates are coded at the same time.
+//! Codes the candidates of a menu in parallel.
 
 use std::thread;
 
 use lockstep_call::{Candidate, Codec, MenuRunner};
 
-/// Codes the first candidate on the calling thread and each other one on a thread of its own.
+/// Codes the first candidate on the calling thread and each other candidate on a separate thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadedMenu;
 

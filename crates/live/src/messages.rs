@@ -1,10 +1,10 @@
-//! Messages of the application, beside the video of the same call.
+//! Messages of the application, next to the video of the same call.
 //!
-//! [`Delivery::Reliable`] messages arrive in order, in a QUIC stream of their own. A [`Delivery::Latest`] message is one
-//! unreliable datagram: it is never sent again, and one that a later message of its channel overtakes is discarded. Commands of
-//! a tele-operator are latest messages; chat and file requests are reliable ones.
+//! [`Delivery::Reliable`] messages arrive in order, in a separate QUIC stream. A [`Delivery::Latest`] message is one
+//! unreliable datagram. It is never retransmitted, and it is discarded if a later message of its channel overtakes it.
+//! Commands of a remote operator are latest messages; chat and file requests are reliable ones.
 //!
-//! Messages leave before the frames that wait, and frames get that much less of the budget.
+//! Messages are sent before waiting frames, and their size is deducted from the frame budget.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,22 +13,23 @@ use lockstep_units::{SlidingMinimum, Timestamp};
 
 /// Longest reliable message, in bytes.
 pub const LONGEST_MESSAGE: usize = 64 << 10;
-/// Longest latest message, in bytes: it fits one datagram on every path that carries QUIC (RFC 9000, section 14.1).
+/// Longest latest message, in bytes: it fits one datagram on every path that carries QUIC (RFC 9000, section
+/// 14.1).
 pub const LONGEST_LATEST: usize = 1_000;
 /// Bytes of reliable messages that may wait to leave.
 pub(crate) const MOST_UNSENT: usize = 256 << 10;
-/// Received messages that may wait for the application; the oldest are dropped beyond.
+/// Received messages that may wait for the application; beyond this, the oldest are dropped.
 const MOST_RECEIVED: usize = 1_024;
-/// Bytes of them.
+/// Bytes of these messages.
 const MOST_RECEIVED_BYTES: usize = 4 << 20;
-/// Memory of the smallest delay, as that of the path observer's base delay.
+/// Window of the delay's sliding minimum; the base delay of the path observer uses the same.
 const DELAY_MEMORY: Duration = Duration::from_secs(60);
 
-/// First byte of a datagram that carries a latest message. The transport's datagrams begin with 0x40 and more.
+/// First byte of a datagram with a latest message. Datagrams of the transport start with 0x40 or more.
 const LATEST: u8 = 4;
-/// Bytes before its payload: kind, channel, number (4), time of sending (8).
+/// Bytes before its payload: kind, channel, number (4), sending time (8).
 const LATEST_HEADER: usize = 14;
-/// Bytes before a reliable message: length (4), time of sending (8).
+/// Bytes before a reliable message: length (4), sending time (8).
 const RELIABLE_HEADER: usize = 12;
 
 /// How a message is delivered.
@@ -88,7 +89,7 @@ pub struct ReceivedMessage {
     pub payload: Vec<u8>,
     /// When the other end sent it, on the other end's clock.
     pub sent_at: Timestamp,
-    /// Time from sending to arrival. The clocks of the ends are compared by their fastest packets, half a round trip each way.
+    /// Time from sending to arrival. The fastest packets of both directions align the clocks, assuming equal delays.
     pub delay: Duration,
 }
 
@@ -115,7 +116,7 @@ pub enum MessageError {
     },
 }
 
-/// A reliable message as it is in the stream.
+/// Wire format of a reliable message.
 pub(crate) fn reliable(sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(RELIABLE_HEADER + payload.len());
     bytes.extend((payload.len() as u32).to_be_bytes());
@@ -124,11 +125,11 @@ pub(crate) fn reliable(sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A message whose stream is not a sequence of messages.
+/// The stream is not a sequence of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Reliable messages out of the bytes of a stream. At most one unfinished message waits.
+/// Splits the bytes of a stream into reliable messages. At most one incomplete message waits.
 #[derive(Debug, Default)]
 pub(crate) struct ReliableReader(Vec<u8>);
 
@@ -137,7 +138,7 @@ impl ReliableReader {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The next complete message: its time of sending and payload.
+    /// The next complete message: sending time and payload.
     pub(crate) fn next(&mut self) -> Result<Option<(Timestamp, Vec<u8>)>, Malformed> {
         let Some((length, rest)) = self.0.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
@@ -152,7 +153,7 @@ impl ReliableReader {
     }
 }
 
-/// The latest messages of both directions: numbers of those that leave, and the newest number of each channel that arrived.
+/// Latest-only messages of both directions: the next number to send, and the newest number received per channel.
 #[derive(Debug, Default)]
 pub(crate) struct LatestChannels {
     next: u32,
@@ -200,7 +201,7 @@ pub(crate) fn is_latest(datagram: &[u8]) -> bool {
     datagram.first() == Some(&LATEST)
 }
 
-/// Messages that arrived and wait for the application, and the smallest delay of all that arrived lately.
+/// Received messages that wait for the application, and the sliding minimum of their delays.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedMessages {
     waiting: VecDeque<ReceivedMessage>,
@@ -209,7 +210,8 @@ pub(crate) struct ReceivedMessages {
 }
 
 impl ReceivedMessages {
-    /// A message arrived at `now`. `video_least` is the smallest delay of the video's packets, with the same clock offset.
+    /// Adds a message that arrived at `now`. `video_least` is the smallest delay of video packets, with the same clock
+    /// offset.
     pub(crate) fn push(
         &mut self,
         now: Timestamp,
@@ -238,7 +240,7 @@ impl ReceivedMessages {
     }
 }
 
-/// Reads a stream that arrives in such parts, and datagrams, for the fuzzer.
+/// Reads a stream in `parts`, which are also read as datagrams, for the fuzzer.
 #[doc(hidden)]
 pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
     let (mut reader, mut latest) = (ReliableReader::default(), LatestChannels::default());

@@ -1,4 +1,4 @@
-//! The other end of a call: the giver of a ticket, or whoever joins with one.
+//! The other end of a call: the owner of a ticket, or the peer that joins with it.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use crate::identity::Identity;
 use crate::ticket::{MOST_ADDRESSES, Ticket};
 use lockstep_socket::Sockets;
 
-/// Waits for whoever has its ticket.
+/// Waits for a peer with its ticket.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) sockets: Sockets,
@@ -17,30 +17,30 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds `address`; the unspecified address of IPv6 takes IPv4 along.
+    /// Binds `address`; the unspecified IPv6 address also accepts IPv4.
     ///
     /// # Errors
-    /// If it cannot be bound.
+    /// The address cannot be bound.
     pub fn bind(address: SocketAddr, identity: Identity) -> Result<Self, LiveError> {
         Ok(Self { sockets: Sockets::bind(address)?, identity, rendezvous: Vec::new(), hidden: false })
     }
 
-    /// The same, to be met by a rendezvous at one of `servers`. With `hidden` the other end is not told where this one is, and
-    /// all goes by the rendezvous.
+    /// Lets peers find this listener by a rendezvous at one of `servers`. With `hidden` the other end does not learn
+    /// this end's addresses, and the rendezvous relays every packet.
     #[must_use]
     pub fn meeting_at(mut self, servers: &[SocketAddr], hidden: bool) -> Self {
-        // One of each family.
+        // The first of each address family.
         let first = |v6: bool| servers.iter().find(|server| server.is_ipv6() == v6);
         self.rendezvous = first(false).into_iter().chain(first(true)).copied().collect();
         self.hidden = hidden;
         self
     }
 
-    /// The listener for the next call with a standing ticket ([`Identity::standing`]), on the same sockets; none if the ticket
-    /// is good for one call. Two calls must not run at a time.
+    /// The listener for the next call with a standing ticket ([`Identity::standing`]), on the same sockets. `None` if
+    /// the ticket is valid for one call only. Two calls must not run at a time.
     ///
     /// # Errors
-    /// If the system cannot duplicate the sockets.
+    /// The system cannot duplicate the sockets.
     pub fn for_next_call(&self) -> Result<Option<Self>, LiveError> {
         if self.identity.is_reusable() { self.try_clone().map(Some) } else { Ok(None) }
     }
@@ -48,17 +48,17 @@ impl Listener {
     /// The same listener for another call, one at a time.
     ///
     /// # Errors
-    /// If the system cannot duplicate the sockets.
+    /// The system cannot duplicate the sockets.
     pub fn try_clone(&self) -> Result<Self, LiveError> {
         let (sockets, identity) = (self.sockets.try_clone()?, self.identity.clone());
         Ok(Self { sockets, identity, rendezvous: self.rendezvous.clone(), hidden: self.hidden })
     }
 
-    /// The ticket to hand out: `others` are addresses that this machine does not know of itself, such as that of a router
-    /// which forwards a port; they come first.
+    /// The ticket for the other end. `others` are addresses that this machine cannot know, such as that of a router
+    /// that forwards a port. They come first.
     ///
     /// # Errors
-    /// If the sockets have no address.
+    /// The sockets have no address.
     pub fn ticket(&self, others: &[SocketAddr]) -> Result<Ticket, LiveError> {
         let mut addresses = others.to_vec();
         addresses.extend(self.sockets.addresses()?);
@@ -71,11 +71,10 @@ impl Listener {
 /// The other end of a call.
 #[derive(Debug)]
 pub enum OtherEnd {
-    /// Whoever gave this ticket.
+    /// The owner of this ticket.
     Of(Ticket),
-    /// Whoever gave this ticket, by way of the rendezvous that it names and no other, so that the other end does not learn
-    /// where this one is.
+    /// The owner of this ticket, reached only by its rendezvous. The other end does not learn this end's addresses.
     ByRendezvous(Ticket),
-    /// Whoever joins with the ticket that this listener gave.
+    /// The peer that joins with the ticket of this listener.
     At(Listener),
 }

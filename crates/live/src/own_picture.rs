@@ -1,28 +1,28 @@
-//! One's own picture, to be seen beside the far one.
+//! Self-view: the newest picture of this end's own source.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lockstep_media::{Source, SourceError, VideoFormat};
 use lockstep_vp8::Picture;
 
-/// The newest picture of one's own source.
+/// The newest picture of the own source.
 #[derive(Debug, Clone, Default)]
 pub struct OwnPicture(Arc<Mutex<Option<Picture>>>);
 
-/// A source that shows its pictures to somebody else, too.
+/// A source that copies its pictures to the self-view.
 struct Seen {
     source: Box<dyn Source>,
     own: OwnPicture,
 }
 
 impl OwnPicture {
-    /// The same source; what it gives is seen here.
+    /// Wraps `source`, whose pictures then appear here.
     #[must_use]
     pub fn of(&self, source: Box<dyn Source>) -> Box<dyn Source> {
         Box::new(Seen { source, own: self.clone() })
     }
 
-    /// The newest picture; none before the first, and while no picture is wanted.
+    /// The newest picture; `None` before the first, and while no picture is wanted.
     #[must_use]
     pub fn newest(&self) -> Option<Picture> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,4 +1,4 @@
-//! One end of a call without sockets, clocks and threads.
+//! One end of a call as a state machine without sockets, clocks and threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,64 +27,64 @@ use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 
 /// Configuration of a [`Peer`].
 pub struct PeerConfig<C: PictureCodec = Vp8> {
-    /// The direction of pictures; both ends must choose the same.
+    /// Direction of the pictures; both ends must use the same kind.
     pub kind: CallKind,
-    /// An end for each video stream that is sent, the most important first. Their controllers should be in one
-    /// [`FlowGroup`](lockstep_control::FlowGroup), and their connection numbers differ.
+    /// One end per sent video stream, the most important first. Their controllers should share one
+    /// [`FlowGroup`](lockstep_control::FlowGroup), and their connection numbers must differ.
     pub sending: Vec<SendingEnd<C>>,
-    /// The names of these streams, in their order. The other end learns them; streams may lack one.
+    /// Names of these streams in the same order, for the other end; an empty name means none.
     pub names: Vec<StreamName>,
-    /// An end for each video stream that may be received; streams take them in the order in which they are announced. A call of
-    /// more streams is refused.
+    /// One end per video stream that may arrive; streams take them in the order of their announcement. A call with more
+    /// streams is refused.
     pub receiving: Vec<ReceivingEnd<C>>,
-    /// Time that the other end may take to join; none waits forever.
+    /// Longest wait for the other end to join; `None` waits for ever.
     pub wait_limit: Option<Duration>,
-    /// Silence that ends the call; none waits forever.
+    /// Longest silence of the other end during the call; `None` means no limit.
     pub idle_limit: Option<Duration>,
-    /// Age at which the newest picture is stale ([`CallEvent::Stale`]); none means never.
+    /// Age at which the newest picture is stale ([`CallEvent::Stale`]); `None` never reports any.
     pub stale_after: Option<Duration>,
-    /// Addresses of the application's sockets, where a rendezvous may tell the other end about them.
+    /// Addresses of the application's sockets, which a rendezvous may pass to the other end.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl<C: PictureCodec> PeerConfig<C> {
-    /// An end that sends to the giver of a ticket.
+    /// A peer that joins with a ticket and sends.
     #[must_use]
     pub fn sending(end: SendingEnd<C>) -> Self {
         Self { sending: vec![end], ..Self::of(CallKind::OneWay) }
     }
 
-    /// An end that sends to whoever joins with its ticket.
+    /// A peer that listens and sends.
     #[must_use]
     pub fn sending_to_joiner(end: SendingEnd<C>) -> Self {
         Self { sending: vec![end], ..Self::of(CallKind::FromListener) }
     }
 
-    /// An end that receives from the giver of a ticket.
+    /// A peer that joins with a ticket and receives.
     #[must_use]
     pub fn receiving_from_listener(end: ReceivingEnd<C>) -> Self {
         Self { receiving: vec![end], ..Self::of(CallKind::FromListener) }
     }
 
-    /// An end that receives from whoever joins with its ticket.
+    /// A peer that listens and receives.
     #[must_use]
     pub fn receiving(end: ReceivingEnd<C>) -> Self {
         Self { receiving: vec![end], ..Self::of(CallKind::OneWay) }
     }
 
-    /// An end that does both.
+    /// A peer that sends and receives.
     #[must_use]
     pub fn both_ways(sending: SendingEnd<C>, receiving: ReceivingEnd<C>) -> Self {
         Self { sending: vec![sending], receiving: vec![receiving], ..Self::of(CallKind::TwoWay) }
     }
 
-    /// An end that joins and sends no streams yet: [`PeerConfig::sending`] takes them.
+    /// A peer that joins without streams; add them to the field `sending`.
     #[must_use]
     pub fn sending_nothing() -> Self {
         Self::of(CallKind::OneWay)
     }
 
-    /// Ten seconds to join, and thirty of silence, as in the command.
+    /// The limits of the command: ten seconds to join, and thirty seconds of silence.
     fn of(kind: CallKind) -> Self {
         Self {
             kind,
@@ -99,10 +99,10 @@ impl<C: PictureCodec> PeerConfig<C> {
     }
 }
 
-/// What a [`Peer`] takes from its owner.
+/// Input of a [`Peer`].
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// The time that [`Output::Timeout`] gave has come, or passed.
+    /// The time of [`Output::Timeout`] has come.
     Timeout,
     /// A UDP datagram arrived at the application's socket.
     Datagram {
@@ -113,7 +113,7 @@ pub enum Input<'a> {
     },
 }
 
-/// What a [`Peer`] gives its owner.
+/// Output of a [`Peer`].
 #[derive(Debug)]
 pub enum Output {
     /// Send this UDP datagram.
@@ -123,13 +123,13 @@ pub enum Output {
         /// Its bytes.
         bytes: Vec<u8>,
     },
-    /// Show this picture.
+    /// Display this picture.
     Frame(ReceivedFrame),
     /// Play this packet of sound: 20 ms of Opus.
     Sound(SoundPacket),
-    /// An event, messages included. After [`CallEvent::Ended`] or [`CallEvent::Failed`] there is no other.
+    /// An event, messages included. [`CallEvent::Ended`] or [`CallEvent::Failed`] is the last one.
     Event(CallEvent),
-    /// Nothing else now. Call [`Peer::handle_input`] at this time, or when a datagram arrives.
+    /// No output remains. Call [`Peer::handle_input`] at this time, or when a datagram arrives.
     Timeout(Timestamp),
 }
 
@@ -138,23 +138,24 @@ pub enum Output {
 pub struct ReceivedFrame {
     /// The video stream; 0 is the first, and the only one of most calls.
     pub stream: usize,
-    /// The name that the sender gave the stream; empty if it gave none.
+    /// Name that the sender gave the stream, or empty.
     pub name: StreamName,
     /// The picture.
     pub picture: Picture,
-    /// The time of its capture, on the other end's clock.
+    /// Capture time, on the other end's clock.
     pub captured_at: Timestamp,
-    /// Its age now, from capture until now; none before the clocks can be compared.
+    /// Age from capture until now; `None` before the clocks are aligned.
     pub age: Option<Duration>,
 }
 
-/// One end of a call as a state machine: QUIC, transport, control and codec, over the application's own socket and clock.
+/// One end of a call as a state machine: QUIC, transport, control and codec, over the application's own socket and
+/// clock.
 ///
-/// All times are of one clock of the application that never goes back, counted from an origin of its choice. The codec runs
-/// inside [`Peer::poll_output`], for some milliseconds a picture; [`run`](crate::run) has threads for it.
+/// All times come from one monotonic clock of the application, counted from any origin. The codec runs inside
+/// [`Peer::poll_output`] and takes some milliseconds per picture; [`run`](crate::run) uses threads for it.
 ///
-/// The owner's loop: [`Peer::poll_output`] until it returns [`Output::Timeout`], then wait for a datagram or that time, then
-/// [`Peer::handle_input`]. After any other method, poll again.
+/// The owner repeats: call [`Peer::poll_output`] until it returns [`Output::Timeout`], wait for a datagram or that
+/// time, and call [`Peer::handle_input`]. After any other method, poll again.
 pub struct Peer<C: PictureCodec = Vp8> {
     exchange: Exchange,
     gate: Gate,
@@ -167,11 +168,12 @@ pub struct Peer<C: PictureCodec = Vp8> {
     buffer: Vec<u8>,
 }
 
-/// Longest time that [`Output::Timeout`] asks for.
+/// Longest time until [`Output::Timeout`].
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Peer {
-    /// The ticket of `identity` for a listener whose socket others reach at `addresses`; more than eight are cut off.
+    /// The ticket of `identity` for a listener whose socket has `addresses`; at most [`MOST_ADDRESSES`] of them are
+    /// used.
     #[must_use]
     pub fn ticket(identity: &Identity, addresses: &[SocketAddr], servers: &[SocketAddr]) -> Ticket {
         let addresses = addresses.iter().copied().take(MOST_ADDRESSES).collect();
@@ -180,10 +182,10 @@ impl Peer {
 }
 
 impl<C: PictureCodec> Peer<C> {
-    /// Joins the giver of `ticket`.
+    /// Joins the owner of `ticket`.
     ///
     /// # Errors
-    /// If the system has no random numbers, or the ticket's key is not one.
+    /// The system provides no random numbers, or the ticket's key is invalid.
     pub fn join(mut ticket: Ticket, config: PeerConfig<C>, now: Timestamp) -> Result<Self, LiveError> {
         let origin = Origin::new(Instant::now());
         let (secret, servers) = (ticket.secret, std::mem::take(&mut ticket.rendezvous));
@@ -192,10 +194,10 @@ impl<C: PictureCodec> Peer<C> {
         Ok(Self::new(connection, config, now))
     }
 
-    /// Waits for whoever has the ticket of `identity`; `servers` are rendezvous that the ticket names.
+    /// Waits for a peer with the ticket of `identity`; `servers` are rendezvous that the ticket names.
     ///
     /// # Errors
-    /// If the system has no random numbers, or the identity's key is not one.
+    /// The system provides no random numbers, or the identity's key is invalid.
     pub fn listen(
         identity: &Identity,
         servers: &[SocketAddr],
@@ -224,7 +226,7 @@ impl<C: PictureCodec> Peer<C> {
         }
     }
 
-    /// Takes an input at `now`.
+    /// Handles an input at `now`.
     pub fn handle_input(&mut self, now: Timestamp, input: Input<'_>) {
         if let Input::Datagram { from, bytes } = input
             && self.gate.admits(now, from, bytes)
@@ -241,7 +243,7 @@ impl<C: PictureCodec> Peer<C> {
     /// The next output at `now`.
     pub fn poll_output(&mut self, now: Timestamp) -> Output {
         let (exchange, mut ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
-        exchange.hear(now, &mut ends);
+        exchange.handle_events(now, &mut ends);
         self.on_joined();
         if let Some(output) = self.decode(now) {
             return output;
@@ -273,7 +275,7 @@ impl<C: PictureCodec> Peer<C> {
         }
     }
 
-    /// Decodes what arrived, and gives the next picture or packet of sound.
+    /// Decodes received frames, and returns the next picture or packet of sound.
     fn decode(&mut self, now: Timestamp) -> Option<Output> {
         for (stream, receiving) in self.receiving.iter_mut().enumerate() {
             while let Some(job) = receiving.poll_decode() {
@@ -290,7 +292,7 @@ impl<C: PictureCodec> Peer<C> {
         self.receiving.iter_mut().find_map(ReceivingEnd::poll_sound).map(Output::Sound)
     }
 
-    /// Codes the picture that waits, once the other end is there.
+    /// Encodes the waiting picture, once the other end has joined.
     fn encode(&mut self, now: Timestamp) {
         let open = self.joined && self.ending.is_none();
         for sending in self.sending.iter_mut().filter(|_| open) {
@@ -302,7 +304,7 @@ impl<C: PictureCodec> Peer<C> {
         }
     }
 
-    /// Begins to end the call if it is over.
+    /// Starts to close the call if there is a reason.
     fn end_if_due(&mut self, now: Timestamp) {
         if self.ending.is_some() || self.is_over {
             return;
@@ -325,19 +327,19 @@ impl<C: PictureCodec> Peer<C> {
         self.ending = Some((now, result));
     }
 
-    /// The last event, once the other end knows, or cannot be reached.
+    /// The last event, once the other end has acknowledged the end, or the limit has passed.
     fn ended(&mut self, now: Timestamp) -> Option<CallEvent> {
         let is_closed = self.exchange.connection.is_over();
         let (_, result) = self.ending.take_if(|(since, _)| is_closed || now.saturating_since(*since) >= END_LIMIT)?;
         self.is_over = true;
-        Some(match self.exchange.told(result) {
+        Some(match self.exchange.result_after_close(result) {
             Ok(ended) => CallEvent::Ended(ended),
             Err(error) => CallEvent::Failed(Arc::new(error)),
         })
     }
 
-    /// Sends a picture of a stream that was captured at `captured_at`; nothing of a stream that does not exist. Of pictures that
-    /// wait for the encoder only the newest is kept. A picture of another size is announced to the other end.
+    /// Sends a picture of a stream that was captured at `captured_at`. Only the newest picture waits for the encoder. A
+    /// picture of a new size is announced to the other end. An unknown stream is ignored.
     pub fn send_frame(&mut self, now: Timestamp, stream: usize, captured_at: Timestamp, picture: Picture) {
         let sends = self.ending.is_none() && !self.own.camera_off;
         if let Some(sending) = self.sending.get_mut(stream).filter(|_| sends) {
@@ -348,7 +350,7 @@ impl<C: PictureCodec> Peer<C> {
     /// Sends 20 ms of Opus.
     ///
     /// # Errors
-    /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
+    /// [`SendError::Sound`] if the packet is too long, or not newer than the previous ones.
     pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket) -> Result<(), SendError> {
         self.sending.first_mut().map_or(Ok(()), |sending| sending.send_sound(now, packet))
     }
@@ -356,13 +358,13 @@ impl<C: PictureCodec> Peer<C> {
     /// Sends a message.
     ///
     /// # Errors
-    /// Before the other end is there, or if it is too long, or if too many wait.
+    /// The other end has not joined, the message is too long, or too many messages wait.
     pub fn send_message(&mut self, now: Timestamp, message: &Message) -> Result<(), MessageError> {
         let (exchange, mut ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
         exchange.send_message(now, &mut ends, message)
     }
 
-    /// Mutes this end or turns its camera off, and tells the other end.
+    /// Mutes this end or turns its camera off, and informs the other end.
     pub fn set_presence(&mut self, presence: Presence) {
         if std::mem::replace(&mut self.own, presence) != presence && self.joined {
             self.exchange.connection.show(presence);
@@ -379,7 +381,7 @@ impl<C: PictureCodec> Peer<C> {
         self.receiving.get_mut(stream)
     }
 
-    /// Ends the call; poll outputs until [`CallEvent::Ended`], so that the other end learns it.
+    /// Ends the call. Poll outputs until [`CallEvent::Ended`], so that the close message reaches the other end.
     pub fn close(&mut self, now: Timestamp) {
         if self.ending.is_none() && !self.is_over {
             self.begin_to_end(now, Ok(Ended::Stopped));
@@ -393,7 +395,7 @@ impl<C: PictureCodec> Peer<C> {
     }
 }
 
-/// The exchange, and the ends that it is for.
+/// The exchange, and its ends.
 fn parts<'a, C: PictureCodec>(
     exchange: &'a mut Exchange,
     sending: &'a mut [SendingEnd<C>],

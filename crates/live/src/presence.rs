@@ -1,32 +1,32 @@
-//! Commands of a person in a call, and the state of the end that the other end sees.
+//! Commands of a person in a call, and the presence of an end.
 
-/// What a person wants of a running call.
+/// A person's command for a running call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Silence one's own sound, or let it be heard again.
+    /// Mutes or unmutes this end.
     Mute,
-    /// Turn one's own camera off or on again.
+    /// Turns this end's camera off or on.
     Camera,
-    /// End the call.
+    /// Ends the call.
     Leave,
 }
 
-/// What one end gives of itself.
+/// Media that one end currently provides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// Its sound is silenced.
+    /// The end is muted.
     pub muted: bool,
-    /// It captures no pictures: that they stand still is no fault of the path's.
+    /// The end captures no pictures, so a still picture is not the path's fault.
     pub camera_off: bool,
 }
 
 impl Presence {
-    /// As the other end is told, a bit for each.
+    /// Wire format, one bit per field.
     pub(crate) fn number(self) -> u8 {
         u8::from(self.muted) | (u8::from(self.camera_off) << 1)
     }
 
-    /// Bits that a newer version may have are let be.
+    /// Decodes the wire format; bits of newer versions are ignored.
     pub(crate) fn from_number(number: u8) -> Self {
         Self { muted: number & 1 != 0, camera_off: number & 2 != 0 }
     }

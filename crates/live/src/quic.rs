@@ -1,4 +1,4 @@
-//! How QUIC is set up: what is bounded, how often it acknowledges, when it gives up.
+//! QUIC configuration: limits, acknowledgement frequency, and timeouts.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use crate::identity::{Identity, client, random};
 use crate::ticket::PublicKey;
 use crate::unlimited::Unlimited;
 
-/// The round-trip time that is assumed before one was measured: the first flight is sent again after three times that.
+/// Assumed round-trip time before the first measurement. The first flight is retransmitted after three times this.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
-/// Bytes of each stream that a peer may send before they are read: the stream of the call, and that of messages.
+/// Receive window in bytes of each stream: the control stream, and that of messages.
 const STREAM_WINDOW: u32 = 64 << 10;
 /// Bytes of received datagrams that may wait.
 const DATAGRAM_BUFFER: usize = 1 << 20;
-/// Handshakes of strangers that are held before the owner has looked at them, and their packets.
+/// Handshakes of unknown peers, and bytes of their packets, that may wait to be handled.
 const MOST_INCOMING: usize = 16;
 const INCOMING_BYTES: u64 = 64 << 10;
 
-/// Where QUIC writes its qlog, JSON text sequences: a header first, then an event for each packet. It is written from the
-/// call's own thread, and so must not wait.
+/// Writer for QUIC's qlog, a JSON text sequence: a header, then one event per packet. The thread of the call writes it,
+/// so it must not block.
 pub type Qlog = Box<dyn Write + Send + Sync>;
 
-/// How connections are set up; those with a log count its times from `begun`.
+/// Transport configuration of QUIC; times in the log start at `begun`.
 fn transport(qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, LiveError> {
     let mut config = TransportConfig::default();
-    // Lockstep acknowledges datagrams itself. QUIC's acknowledgements ride along with those.
+    // Lockstep acknowledges datagrams itself. QUIC's acknowledgements share their packets.
     let mut acknowledgements = AckFrequencyConfig::default();
     acknowledgements
         .ack_eliciting_threshold(VarInt::from_u32(1_000))
@@ -42,7 +42,7 @@ fn transport(qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, Live
         .congestion_controller_factory(Arc::new(Unlimited))
         .ack_frequency_config(Some(acknowledgements))
         .initial_rtt(FIRST_ROUND_TRIP)
-        // How long a silence is borne is the call's to say.
+        // The call itself decides how long a silence may last.
         .max_idle_timeout(None)
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(1))
@@ -52,7 +52,8 @@ fn transport(qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, Live
         .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
         .datagram_send_buffer_size(DATAGRAM_BUFFER)
         .enable_segmentation_offload(false)
-        // Round-trip times are nobody else's business (RFC 9000, section 17.4, lets an endpoint say nothing).
+        // Observers on the path need no round-trip times; an endpoint may disable the spin bit (RFC 9000, section
+        // 17.4).
         .allow_spin(false);
     if let Some((qlog, begun)) = qlog {
         add_log(&mut config, qlog, begun)?;
@@ -60,7 +61,7 @@ fn transport(qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, Live
     Ok(Arc::new(config))
 }
 
-/// Has connections log their packets into `qlog`.
+/// Makes connections log their packets to `qlog`.
 #[cfg(feature = "qlog")]
 fn add_log(config: &mut TransportConfig, qlog: Qlog, begun: Instant) -> Result<(), LiveError> {
     let mut log = quinn_proto::QlogConfig::default();
@@ -69,7 +70,7 @@ fn add_log(config: &mut TransportConfig, qlog: Qlog, begun: Instant) -> Result<(
     Ok(())
 }
 
-/// Refuses the log.
+/// Refuses the log, since this build lacks the feature.
 #[cfg(not(feature = "qlog"))]
 fn add_log(_: &mut TransportConfig, _: Qlog, _: Instant) -> Result<(), LiveError> {
     Err(LiveError::NotBuilt("qlog"))
@@ -79,7 +80,7 @@ fn wrong(error: &dyn std::fmt::Display) -> LiveError {
     LiveError::Identity(error.to_string())
 }
 
-/// A key of `seed` for `purpose`.
+/// Derives a key for `purpose` from `seed`.
 fn key(seed: &[u8], purpose: &[u8]) -> Result<Key, LiveError> {
     let key = Salt::new(HKDF_SHA256, purpose).extract(seed);
     let mut bytes = [0; 32];
@@ -88,8 +89,7 @@ fn key(seed: &[u8], purpose: &[u8]) -> Result<Key, LiveError> {
     Ok(Key::new(HMAC_SHA256, &bytes))
 }
 
-/// An endpoint, of which those who ask for what it does not know any more are told so by a key of `seed`, and the names that
-/// it gives, by another.
+/// Endpoint configuration. `seed` yields two keys: one for stateless resets, and one for connection identifiers.
 pub(crate) fn endpoint(seed: &[u8]) -> Result<(Arc<EndpointConfig>, Names), LiveError> {
     let names = Names::new(key(seed, b"lockstep names")?);
     let mut config = EndpointConfig::new(Arc::new(key(seed, b"lockstep reset")?));
@@ -99,7 +99,7 @@ pub(crate) fn endpoint(seed: &[u8]) -> Result<(Arc<EndpointConfig>, Names), Live
     Ok((Arc::new(config), names))
 }
 
-/// How a listener answers.
+/// Configuration of a listener.
 pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Result<Arc<ServerConfig>, LiveError> {
     let crypto = QuicServerConfig::try_from(identity.server()?).map_err(|error| wrong(&error))?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
@@ -112,7 +112,7 @@ pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Resu
     Ok(Arc::new(config))
 }
 
-/// How a joiner dials whoever holds `key`.
+/// Configuration of a joiner, which dials the holder of `key`.
 pub(crate) fn dialling(key: &PublicKey, qlog: Option<(Qlog, Instant)>) -> Result<ClientConfig, LiveError> {
     let crypto = QuicClientConfig::try_from(client(key)?).map_err(|error| wrong(&error))?;
     let mut config = ClientConfig::new(Arc::new(crypto));

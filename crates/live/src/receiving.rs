@@ -1,4 +1,4 @@
-//! The half of a live call that shows what comes: the receiving end, its decoder and its sink.
+//! Receiving half of a live call: the receiving end, its decoder and its sink.
 
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
@@ -20,21 +20,21 @@ use crate::sound::{Loudspeaker, Player};
 use crate::stream::StreamName;
 use crate::{END_LIMIT, Ended, LiveError};
 
-/// Opens a sink for pictures of a format, of the stream of that name; the only stream of a call has none.
+/// Opens a sink for a stream with this name and picture format; the name is empty if the stream has none.
 pub type OpenSink = Box<dyn FnOnce(&StreamName, VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
 
-/// What a call receives, coded by `C`.
+/// A received stream, coded by `C`.
 pub struct Receiving<C: PictureCodec = Vp8> {
-    /// The end.
+    /// The receiving end.
     pub end: ReceivingEnd<C>,
-    /// Opens the sink, once the first picture tells its size.
+    /// Opens the sink, once the first picture shows its format.
     pub open_sink: OpenSink,
-    /// Loudspeaker for the call's sound, if it is played; of several streams, the first has it. A sink that records sound
-    /// records what is played.
+    /// Loudspeaker for the call's sound, if sound is played. Among several streams, the first one plays it. A sink that
+    /// records sound records what is played.
     pub loudspeaker: Option<Loudspeaker>,
 }
 
-/// Shows what comes until the call is over or the person closes the window.
+/// Displays pictures until the call ends or the user closes the window.
 fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink, has_sound: bool) -> Result<(), LiveError> {
     let shown = || {
         let Some(Next::Picture(first)) = queue.take() else { return Ok(()) };
@@ -45,7 +45,7 @@ fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink, has_sound
             queue.records_sound();
         }
         recorder.show(&first.display.picture, first.display.captured_at)?;
-        drop(first); // its memory is used again
+        drop(first); // frees its memory for reuse
         while let Some(next) = queue.take() {
             match next {
                 Next::Picture(waiting) => recorder.show(&waiting.display.picture, waiting.display.captured_at)?,
@@ -60,7 +60,7 @@ fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink, has_sound
     }
 }
 
-/// The format of a picture that a call shows, with the frame rate that its sender announced.
+/// Format of a displayed picture, with the frame rate that its sender announced.
 fn format_of<C: PictureCodec>(display: &Display<C>, announced: Option<lockstep_transport::VideoFormat>) -> VideoFormat {
     let frame_rate = announced
         .and_then(|format| FrameRate::new(format.frame_rate_numerator, format.frame_rate_denominator))
@@ -68,7 +68,7 @@ fn format_of<C: PictureCodec>(display: &Display<C>, announced: Option<lockstep_t
     VideoFormat { width: display.picture.width(), height: display.picture.height(), frame_rate }
 }
 
-/// An error if this end cannot take part in the call that the sender announced.
+/// Fails if this end cannot take part in the call that the sender announced.
 pub(crate) fn refusal<C: PictureCodec>(end: &ReceivingEnd<C>) -> Result<(), LiveError> {
     if let Some(number) = end.refused_estimator() {
         return Err(LiveError::UnknownEstimator { number });
@@ -82,7 +82,7 @@ pub(crate) fn refusal<C: PictureCodec>(end: &ReceivingEnd<C>) -> Result<(), Live
     Ok(())
 }
 
-/// The half while the call runs.
+/// State of the half during the call.
 pub(crate) struct ReceivingHalf<C: PictureCodec = Vp8> {
     pub(crate) end: ReceivingEnd<C>,
     jobs: mpsc::Sender<DecodeJob<C>>,
@@ -94,7 +94,7 @@ pub(crate) struct ReceivingHalf<C: PictureCodec = Vp8> {
 }
 
 impl<C: PictureCodec> ReceivingHalf<C> {
-    /// Starts the threads of that stream; gives the end back if that fails.
+    /// Starts the threads of the stream; returns the end if that fails.
     pub(crate) fn start(
         receiving: Receiving<C>,
         stream: usize,
@@ -127,7 +127,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         }
     }
 
-    /// A picture is decoded, or is none.
+    /// Handles the result of a decoding job.
     pub(crate) fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome<C>) {
         self.end.decoded(now, outcome);
         if let Some(display) = self.end.poll_display() {
@@ -138,12 +138,12 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         }
     }
 
-    /// At `now`, what was captured at `captured` is heard; or nothing is.
+    /// Records that sound captured at `captured` is played at `now`; `None` for concealed sound or silence.
     pub(crate) fn heard(&mut self, now: Timestamp, captured: Option<Timestamp>) {
         self.sync.hear(now, captured);
     }
 
-    /// Gives the sink the picture that is to be shown, if there is one.
+    /// Queues the picture that is due for display, if there is one.
     fn show(&mut self, now: Timestamp, name: StreamName, shortest_round_trip: Option<Duration>) {
         let Some(display) = self.sync.poll(now) else { return };
         let Display { frame, completed_at, displayed_at, captured_at, .. } = display;
@@ -153,12 +153,12 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         self.queue.push(Waiting { display, name, format, shown });
     }
 
-    /// When a picture's sound will be heard.
+    /// When the sound of the waiting picture will be played.
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
         self.sync.poll_timeout()
     }
 
-    /// Has shown, played and decoded what is to be.
+    /// Queues pictures for display, sound for playout and frames for decoding.
     pub(crate) fn step(
         &mut self,
         now: Timestamp,
@@ -174,11 +174,11 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         self.show(now, name, shortest_round_trip);
         self.log_shown(shown);
         while let Some(job) = self.end.poll_decode() {
-            let _ = self.jobs.send(job); // that the decoder is gone is noticed by whoever checks
+            let _ = self.jobs.send(job); // a failed decoder is detected by `reason_to_end`
         }
     }
 
-    /// Tells which pictures the sink has taken.
+    /// Reports the pictures that the sink has taken.
     pub(crate) fn log_shown(&self, shown: &mut impl FnMut(&Shown)) {
         self.queue.taken().iter().for_each(shown);
     }
@@ -188,24 +188,24 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         !self.queue.is_empty()
     }
 
-    /// How sound is heard, if there is a loudspeaker.
+    /// Quality of the received sound so far, if there is a loudspeaker.
     pub(crate) fn heard_so_far(&self) -> Option<HeardSound> {
         self.player.as_ref().map(Player::heard_so_far)
     }
 
-    /// Pictures that were not shown because the sink was too slow.
+    /// Pictures that the sink was too slow to display.
     pub(crate) fn dropped(&self) -> u64 {
         self.queue.dropped()
     }
 
-    /// Whether all that came is decoded and at the sink, or never will be.
+    /// Whether every received frame is decoded and displayed, or never will be.
     pub(crate) fn is_shown(&self) -> bool {
         self.sink.is_over()
             || self.decoder.is_over()
             || (self.queue.is_empty() && !self.sync.is_holding() && !self.end.is_decoding())
     }
 
-    /// Whether this half ends the call, and why.
+    /// The reason for this half to end the call, if there is one.
     pub(crate) fn reason_to_end(&mut self) -> Result<Option<Ended>, LiveError> {
         refusal(&self.end)?;
         self.decoder.check()?;
@@ -216,8 +216,8 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         Ok(None)
     }
 
-    /// Has what was shown and heard written whole, however the call ended; says how the sound was heard. A sink that was waited
-    /// for already `is_stuck`.
+    /// Completes the recording of pictures and sound, however the call ended, and returns the sound's scores. A sink
+    /// that `is_stuck` gets no further time.
     pub(crate) fn finish(
         &mut self,
         shortest_round_trip: Option<Duration>,

@@ -1,4 +1,4 @@
-//! A sink and the sound track that it records.
+//! Writes pictures to a sink, and the sound track if the sink records sound.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use lockstep_sound::{CodingError, Decoded, LOOK_AHEAD, SoundTrack};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
-/// Sound that is so much older than the newest picture will not be played: the track is silent there. Playout waits for jitter
-/// and pictures, 200 ms for the latter.
+/// Sound older than the newest picture by this much will never be played, so the track is silent there. Playout waits
+/// for jitter and for pictures, up to 200 ms for the latter.
 const LATEST_SOUND: Duration = Duration::from_millis(500);
 
-/// The reason why a recording ends early.
+/// Why a recording ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
     #[error(transparent)]
@@ -20,7 +20,7 @@ pub(crate) enum RecordError {
     Sound(#[from] CodingError),
 }
 
-/// Gives pictures to a sink, and codes the sound for one that records it.
+/// Writes pictures to a sink, and encodes sound for a sink that records it.
 pub(crate) struct Recorder {
     sink: Box<dyn Sink>,
     track: Option<SoundTrack>,
@@ -29,7 +29,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder whose first picture was captured at `first`. `has_sound` says whether the call plays sound.
+    /// A recorder whose first picture was captured at `first`. `has_sound` states whether the call plays sound.
     pub(crate) fn new(mut sink: Box<dyn Sink>, has_sound: bool, first: Timestamp) -> Result<Self, RecordError> {
         let track = if has_sound && sink.begin_sound(LOOK_AHEAD as u16) { Some(SoundTrack::new(first)?) } else { None };
         Ok(Self { sink, track, newest: first })
@@ -64,7 +64,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends the recording; its sound lasts as long as its pictures.
+    /// Ends the recording; its sound track is as long as its video.
     pub(crate) fn finish(&mut self) -> Result<(), RecordError> {
         if let Some(track) = &mut self.track {
             track.fill_until(self.newest)?;
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// When something flashes and beeps, for 200 ms each; milliseconds after the first picture.
+    /// Times of a flash and beep of 200 ms each, in milliseconds after the first picture.
     const BEEPS: [u64; 4] = [1_000, 2_220, 3_500, 5_240];
     const LENGTH: u64 = 7_000;
     const FRAME: u64 = FRAME_DURATION.as_millis() as u64;
@@ -99,7 +99,7 @@ mod tests {
         Timestamp::from_millis(90_000 + milliseconds)
     }
 
-    /// Records a call in virtual time: 5 % of its packets are lost, and others are late by up to 60 ms.
+    /// Records a call in virtual time: 5 % of its packets are lost, and others are delayed by up to 60 ms.
     fn record(path: &Path) {
         let format = VideoFormat::new(64, 48);
         let mut random = Pcg64Mcg::seed_from_u64(1);
@@ -126,7 +126,7 @@ mod tests {
                     recorder.hear(&decoded).unwrap();
                 }
             }
-            // Pictures are captured each 40 ms and shown 120 ms later.
+            // Pictures are captured every 40 ms and displayed 120 ms later.
             if let Some(captured) = now.checked_sub(120).filter(|captured| captured % 40 == 0 && *captured < LENGTH) {
                 let luma = if beeps(captured) { 220 } else { 30 };
                 let picture = Picture::from_i420(64, 48, [vec![luma; 64 * 48], vec![128; 64 * 24]].concat()).unwrap();
@@ -143,14 +143,14 @@ mod tests {
         output.stdout
     }
 
-    /// Where `loud` begins to hold for the first time in 100 ms or more; `at` is the time of a value in milliseconds.
+    /// Times at which `loud` becomes true after at least 100 ms of false; `at` is the time of a value in milliseconds.
     fn beginnings(loud: impl Iterator<Item = bool>, at: impl Fn(usize) -> f64) -> Vec<f64> {
         let times: Vec<f64> = loud.enumerate().filter(|&(_, loud)| loud).map(|(index, _)| at(index)).collect();
         (0..times.len()).filter(|&i| i == 0 || times[i] - times[i - 1] > 100.0).map(|i| times[i]).collect()
     }
 
     #[test]
-    fn a_beep_and_a_flash_are_within_40_ms_after_losses() {
+    fn beep_and_flash_are_within_40_ms_despite_losses() {
         if Command::new("ffprobe").arg("-version").output().is_err() {
             eprintln!("skipped: ffmpeg is not installed");
             return;

@@ -1,7 +1,8 @@
-//! Rehearsals: whole calls in virtual time, QUIC and all. Two ends, each with the exchange, the connection and the halves
-//! of a live call, talk over two links of the simulator's; what threads, devices and sockets do in a live call is done here
-//! at once. What may happen to a call happens by plan: links vanish, ends move to other addresses, stop, are killed and
-//! started anew.
+//! Rehearsals: whole calls in virtual time, including QUIC.
+//!
+//! Two ends communicate over two simulated links. Each has the exchange, the connection and the halves of a live call.
+//! The work of threads, devices and sockets happens here at once, in one thread. A plan decides what happens: links
+//! fail, and ends change their address, stop, are killed and restart.
 
 mod garbage;
 mod meeting;
@@ -37,17 +38,17 @@ use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 use meeting::{Meet, SERVER};
 
-/// What jobs take in virtual time.
+/// Duration of jobs in virtual time.
 const ENCODING: Duration = Duration::from_millis(5);
 const DECODING: Duration = Duration::from_millis(2);
-/// Bytes of 20 ms of sound that is never silent.
+/// Bytes per 20 ms of continuous sound.
 const SPOKEN: usize = 80;
-/// Bytes of headers of IP and UDP.
+/// Bytes of IP and UDP headers.
 const HEADERS: usize = 28;
-/// What the system keeps of datagrams for a process that is stopped.
+/// Bytes of datagrams that the system buffers for a stopped process.
 const SOCKET_BUFFER: usize = 200_000;
 
-/// Decodes nothing to silence.
+/// Decoder that returns silence.
 struct Deaf;
 
 impl Decode for Deaf {
@@ -70,14 +71,14 @@ impl Decode for Deaf {
     }
 }
 
-/// Who says what.
+/// Speech of both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Talk {
     /// Nobody has a microphone.
     Mute,
-    /// Without a pause.
+    /// Both ends speak without a pause.
     Always,
-    /// By turns with silence, which is not sent.
+    /// Speech and silence alternate; silence is not sent.
     ByTurns(u64),
 }
 
@@ -104,17 +105,17 @@ struct End {
     sync: LipSync,
     ending: Option<(Timestamp, Result<Ended, LiveError>)>,
     over: Option<(Timestamp, Result<Ended, LiveError>)>,
-    /// While it is stopped, what came meanwhile.
+    /// Datagrams that arrived while the end is stopped.
     stopped: Option<Vec<Incoming>>,
-    /// When pictures were shown and sound was heard, this end's clock, and when that was captured, the other's.
+    /// Display and playout times on this end's clock, each with the capture time on the other end's clock.
     shown: Vec<(Timestamp, Timestamp)>,
     heard: Vec<(Timestamp, Timestamp)>,
 }
 
-/// What both ends of a rehearsal are told.
+/// Configuration of both ends of a rehearsal.
 #[derive(Debug, Clone, Copy)]
 struct Cast {
-    /// The clip that both send.
+    /// The clip that both ends send.
     pictures: &'static str,
     talk: Talk,
     patience: Patience,
@@ -174,7 +175,7 @@ impl End {
         self.over.is_some()
     }
 
-    /// The next moment at which it wants to be asked, the world's clock.
+    /// The next timeout of the end, on the world's clock.
     fn poll_timeout(&mut self) -> Option<Timestamp> {
         if self.is_over() || self.stopped.is_some() {
             return None;
@@ -235,7 +236,7 @@ impl End {
         }
     }
 
-    /// What the loop of a live call does, and what its threads do.
+    /// Does the work of a live call's loop and of its threads.
     fn step(&mut self, now: Timestamp) {
         if self.is_over() || self.stopped.is_some() {
             return;
@@ -250,7 +251,7 @@ impl End {
         }
         self.exchange.connection.handle_timeout(now);
         let mut ends = Ends { sending: vec![&mut self.sending], receiving: vec![&mut self.receiving] };
-        self.exchange.hear(now, &mut ends);
+        self.exchange.handle_events(now, &mut ends);
         while let Some(packet) = self.receiving.poll_sound() {
             self.playing.insert(now, packet);
         }
@@ -260,7 +261,7 @@ impl End {
         if self.next_capture.is_some_and(|at| at <= now) {
             let picture = self.source.next().expect("it is generated").expect("it has no end");
             self.sending.capture(now, now, picture);
-            // As the thread of a source has it: what could not be captured in time is not made up for.
+            // A source's thread does the same: late pictures are not made up for.
             self.next_capture = self.next_capture.map(|at| (at + self.interval).max(now));
         }
         if self.speaks_at.is_some_and(|at| at <= now) {
@@ -297,7 +298,7 @@ impl End {
         if let Some((since, _)) = &self.ending {
             let late = now.saturating_since(*since) >= END_LIMIT;
             if late || self.exchange.connection.is_over() {
-                self.over = self.ending.take().map(|(_, result)| (now, self.exchange.told(result)));
+                self.over = self.ending.take().map(|(_, result)| (now, self.exchange.result_after_close(result)));
             }
         }
     }
@@ -310,14 +311,14 @@ impl End {
         Ok(None)
     }
 
-    /// Its user ends the call.
+    /// The user ends the call.
     fn hang_up(&mut self, now: Timestamp) {
         self.exchange.connection.close(now, reason(&Ok(Ended::Stopped)), END_LIMIT);
         self.ending = Some((now, Ok(Ended::Stopped)));
     }
 }
 
-/// A datagram on its way.
+/// A datagram in flight.
 #[derive(Debug, Clone)]
 struct Transit {
     from: SocketAddr,
@@ -325,11 +326,11 @@ struct Transit {
     datagram: BytesMut,
 }
 
-/// Which end.
+/// Index of an end.
 const JOINER: usize = 0;
 const LISTENER: usize = 1;
 
-/// The ends, and the links that each sends by.
+/// The ends, and the links of each sender.
 struct World {
     now: Timestamp,
     origin: Origin,
@@ -339,21 +340,21 @@ struct World {
     cast: Cast,
     ends: [End; 2],
     links: [Link<Transit>; 2],
-    /// Whether what an end sends is lost.
+    /// Whether the datagrams of an end are lost.
     cut: [bool; 2],
-    /// Larger datagrams, headers of IP and UDP not counted, are lost.
+    /// Larger datagrams are lost (bytes without IP and UDP headers).
     largest: usize,
     moved: u8,
     bytes: [u64; 2],
-    /// Somebody on the way who sends copies and forgeries of what passes.
+    /// An attacker on the path, which sends copies and forgeries of the packets.
     forger: Option<garbage::Forger>,
-    /// The routers that the ends are behind.
+    /// The routers in front of the ends.
     nats: [Option<nat::Nat>; 2],
-    /// The rendezvous at [`SERVER`], and what it sends.
+    /// The rendezvous at [`SERVER`], and its link.
     server: Option<(Rendezvous, Link<Transit>)>,
-    /// Whether what one end sends the other is lost unless the rendezvous relays it.
+    /// Whether only datagrams by the relay arrive.
     apart: bool,
-    /// Datagrams that came to an end from the other's address.
+    /// Datagrams that reached an end directly from the other end's address.
     came_direct: u64,
 }
 
@@ -361,7 +362,7 @@ fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 4600))
 }
 
-/// A link of 5 Mb/s and 20 ms.
+/// A link of 5 Mb/s with a delay of 20 ms.
 fn usual_link() -> LinkConfig {
     LinkConfig { delay: Duration::from_millis(20), ..LinkConfig::new(Trace::constant(Bitrate::from_kbps(5_000))) }
 }
@@ -415,7 +416,7 @@ impl World {
         }
     }
 
-    /// The listener's clock counts from an hour before.
+    /// The listener's clock started an hour earlier.
     const AHEAD: Duration = Duration::from_secs(3600);
 
     fn listening(identity: &Identity, ticket: &Ticket, meet: Meet, cast: Cast, origin: Origin, now: Timestamp) -> End {
@@ -438,7 +439,7 @@ impl World {
         End::new(connection, cast, now, Duration::ZERO, address)
     }
 
-    /// An end is killed without a word, and started anew with the same ticket; the new one takes the old one's place here.
+    /// Kills an end and restarts it with the same ticket; the new process replaces the old one here.
     fn restart(&mut self, end: usize) {
         self.ends[end] = if end == LISTENER {
             Self::listening(&self.identity, &self.ticket, self.meet, self.cast, self.origin, self.now)
@@ -448,7 +449,7 @@ impl World {
         };
     }
 
-    /// An end's network changes: it is at another address from now on, and nobody at the old one.
+    /// Moves an end to a new address; nobody uses the old one.
     fn rebind(&mut self, end: usize) {
         self.moved = self.moved.wrapping_add(1).max(10);
         self.ends[end].address = address(self.moved);
@@ -458,11 +459,11 @@ impl World {
         self.ends[end].stopped.get_or_insert_default();
     }
 
-    fn go_on(&mut self, end: usize) {
+    fn resume(&mut self, end: usize) {
         let end = &mut self.ends[end];
         let at = self.now + end.ahead;
         for incoming in end.stopped.take().unwrap_or_default() {
-            // What waits in the socket is read when the process goes on.
+            // A resumed process reads the datagrams that wait in its socket.
             end.handle_datagram(Incoming { at, ..incoming });
         }
     }
@@ -496,7 +497,7 @@ impl World {
         }
     }
 
-    /// Gives an end what comes to it, if it is there.
+    /// Delivers a datagram to an end, if the end has its destination address.
     fn deliver(&mut self, to: usize, transit: Transit) {
         let Transit { from, to: reached, datagram } = transit;
         let inside = match &self.nats[to] {
@@ -521,7 +522,7 @@ impl World {
             self.now = next;
             for from in [JOINER, LISTENER] {
                 while let Some(delivered) = self.links[from].poll(self.now) {
-                    // What was on its way when the link went is lost with it.
+                    // A link failure also loses the datagrams in flight.
                     if self.cut[from] {
                         continue;
                     }
@@ -549,8 +550,8 @@ impl World {
         self.run_until(self.now + time);
     }
 
-    /// How long after `since` an end first showed what was captured after that moment, and first heard such; none if it did
-    /// not yet.
+    /// Time from `since` until an end first displays pictures, and plays sound, captured after `since`; `None` if it
+    /// did not yet.
     fn back(&self, end: usize, since: Timestamp) -> [Option<Duration>; 2] {
         let (here, there) = (&self.ends[end], &self.ends[1 - end]);
         let (from, captured) = (since + here.ahead, since + there.ahead);
@@ -560,13 +561,13 @@ impl World {
         })
     }
 
-    /// The longest time to the return of pictures, and of sound, at either end.
+    /// The longest time until pictures, and sound, return at either end.
     fn longest_back(&self, since: Timestamp) -> (Duration, Duration) {
         let each = [JOINER, LISTENER].map(|end| self.back(end, since).map(|time| time.unwrap_or(Duration::MAX)));
         (each[0][0].max(each[1][0]), each[0][1].max(each[1][1]))
     }
 
-    /// Forgets what was shown and heard until now.
+    /// Clears the record of pictures and sound.
     fn forget(&mut self) {
         for end in &mut self.ends {
             end.shown.clear();
@@ -574,7 +575,7 @@ impl World {
         }
     }
 
-    /// How an end's call ended, in words, and when, the world's clock; none if it goes on.
+    /// Time on the world's clock, and the text of the result, of an end whose call is over.
     fn ended(&self, end: usize) -> Option<(Timestamp, String)> {
         let end = &self.ends[end];
         let (at, result) = end.over.as_ref()?;

@@ -1,46 +1,48 @@
-//! Where a joiner sends: to the address at which it found the listener, and after that has moved (its network changed, or a
-//! router on the way forgot it), to where it now is. QUIC has that for those who join only (RFC 9000, section 9), so this
-//! is below it: QUIC is told that everything comes from the first address.
+//! Route of a joiner: the address to which it sends.
 //!
-//! Only packets that are new and sealed by the listener count. Somebody on the way may still catch such a packet and send it
-//! on in the name of a third, so that nothing but challenges goes to a new address until the listener has answered one of
-//! them, and those are no more than three times what came from there (RFC 9000, sections 8.1 and 8.2).
+//! The joiner first sends to the address at which it found the listener. When the listener moves, for example because
+//! its network changed, the joiner follows. QUIC lets only clients migrate (RFC 9000, section 9), so this module works
+//! below it. QUIC sees every packet as if it came from the first address.
+//!
+//! Only new packets with the listener's authentication count. An attacker on the path may resend such a packet from a
+//! third party's address. So a new address first receives only challenges, until the listener answers one of them.
+//! Their size is at most three times that of the packets from there (RFC 9000, sections 8.1 and 8.2).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// What a challenge says, and its answer.
+/// Random content of a challenge and its answer.
 pub(crate) type Token = [u8; 8];
 
-/// The first byte of a datagram that challenges, and of one that answers; none of the transport's begins so.
+/// First byte of a challenge, and of its answer; no datagram of the transport starts with these.
 const CHALLENGE: u8 = 1;
 const ANSWER: u8 = 2;
-/// The datagram that says that this end hears the other one again.
-const HEARD_AGAIN: u8 = 3;
-/// A challenge is repeated so often as long as something comes from the address.
+/// Datagram that reports that packets from the other end arrive again.
+const RESUMED: u8 = 3;
+/// Interval between challenges while packets arrive from the address.
 const REPEAT: Duration = Duration::from_millis(50);
 /// How long a new address is tried.
 const TRIAL: Duration = Duration::from_secs(3);
-/// Bytes that a challenge may take with all headers of QUIC's, an acknowledgement that rides along included.
+/// Size of a challenge with all headers of QUIC, including an acknowledgement in the same packet.
 const CHALLENGE_BYTES: u64 = 100;
-/// What may be sent to an address that has not answered, over what came from it.
+/// Largest ratio of sent to received bytes of an unvalidated address.
 const AMPLIFICATION: u64 = 3;
 
-/// What a challenge, or the answer to one, is as a datagram.
+/// The datagram of a challenge.
 pub(crate) fn challenge(token: Token) -> Vec<u8> {
     [&[CHALLENGE][..], &token[..]].concat()
 }
 
-/// What says to the other end, after nothing came from it for a while, that something came.
-pub(crate) fn heard_again() -> Vec<u8> {
-    vec![HEARD_AGAIN]
+/// The datagram that reports that packets arrive again after a pause.
+pub(crate) fn resumed() -> Vec<u8> {
+    vec![RESUMED]
 }
 
-/// Whether `datagram` says that.
-pub(crate) fn says_heard_again(datagram: &[u8]) -> bool {
-    datagram == [HEARD_AGAIN]
+/// Whether `datagram` is that report.
+pub(crate) fn is_resumed(datagram: &[u8]) -> bool {
+    datagram == [RESUMED]
 }
 
 /// The answer to a challenge, if `datagram` is one.
@@ -49,13 +51,13 @@ pub(crate) fn answer_to(datagram: &[u8]) -> Option<Vec<u8>> {
     (token.len() == size_of::<Token>()).then(|| [&[ANSWER][..], token].concat())
 }
 
-/// The token that is answered with, if `datagram` is an answer.
+/// The token of an answer, if `datagram` is one.
 pub(crate) fn answered(datagram: &[u8]) -> Option<Token> {
     let [ANSWER, token @ ..] = datagram else { return None };
     token.try_into().ok()
 }
 
-/// An address at which the listener may be.
+/// A possible new address of the listener.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     address: SocketAddr,
@@ -66,7 +68,7 @@ struct Trial {
     sent: u64,
 }
 
-/// The address in use, and one that may follow it.
+/// The address in use, and its possible successor.
 #[derive(Debug, Default)]
 pub(crate) struct Route {
     /// The address that QUIC knows.
@@ -76,35 +78,35 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// None is known.
+    /// A route without an address.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// The listener was found at `address`.
+    /// Sets the address at which the listener was found.
     pub(crate) fn begin(&mut self, address: SocketAddr) {
         (self.known, self.current) = (Some(address), Some(address));
     }
 
-    /// The address under which QUIC knows the listener, once it was found.
+    /// The address by which QUIC knows the listener, once found.
     pub(crate) fn known(&self) -> Option<SocketAddr> {
         self.known
     }
 
-    /// Where the listener is.
+    /// Current address of the listener.
     pub(crate) fn current(&self) -> Option<SocketAddr> {
         self.current
     }
 
-    /// The listener is known to be at `address`, by what only it can have said there.
+    /// Switches to an address that an authenticated answer has validated.
     pub(crate) fn move_to(&mut self, address: SocketAddr) {
         self.current = Some(address);
         self.trial = None;
     }
 
-    /// A new packet of the listener's, of `length` bytes, came from `from`. Says what to challenge that address with, where
-    /// it is another: `token`, which nobody can guess, or what it was challenged with before.
-    pub(crate) fn heard(
+    /// Records an authentic new packet of `length` bytes from `from`. If the address is new, returns a challenge for
+    /// it, with a `token` or the one of its earlier challenge.
+    pub(crate) fn on_packet(
         &mut self,
         now: Timestamp,
         from: SocketAddr,
@@ -130,7 +132,8 @@ impl Route {
         Some((from, trial.token))
     }
 
-    /// The listener answered with that token: it is where it was challenged. Says whether that is news.
+    /// Handles the answer with this token: the listener is at the challenged address. Returns whether the address
+    /// changed.
     pub(crate) fn answered(&mut self, token: Token) -> bool {
         let trial = self.trial.take_if(|trial| trial.token == token);
         self.current = trial.map_or(self.current, |trial| Some(trial.address));
@@ -159,31 +162,36 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_moved_is_followed_once_it_has_answered_from_there() {
+    fn moved_listener_is_followed_after_its_answer() {
         let mut route = found();
-        assert_eq!(route.heard(at(0), address(1), 60, || Some(TOKEN)), None, "it is where it was");
-        let asked = route.heard(at(10), address(2), 60, || Some(TOKEN));
+        assert_eq!(route.on_packet(at(0), address(1), 60, || Some(TOKEN)), None, "it is where it was");
+        let asked = route.on_packet(at(10), address(2), 60, || Some(TOKEN));
         assert_eq!((asked, route.current()), (Some((address(2), TOKEN)), Some(address(1))));
         let answer = answer_to(&challenge(TOKEN)).expect("it is a challenge");
         let token = answered(&answer).expect("it is an answer");
         assert_eq!([route.answered(token), route.answered(token)], [true, false], "a copy of the answer is no news");
-        assert_eq!((route.current(), route.known()), (Some(address(2)), Some(address(1))), "QUIC need not hear of it");
+        assert_eq!(
+            (route.current(), route.known()),
+            (Some(address(2)), Some(address(1))),
+            "QUIC keeps the first address"
+        );
     }
 
     #[test]
-    fn nobody_is_flooded_by_packets_that_somebody_else_sent_on_in_his_name() {
+    fn challenges_to_a_forged_address_are_limited() {
         let mut route = found();
-        let challenges = (0..100).filter_map(|step| route.heard(at(10 * step), address(9), 60, || Some(TOKEN))).count();
+        let challenges =
+            (0..100).filter_map(|step| route.on_packet(at(10 * step), address(9), 60, || Some(TOKEN))).count();
         assert!(challenges as u64 * CHALLENGE_BYTES <= 3 * 60 * 100 && challenges <= 20, "{challenges}");
         assert!(!route.answered([6; 8]), "a wrong answer is none");
         assert_eq!(route.current(), Some(address(1)));
         // While one address is tried, another waits.
-        assert_eq!(route.heard(at(1_000), address(8), 60, || Some([7; 8])), None);
-        assert!(route.heard(at(3_000), address(8), 60, || Some([7; 8])).is_some());
+        assert_eq!(route.on_packet(at(1_000), address(8), 60, || Some([7; 8])), None);
+        assert!(route.on_packet(at(3_000), address(8), 60, || Some([7; 8])).is_some());
     }
 
     #[test]
-    fn datagrams_of_the_transport_are_no_challenges() {
+    fn transport_datagrams_are_not_challenges() {
         for first in [0x21, 0x22] {
             let datagram = [first; 9];
             assert!(answer_to(&datagram).is_none() && answered(&datagram).is_none());

@@ -1,4 +1,4 @@
-//! The half of a live call that sends pictures: its source, its encoder, and the sending end between them.
+//! Sending half of a live call: its source, its encoder, and the sending end between them.
 
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::presence::Presence;
 use crate::sound::Microphone;
 use crate::stream::StreamName;
 
-/// How long after the last picture late feedback is still taken.
+/// How long late feedback is accepted after the last picture.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// The origin of a call's pictures.
+/// Origin of a call's pictures.
 pub enum PictureSource {
-    /// A source that the call opens, reads on a thread of its own, and paces.
+    /// A source that the call opens, reads on a separate thread, and paces.
     Source(Box<dyn Source>),
     /// The application, by [`CallHandle::send_frame`](crate::CallHandle::send_frame).
     Pushed,
@@ -37,28 +37,28 @@ impl From<Box<dyn Source>> for PictureSource {
     }
 }
 
-/// What a call sends, coded by `C`.
+/// A sent stream, coded by `C`.
 pub struct Sending<C: PictureCodec = Vp8> {
-    /// The end.
+    /// The sending end.
     pub end: SendingEnd<C>,
-    /// The name of the stream, which the other end learns; the only stream of a call needs none.
+    /// Name of the stream for the other end; the only stream of a call needs none.
     pub name: StreamName,
-    /// The origin of its pictures.
+    /// Origin of its pictures.
     pub source: PictureSource,
-    /// Runs the candidates of a menu.
+    /// Codes the candidates of a menu.
     pub runner: Box<dyn MenuRunner<C> + Send>,
-    /// The source of the call's sound, if it has any; of several streams, the first has it.
+    /// Source of the call's sound, if any; among several streams, the first one has it.
     pub microphone: Option<Box<dyn SoundSource>>,
-    /// Whether the quality of what is sent is measured, for the log; it takes about half as long as coding does.
+    /// Whether the quality of sent frames is measured for the log; this takes about half as long as coding.
     pub measures_quality: bool,
 }
 
-/// The half while the call runs.
+/// State of the half during the call.
 pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
     pub(crate) end: SendingEnd<C>,
     encode: mpsc::Sender<EncodeJob<C>>,
     measure: Option<mpsc::Sender<Committed<C>>>,
-    /// Whether the source's pictures are wanted; none where the application pushes them.
+    /// Tells the source's thread whether pictures are wanted; `None` if the application pushes them.
     capture: Option<mpsc::Sender<bool>>,
     has_begun: bool,
     own: Presence,
@@ -66,11 +66,11 @@ pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
     measuring: Measuring,
     pub(crate) microphone: Option<Microphone>,
     threads: Vec<Thread>,
-    /// When the last picture is no longer waited for, once there is a last one.
+    /// When this end stops waiting for feedback on the last picture; `None` before the last one.
     over_at: Option<Timestamp>,
 }
 
-/// Does each job that comes, on the thread that calls this, and gives what `of` it came.
+/// Runs each job on the calling thread, and sends its result `of(job)`.
 fn work<C: PictureCodec, Job>(
     jobs: mpsc::Receiver<Job>,
     events: &SyncSender<LoopEvent<C>>,
@@ -85,7 +85,7 @@ fn work<C: PictureCodec, Job>(
 }
 
 impl<C: PictureCodec> SendingHalf<C> {
-    /// Starts the threads of that stream; the source waits for [`Self::begin`]. Gives the end back if that fails.
+    /// Starts the threads of the stream; the source waits for [`Self::begin`]. Returns the end if that fails.
     pub(crate) fn start(
         sending: Sending<C>,
         stream: usize,
@@ -107,7 +107,7 @@ impl<C: PictureCodec> SendingHalf<C> {
                 let measured = events.clone();
                 threads.push(Thread::spawn("quality", move || {
                     work(to_measure, &measured, stream, |Committed { capture, original, reconstruction, .. }| {
-                        // Sizes always agree: both come from one encoder.
+                        // The sizes always agree: both pictures come from one encoder.
                         let quality = ssim(&original, &reconstruction).ok().zip(psnr(&original, &reconstruction).ok());
                         SendingEvent::Measured { capture, quality }
                     });
@@ -145,7 +145,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         })
     }
 
-    /// Has the source begin, if it has not.
+    /// Starts the source, unless it has started.
     pub(crate) fn begin(&mut self) {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.want_pictures();
@@ -157,7 +157,7 @@ impl<C: PictureCodec> SendingHalf<C> {
 
     fn want_pictures(&self) {
         if let Some(capture) = &self.capture {
-            let _ = capture.send(self.captures()); // a thread that is gone is noticed by whoever checks
+            let _ = capture.send(self.captures()); // a failed thread is detected by `check`
         }
     }
 
@@ -166,7 +166,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         !self.own.camera_off && !self.is_paused
     }
 
-    /// Pauses the stream, or resumes it.
+    /// Pauses or resumes the stream.
     pub(crate) fn pause(&mut self, is_paused: bool) {
         let before = self.captures();
         self.is_paused = is_paused;
@@ -175,8 +175,8 @@ impl<C: PictureCodec> SendingHalf<C> {
         }
     }
 
-    /// Gives pictures and sound, or none.
-    pub(crate) fn be(&mut self, own: Presence) {
+    /// Starts or stops pictures and sound.
+    pub(crate) fn set_presence(&mut self, own: Presence) {
         let before = self.captures();
         self.own = own;
         if self.has_begun && before != self.captures() {
@@ -187,7 +187,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         }
     }
 
-    /// A thread of the half has something.
+    /// Handles an event of a thread of the half.
     pub(crate) fn handle(&mut self, now: Timestamp, event: SendingEvent<C>) {
         match event {
             SendingEvent::Captured(Captured::Picture(picture)) => self.capture(now, now, picture),
@@ -206,7 +206,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         }
     }
 
-    /// The application pushed a picture, captured at `captured_at`.
+    /// Handles a picture that the application pushed, captured at `captured_at`.
     pub(crate) fn push(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture) {
         if self.has_begun && self.captures() {
             self.capture(now, captured_at, picture);
@@ -220,43 +220,43 @@ impl<C: PictureCodec> SendingHalf<C> {
         self.end.capture(now, captured_at, picture);
     }
 
-    /// Announces another frame rate.
+    /// Announces a new frame rate.
     pub(crate) fn set_frame_rate(&mut self, now: Timestamp, frame_rate: FrameRate) {
         let (frame_rate_numerator, frame_rate_denominator) = (frame_rate.numerator(), frame_rate.denominator());
         self.end.set_format(now, VideoFormat { frame_rate_numerator, frame_rate_denominator, ..self.end.format() });
     }
 
-    /// 20 ms of one's own sound are to be sent.
+    /// Sends 20 ms of this end's sound.
     pub(crate) fn speak(&mut self, now: Timestamp, packet: SoundPacket) {
-        // Its frames are numbered in order, and none is longer than a datagram: nothing is refused.
+        // Packets are numbered in order, and each fits a datagram, so none is refused.
         let _ = self.end.send_sound(now, packet);
         self.allow_sound(now);
     }
 
-    /// Has the microphone follow the path.
+    /// Adapts the microphone's bit rate to the path.
     pub(crate) fn allow_sound(&mut self, now: Timestamp) {
         if let Some(microphone) = &self.microphone {
             microphone.allow(self.end.sound_allowance(now));
         }
     }
 
-    /// There will be no more pictures.
+    /// Ends the pictures of this stream.
     pub(crate) fn stop_capturing(&mut self, now: Timestamp) {
         self.over_at.get_or_insert(now + LINGER);
     }
 
-    /// When the last picture was sent and answered, or had the time for it; none while there may be more.
+    /// When this end stops waiting for feedback on the last picture; `None` before the last one.
     pub(crate) fn over_at(&self) -> Option<Timestamp> {
         self.over_at
     }
 
-    /// Has coded what is to be coded, once somebody is there to send it to; until then newer pictures replace older ones.
+    /// Starts to encode the waiting picture once the other end has joined; until then, newer pictures replace it.
     pub(crate) fn step(&mut self, now: Timestamp, joined: bool, log: &mut impl FnMut(FrameRecord)) {
         if self.end.poll_timeout().is_some_and(|at| at <= now) {
             self.end.handle_timeout(now);
         }
         if joined && let Some(job) = self.end.poll_encode(now) {
-            let _ = self.encode.send(job); // that the thread is gone is noticed by whoever checks
+            let _ = self.encode.send(job); // a failed thread is detected by `check`
         }
         while let Some(record) = self.end.poll_record() {
             self.measuring.push(record);
@@ -266,7 +266,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         }
     }
 
-    /// Logs what is decided on or not, and measured or not, at the end.
+    /// Logs the remaining records at the end of the call, complete or not.
     pub(crate) fn log_the_rest(&mut self, log: &mut impl FnMut(FrameRecord)) {
         while let Some(record) = self.end.poll_last_record() {
             self.measuring.push(record);
@@ -276,7 +276,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         }
     }
 
-    /// What went wrong in a thread, once.
+    /// Reports the failure of a thread, once.
     pub(crate) fn check(&mut self) -> Result<(), LiveError> {
         self.microphone.as_mut().map_or(Ok(()), Microphone::check)?;
         self.threads.iter_mut().try_for_each(Thread::check)

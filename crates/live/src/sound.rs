@@ -1,5 +1,6 @@
-//! The sound of a live call: a thread that hears the microphone and codes, and one that plays what came. The call's own
-//! loop only hands packets on.
+//! Sound of a live call: one thread captures and encodes, and one decodes and plays.
+//!
+//! The call's own loop only passes packets on.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
@@ -19,15 +20,15 @@ use crate::display_queue::DisplayQueue;
 use crate::loop_event::{LoopEvent, SoundEvent};
 use crate::{END_LIMIT, LiveError};
 
-/// What a call plays sound on.
+/// Loudspeaker of a call.
 pub struct Loudspeaker {
-    /// What is heard goes there.
+    /// Sink of the sound.
     pub sink: Box<dyn SoundSink>,
-    /// Whether pictures wait for their sound, and sound for its pictures.
+    /// Whether pictures and sound wait for each other.
     pub lip_sync: bool,
 }
 
-/// Waits for the moments at which sound is due, unless a device does.
+/// Paces sound that no device paces.
 struct Metronome {
     next: Instant,
     is_needed: bool,
@@ -38,7 +39,7 @@ impl Metronome {
         Self { next: Instant::now(), is_needed }
     }
 
-    /// Waits for the next 20 ms to be over.
+    /// Waits for the end of the current 20 ms.
     fn tick(&mut self) {
         if self.is_needed {
             // A host that slept does not make up for it in a burst.
@@ -49,7 +50,7 @@ impl Metronome {
     }
 }
 
-/// A source that can be silenced: it goes on, and is not heard.
+/// A source that can be muted: it keeps its pace, but yields silence.
 struct Mutable {
     source: Box<dyn SoundSource>,
     muted: Arc<AtomicBool>,
@@ -66,7 +67,7 @@ impl SoundSource for Mutable {
     }
 }
 
-/// The microphone while the call runs.
+/// State of the microphone during the call.
 pub(crate) struct Microphone {
     muted: Arc<AtomicBool>,
     allowance: Arc<Mutex<SoundAllowance>>,
@@ -83,7 +84,7 @@ impl Microphone {
     ) -> Result<Self, LiveError> {
         let allowance = Arc::new(Mutex::new(SoundAllowance { bitrate: lockstep_sound::LOWEST_BITRATE, loss: 0.0 }));
         let (begin, begun) = mpsc::channel();
-        let (told, events) = (Arc::clone(&allowance), events.clone());
+        let (current, events) = (Arc::clone(&allowance), events.clone());
         let muted = Arc::<AtomicBool>::default();
         let source: Box<dyn SoundSource> = Box::new(Mutable { source, muted: muted.clone() });
         let thread = Thread::spawn("microphone", move || {
@@ -95,7 +96,7 @@ impl Microphone {
             let mut voice = Voice::new(source).map_err(failed)?;
             loop {
                 metronome.tick();
-                let allowance = *told.lock().unwrap_or_else(PoisonError::into_inner);
+                let allowance = *current.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(packet) = voice.speak(clock.now(), &allowance).map_err(failed)? else { continue };
                 if events.send(LoopEvent::Sound(SoundEvent::Spoken(packet))).is_err() {
                     return Ok(());
@@ -105,35 +106,36 @@ impl Microphone {
         Ok(Self { muted, allowance, begin: Some(begin), thread })
     }
 
-    /// Has the source begin, if it has not.
+    /// Starts the source, unless it has started.
     pub(crate) fn begin(&mut self) {
         if let Some(begin) = self.begin.take() {
-            let _ = begin.send(()); // that the thread is gone is noticed by whoever checks
+            let _ = begin.send(()); // a failed thread is detected by `check`
         }
     }
 
-    /// Silences the source, or lets it be heard again.
+    /// Mutes or unmutes the source.
     pub(crate) fn mute(&self, muted: bool) {
         self.muted.store(muted, Ordering::Relaxed);
     }
 
-    /// What the next packets may have.
+    /// Sets the allowance of the next packets.
     pub(crate) fn allow(&self, allowance: SoundAllowance) {
         *self.allowance.lock().unwrap_or_else(PoisonError::into_inner) = allowance;
     }
 
-    /// What went wrong in the thread, once.
+    /// Reports the failure of the thread, once.
     pub(crate) fn check(&mut self) -> Result<(), LiveError> {
         self.thread.check()
     }
 }
 
-/// Packets that wait for the loudspeaker's thread, 5 s of them; of more, as when a disk stands still, the newest are lost.
+/// Packets that may wait for the loudspeaker's thread (5 s); beyond this, for example while a disk stalls, the newest
+/// are lost.
 const MOST_PACKETS: usize = 256;
-/// No least delay was told.
+/// No smallest delay is set.
 const NO_LEAST_DELAY: i64 = i64::MIN;
 
-/// The loudspeaker while the call runs.
+/// State of the loudspeaker during the call.
 pub(crate) struct Player {
     packets: Option<SyncSender<(Timestamp, SoundPacket)>>,
     least_delay: Arc<AtomicI64>,
@@ -144,7 +146,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    /// Starts the thread. `recording` receives what is played.
+    /// Starts the thread. `recording` receives the played sound.
     pub(crate) fn start<C: PictureCodec>(
         sink: Box<dyn SoundSink>,
         clock: Clock,
@@ -155,7 +157,7 @@ impl Player {
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
         let scores = Arc::new(Mutex::new(None));
         let shortest_way = Arc::new(Mutex::new(Duration::ZERO));
-        let (told, scored, events) = (Arc::clone(&least_delay), Arc::clone(&scores), events.clone());
+        let (delay_limit, scored, events) = (Arc::clone(&least_delay), Arc::clone(&scores), events.clone());
         let way = Arc::clone(&shortest_way);
         let heard = Arc::<Mutex<HeardSound>>::default();
         let so_far = heard.clone();
@@ -172,7 +174,7 @@ impl Player {
                         Err(mpsc::TryRecvError::Disconnected) => break 'playing,
                     }
                 }
-                match told.load(Ordering::Relaxed) {
+                match delay_limit.load(Ordering::Relaxed) {
                     NO_LEAST_DELAY => {}
                     delay => playing.set_least_delay(delay),
                 }
@@ -184,7 +186,7 @@ impl Player {
                 let statistics = playing.statistics();
                 let (packets, concealed_share) = (statistics.playout.packets, statistics.concealed_share());
                 *so_far.lock().unwrap_or_else(PoisonError::into_inner) = HeardSound { packets, concealed_share };
-                // The call has better to do than to wait for this.
+                // The event may be dropped; the thread must not wait for the call.
                 let _ = events.try_send(LoopEvent::Sound(SoundEvent::Heard(now, playing.heard())));
             }
             let way = *way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,29 +196,30 @@ impl Player {
         Ok(Self { packets: Some(packets), least_delay, scores, heard, shortest_way, thread })
     }
 
-    /// A packet came.
+    /// Passes on a packet that arrived at `at`.
     pub(crate) fn insert(&self, at: Timestamp, packet: SoundPacket) {
         if let Some(packets) = &self.packets {
-            let _ = packets.try_send((at, packet)); // that the thread is gone is noticed by whoever checks
+            let _ = packets.try_send((at, packet)); // a failed thread is detected by `check`
         }
     }
 
-    /// Nothing is to be heard sooner than so many nanoseconds after its capture, between the two clocks.
+    /// Sets the smallest playout delay after capture in nanoseconds, between the two clocks.
     pub(crate) fn set_least_delay(&self, delay: i64) {
         self.least_delay.store(delay, Ordering::Relaxed);
     }
 
-    /// How it is heard so far.
+    /// Quality of the received sound so far.
     pub(crate) fn heard_so_far(&self) -> HeardSound {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What went wrong in the thread, once.
+    /// Reports the failure of the thread, once.
     pub(crate) fn check(&mut self) -> Result<(), LiveError> {
         self.thread.check()
     }
 
-    /// Has what was heard written whole, and says how it was heard; `shortest_way` is how long the fastest datagram took.
+    /// Completes the recording of the sound, and returns its scores; `shortest_way` is the one-way delay of the fastest
+    /// datagram.
     pub(crate) fn finish(&mut self, shortest_way: Duration) -> Result<Option<SoundScores>, LiveError> {
         *self.shortest_way.lock().unwrap_or_else(PoisonError::into_inner) = shortest_way;
         self.packets = None;
@@ -230,11 +233,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_metronome_ticks_every_twenty_milliseconds_in_the_mean_and_makes_up_for_no_sleep() {
+    fn metronome_ticks_every_20_ms_and_skips_missed_ticks() {
         let mut metronome = Metronome::start(true);
         metronome.next = Instant::now().checked_sub(Duration::from_secs(5)).unwrap_or_else(Instant::now);
         let begun = Instant::now();
-        // After five seconds of sleep, not two hundred and fifty at once: one at once, and then in time.
+        // After five seconds of sleep, one tick comes at once instead of 250, and the next ones in time.
         (0..6).for_each(|_| metronome.tick());
         assert!(begun.elapsed() >= 4 * FRAME_DURATION);
     }

@@ -1,4 +1,4 @@
-//! The names of a call's video streams.
+//! Names of a call's video streams.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// The most video streams that one end of a call sends.
+/// Most video streams that one end of a call sends.
 pub const MOST_STREAMS: usize = 8;
-/// The longest name of a stream, in bytes.
+/// Longest name of a stream in bytes.
 pub(crate) const LONGEST_NAME: usize = 32;
 
-/// The name of a video stream: up to 32 letters, digits, `-` and `_`, so that it can be part of a file name. The only stream of
-/// a call has none, an empty one.
+/// Name of a video stream: up to 32 letters, digits, `-` and `_`, so that it can be part of a file name. The only
+/// stream of a call has an empty one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamName(Arc<str>);
 
-/// The text is not the name of a stream.
+/// The text is not a valid stream name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("stream name {0:?}: expected 1 to 32 letters, digits, - and _")]
 pub struct StreamNameError(String);

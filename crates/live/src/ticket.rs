@@ -1,7 +1,8 @@
-//! Tickets: what one person reads out so that another can join. A ticket names the key that the listener proves to hold,
-//! the secret that the joiner proves to have been given, and the addresses to try.
+//! Tickets: one person gives a ticket to another, and that person joins the call with it.
 //!
-//! As text: `LOCKSTEP-` and, in base 32 (RFC 4648), of either case and with spaces anywhere,
+//! A ticket holds the public key of the listener, a secret that authenticates the joiner, and the addresses to try.
+//!
+//! The text form is `LOCKSTEP-` and base 32 (RFC 4648), in upper or lower case and with spaces anywhere:
 //!
 //! | bytes | |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | 1 | n, number of addresses, 1 to 8; 0 to 8 with a rendezvous |
 //! | n times 7 or 19 | 4 or 6, the IPv4 or IPv6 address, the port |
 //! | 1 | with a rendezvous: m, number of its addresses, 1 to 2 |
-//! | m times 7 or 19 | those |
-//! | 4 | the first bytes of the SHA-256 of all before |
+//! | m times 7 or 19 | its addresses, in the same format |
+//! | 4 | the first bytes of the SHA-256 of all preceding bytes |
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,50 +24,50 @@ use data_encoding::BASE32_NOPAD;
 use ring::digest::{SHA256, digest};
 use thiserror::Error;
 
-/// What tickets begin with.
+/// Prefix of every ticket.
 const PREFIX: &str = "LOCKSTEP-";
 const VERSION: u8 = 1;
 const VERSION_WITH_RENDEZVOUS: u8 = 2;
 const CHECKSUM: usize = 4;
-/// The most addresses in a ticket: what a machine with a few networks has, and no more than are tried at once.
+/// Most addresses in a ticket: those of a machine with a few networks. All are tried at once.
 pub const MOST_ADDRESSES: usize = 8;
-/// The most addresses of a rendezvous: one of each family.
+/// Most addresses of a rendezvous: one per address family.
 pub const MOST_SERVERS: usize = 2;
 
-/// The public key of a listener: Ed25519.
+/// Public key of a listener (Ed25519).
 pub type PublicKey = [u8; 32];
-/// What only those know who were given the ticket.
+/// Secret that only holders of the ticket know.
 pub type Secret = [u8; 16];
 
-/// Everything needed to join a call.
+/// Data that is needed to join a call.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// The key that the listener proves to hold.
+    /// The key whose possession the listener proves.
     pub key: PublicKey,
-    /// What the joiner proves to have been told.
+    /// The secret whose knowledge the joiner proves.
     pub secret: Secret,
-    /// Where the listener may be reached, 1 to [`MOST_ADDRESSES`], or none if there is a rendezvous. All are tried at once.
+    /// Addresses of the listener, 1 to [`MOST_ADDRESSES`], or none if there is a rendezvous. All are tried at once.
     pub addresses: Vec<SocketAddr>,
-    /// Where the rendezvous is by which the ends find each other, up to [`MOST_SERVERS`] addresses of one; none without.
+    /// Addresses of one rendezvous, up to [`MOST_SERVERS`]; empty without a rendezvous.
     pub rendezvous: Vec<SocketAddr>,
 }
 
-/// Why a text is no ticket.
+/// Why a text is not a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum TicketError {
-    /// It does not begin as one.
+    /// The prefix is missing.
     #[error("a ticket begins with {PREFIX}; run `lockstep receive` or `lockstep talk` at the other end to get one")]
     Prefix,
-    /// Letters are missing, wrong or too many.
+    /// Characters are missing, wrong or superfluous.
     #[error("the ticket is damaged: letters are missing or wrong; copy all of it")]
     Damaged,
-    /// It is of another version.
+    /// The ticket has an unknown version.
     #[error("the ticket is of version {0}, which this program does not know; update it")]
     Version(u8),
 }
 
 impl Ticket {
-    /// Bytes of the longest text that can be a ticket; what is longer is not looked at.
+    /// Longest text that is parsed as a ticket, in bytes.
     pub const LONGEST_TEXT: usize = 1024;
 
     fn bytes(&self) -> Vec<u8> {
@@ -82,7 +83,7 @@ impl Ticket {
     }
 }
 
-/// The text of a ticket that says `bytes`, whatever they are: with their checksum.
+/// Text form of `bytes`, whatever they are, with their checksum.
 #[doc(hidden)]
 #[must_use]
 pub fn text_of(bytes: &[u8]) -> String {
@@ -91,7 +92,7 @@ pub fn text_of(bytes: &[u8]) -> String {
     format!("{PREFIX}{}", BASE32_NOPAD.encode(&bytes))
 }
 
-/// How many addresses, and those.
+/// Appends the number of addresses, and the addresses.
 fn write_addresses(bytes: &mut Vec<u8>, addresses: &[SocketAddr]) {
     bytes.push(addresses.len() as u8);
     for address in addresses {
@@ -109,7 +110,7 @@ fn write_addresses(bytes: &mut Vec<u8>, addresses: &[SocketAddr]) {
     }
 }
 
-/// As many addresses as it says, if that is one of `counts`.
+/// Reads a list of addresses whose length is within `counts`.
 fn read_addresses(bytes: &mut &[u8], counts: RangeInclusive<usize>) -> Result<Vec<SocketAddr>, TicketError> {
     let [count] = take(bytes)?;
     if !counts.contains(&usize::from(count)) {
@@ -144,7 +145,7 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// The secret stays out of logs.
+/// Omits the secret, which must not appear in logs.
 impl fmt::Debug for Ticket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Ticket").field("addresses", &self.addresses).finish_non_exhaustive()
@@ -162,11 +163,11 @@ impl FromStr for Ticket {
         let text = text.to_ascii_uppercase();
         let text = text.strip_prefix(PREFIX).ok_or(TicketError::Prefix)?;
         let bytes = BASE32_NOPAD.decode(text.as_bytes()).map_err(|_| TicketError::Damaged)?;
-        let (told, checksum) = bytes.split_last_chunk::<CHECKSUM>().ok_or(TicketError::Damaged)?;
-        if digest(&SHA256, told).as_ref()[..CHECKSUM] != *checksum {
+        let (body, checksum) = bytes.split_last_chunk::<CHECKSUM>().ok_or(TicketError::Damaged)?;
+        if digest(&SHA256, body).as_ref()[..CHECKSUM] != *checksum {
             return Err(TicketError::Damaged);
         }
-        let mut rest = told;
+        let mut rest = body;
         let [version] = take(&mut rest)?;
         let met = match version {
             VERSION => false,
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_survives_being_read_out_in_lower_case_and_broken_into_lines() {
+    fn ticket_survives_lower_case_and_line_breaks() {
         let text = ticket().to_string();
         let (first, second) = text.split_at(50);
         for copy in [text.clone(), format!(" {}\n  {}\n", first.to_ascii_lowercase(), second)] {
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_letter_that_is_wrong_or_missing_is_noticed() {
+    fn any_wrong_or_missing_letter_is_detected() {
         let text = ticket().to_string();
         for place in 0..text.len() {
             let other = if &text[place..=place] == "A" { "B" } else { "A" };
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_dialled_is_no_ticket() {
+    fn ticket_with_an_unusable_address_is_refused() {
         let [nowhere, unspecified] = ["192.0.2.7:0", "0.0.0.0:4600"].map(|text| text.parse().expect("an address"));
         for addresses in [vec![], vec![nowhere], vec![unspecified]] {
             let text = Ticket { addresses, ..ticket() }.to_string();
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_with_a_rendezvous_needs_no_other_address_and_one_without_is_as_it_always_was() {
+    fn only_a_ticket_with_a_rendezvous_may_lack_addresses() {
         let rendezvous: Vec<SocketAddr> =
             ["198.51.100.1:4610", "[2001:db8::1]:4610"].map(|text| text.parse().expect("an address")).into();
         for addresses in [ticket().addresses, Vec::new()] {

@@ -1,8 +1,10 @@
-//! What QUIC asks before it sends: nothing here holds a datagram back, because Lockstep's own controller has decided on it
-//! already (a second controller below the first only adds delay: quinn-rs/quinn issue 2156).
+//! Congestion controller for QUIC that never holds a datagram back.
 //!
-//! What a peer can make this end send by what it acknowledges is bounded by that controller and the limits of `control::limit`;
-//! before its address is known to be its own, by QUIC: three times what came from there (RFC 9000, section 8).
+//! Lockstep's own controller has already decided on each datagram. A second controller below it would only add delay
+//! (quinn-rs/quinn issue 2156).
+//!
+//! Lockstep's controller and the limits of `control::limit` bound what a peer can trigger by false acknowledgements.
+//! For an unvalidated address, QUIC sends at most three times the received bytes (RFC 9000, section 8).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::time::Instant;
 
 use quinn_proto::congestion::{Controller, ControllerFactory};
 
-/// No window, and with that no pacer: quinn paces no window beyond 32 bits.
+/// Unlimited window. It also disables the pacer, because quinn does not pace windows beyond 32 bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Unlimited;
 

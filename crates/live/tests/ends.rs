@@ -1,4 +1,4 @@
-//! Both ends over loopback: however a call ends, each end says how, and keeps its log.
+//! Calls over loopback: each end reports how the call ended, and keeps its log.
 
 mod calls;
 
@@ -14,7 +14,7 @@ use lockstep_vp8::{Analysis, Picture};
 
 use calls::{CALL, Calls, clip, counting, discard, joining, listening, sending, sending_end, sink, to, wait_until};
 
-/// Gives a few pictures of the clip, then does something else.
+/// Yields a few pictures of the clip, and then the function's result.
 struct Then(Box<dyn Source>, u32, fn() -> Result<Option<Picture>, SourceError>);
 
 impl Source for Then {
@@ -29,7 +29,7 @@ impl Source for Then {
 }
 
 #[test]
-fn a_call_of_a_short_source_ends_well_at_both_ends_with_every_frame_shown() {
+fn end_of_the_source_ends_the_call_after_its_last_frame() {
     let listener = listening(sink(discard), CALL);
     let (sender, records) = joining(listener.ticket(), sending(Box::new(Then(clip(), 6, || Ok(None)))), CALL);
     let (receiver, pictures) = listener.join();
@@ -40,7 +40,7 @@ fn a_call_of_a_short_source_ends_well_at_both_ends_with_every_frame_shown() {
 }
 
 #[test]
-fn a_thread_of_the_sender_that_dies_ends_the_call_and_is_named() {
+fn panic_of_a_sender_thread_ends_the_call_and_names_it() {
     struct Dies;
     impl MenuRunner for Dies {
         fn run(&self, _: &Analysis, _: &[u8]) -> Vec<Candidate> {
@@ -52,19 +52,19 @@ fn a_thread_of_the_sender_that_dies_ends_the_call_and_is_named() {
     let expected = [("source", "driver is gone"), ("encoder", "no memory")];
     for ((source, runner), (name, reason)) in [dies, clip()].into_iter().zip(runners).zip(expected) {
         let listener = listening(sink(discard), CALL);
-        // Only a menu of two candidates leaves them to a runner.
+        // Only a menu of two candidates uses a runner.
         let mut half = sending(source);
         (half.end, half.runner) = (sending_end(1, MenuMode::Parallel), runner);
         let (finished, records) = joining(listener.ticket(), half, CALL);
         let said = finished.result.expect_err("a thread died").to_string();
         assert!(said.contains(name) && said.contains(reason), "{said}");
         assert!(!records.is_empty(), "the log is kept");
-        assert!(matches!(listener.join().0.result, Err(LiveError::PeerFailed)), "it was told");
+        assert!(matches!(listener.join().0.result, Err(LiveError::PeerFailed)), "the close message arrived");
     }
 }
 
 #[test]
-fn a_sink_that_dies_or_fails_ends_the_call_at_both_ends() {
+fn failure_of_the_sink_ends_the_call_at_both_ends() {
     type Open = fn(VideoFormat) -> Result<Box<dyn Sink>, SinkError>;
     let dies: Open = |_| panic!("no such screen");
     let fails: Open = |_| Err(SinkError::Finished);
@@ -78,14 +78,14 @@ fn a_sink_that_dies_or_fails_ends_the_call_at_both_ends() {
 }
 
 #[test]
-fn a_window_that_its_user_closes_ends_the_call_well() {
+fn closed_window_ends_the_call_without_an_error() {
     let listener = listening(sink(|_| Err(SinkError::WindowClosed)), CALL);
     let (sender, _) = joining(listener.ticket(), sending(clip()), CALL);
     assert_eq!((sender.result.ok(), listener.join().0.result.ok()), (Some(Ended::ByPeer), Some(Ended::WindowClosed)));
 }
 
 #[test]
-fn a_sender_that_nobody_answers_says_what_it_tried() {
+fn unanswered_sender_reports_the_addresses_it_tried() {
     let brief = Calls { wait_limit: Some(Duration::from_millis(300)), ..CALL };
     let silent = calls::silent();
     let (finished, records) = joining(silent.ticket.clone(), sending(clip()), brief);
@@ -95,7 +95,7 @@ fn a_sender_that_nobody_answers_says_what_it_tried() {
 }
 
 #[test]
-fn a_short_call_waits_for_an_answer_as_long_as_asked() {
+fn short_call_waits_for_an_answer_until_its_limit() {
     let wait = Duration::from_millis(600);
     let silent = calls::silent();
     let options = to(silent.ticket.clone(), Some(sending(clip())), Calls { wait_limit: Some(wait), ..CALL });
@@ -105,7 +105,7 @@ fn a_short_call_waits_for_an_answer_as_long_as_asked() {
 }
 
 #[test]
-fn of_a_tickets_addresses_the_one_that_answers_is_taken() {
+fn address_that_answers_is_used_of_a_ticket_with_several() {
     let listener = listening(sink(discard), CALL);
     let mut ticket = listener.ticket();
     let silent = [calls::silent(), calls::silent()];
@@ -117,7 +117,7 @@ fn of_a_tickets_addresses_the_one_that_answers_is_taken() {
 }
 
 #[test]
-fn an_end_whose_other_end_is_gone_without_a_word_ends_by_itself() {
+fn call_ends_after_the_silence_limit() {
     let brief = Calls { idle_limit: Some(Duration::from_millis(700)), ..CALL };
     let listener = listening(sink(discard), brief);
     let through = calls::through(&listener.ticket(), Duration::from_secs(1));
@@ -128,7 +128,7 @@ fn an_end_whose_other_end_is_gone_without_a_word_ends_by_itself() {
 }
 
 #[test]
-fn an_end_that_is_done_says_if_the_other_end_was_gone_without_a_word() {
+fn finished_end_reports_that_the_other_end_is_silent() {
     let listener = listening(sink(discard), Calls { idle_limit: Some(Duration::from_millis(700)), ..CALL });
     let through = calls::through(&listener.ticket(), Duration::from_secs(1));
     let (sender, records) = joining(through.ticket.clone(), sending(calls::pictures(90)), CALL);
@@ -138,7 +138,7 @@ fn an_end_that_is_done_says_if_the_other_end_was_gone_without_a_word() {
 }
 
 #[test]
-fn a_stopped_end_tells_the_other_one() {
+fn stopped_end_closes_the_call_at_the_other_end() {
     for stop_sender in [true, false] {
         let seen = Arc::new(AtomicBool::new(false));
         let stop = |stops: bool| -> Stop {
@@ -163,7 +163,7 @@ fn a_stopped_end_tells_the_other_one() {
 }
 
 #[test]
-fn a_receiver_without_the_estimator_that_the_sender_needs_refuses_the_call() {
+fn receiver_refuses_a_call_with_an_unknown_estimator() {
     let listener = listening(sink(discard), CALL);
     let mut half = sending(clip());
     half.end = sending_end(999, MenuMode::default());
@@ -173,7 +173,7 @@ fn a_receiver_without_the_estimator_that_the_sender_needs_refuses_the_call() {
 }
 
 #[test]
-fn a_call_in_both_directions_shows_pictures_at_both_ends() {
+fn two_way_call_shows_pictures_at_both_ends() {
     let both = |end: lockstep_live::OtherEnd| calls::both_ways(end, sending(Box::new(Then(clip(), 20, || Ok(None)))));
     let (listener, ticket) = calls::listener();
     let one = std::thread::spawn(move || calls::run(both(lockstep_live::OtherEnd::At(listener))).0);
@@ -198,7 +198,7 @@ fn wrong_used_or_other_kind_of_ticket_is_refused() {
     assert_eq!(refused(to(wrong, Some(sending(clip())), CALL)), Some(TicketRefusal::Wrong));
     let other = CallOptions { kind: CallKind::TwoWay, ..to(ticket.clone(), Some(sending(clip())), CALL) };
     assert_eq!(refused(other), Some(TicketRefusal::OtherKind));
-    // Neither has used it up.
+    // Neither attempt has used up the ticket.
     let over = Arc::<AtomicBool>::default();
     let stopped = over.clone();
     let stop: Stop = Box::new(move || stopped.load(Ordering::Relaxed));
@@ -214,7 +214,7 @@ fn wrong_used_or_other_kind_of_ticket_is_refused() {
 }
 
 #[test]
-fn a_standing_ticket_serves_one_call_after_another() {
+fn standing_ticket_serves_consecutive_calls() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let identity = Identity::standing(&folder.path().join("identity")).expect("it can be made");
     let mut listener = Listener::bind(calls::loopback(), identity).expect("a port is free");
@@ -233,9 +233,9 @@ fn a_standing_ticket_serves_one_call_after_another() {
 }
 
 #[test]
-fn whoever_holds_another_key_is_not_told_the_secret() {
+fn listener_with_another_key_does_not_learn_the_secret() {
     let (real, other) = (calls::listener(), listening(sink(discard), Calls { wait_limit: None, ..CALL }));
-    // The addresses lead to somebody else.
+    // The addresses lead to another listener.
     let ticket = lockstep_live::Ticket { addresses: other.ticket().addresses, ..real.1 };
     let (sender, _) = joining(ticket, sending(clip()), CALL);
     assert!(matches!(sender.result, Err(LiveError::Connection(_))), "{:?}", sender.result);
@@ -243,7 +243,7 @@ fn whoever_holds_another_key_is_not_told_the_secret() {
     assert_eq!(other.join().0.result.ok(), Some(Ended::Stopped), "nobody has joined there");
 }
 
-/// A sink that sleeps before it takes so many pictures, and counts them.
+/// A sink that sleeps before each of its first `naps` pictures, and counts all of them.
 struct Sleeps {
     naps: usize,
     nap: Duration,
@@ -267,7 +267,7 @@ impl Sink for Sleeps {
 }
 
 #[test]
-fn a_sink_that_sleeps_is_left_out_pictures_and_decoding_and_acknowledgements_go_on() {
+fn slow_sink_drops_pictures_without_delaying_decoding() {
     let taken = Arc::<AtomicUsize>::default();
     let sleeps = Sleeps { naps: usize::MAX, nap: Duration::from_millis(250), is_live: true, taken: taken.clone() };
     let listener = listening(sink(move |_| Ok(Box::new(sleeps))), CALL);
@@ -278,13 +278,13 @@ fn a_sink_that_sleeps_is_left_out_pictures_and_decoding_and_acknowledgements_go_
     let counts = receiver.receiving[0].counts();
     let acknowledged = sender.sending[0].statistics().frames_acknowledged;
     assert_eq!((counts.decoded, acknowledged), (sent, sent), "none was held up");
-    // Two seconds have room for eight, and a few wait at the end.
+    // Two seconds have room for eight pictures, and a few wait at the end.
     assert!(sent > 30 && shown < 20, "{shown} of {sent} shown");
     assert_eq!((shown as u64 + receiver.dropped, shown), (sent, taken.load(Ordering::Relaxed)));
 }
 
 #[test]
-fn a_recording_loses_nothing_while_its_disk_takes_a_break() {
+fn recording_loses_nothing_while_its_disk_stalls() {
     let sleeps = Sleeps { naps: 1, nap: Duration::from_millis(1_500), is_live: false, taken: Arc::default() };
     let listener = listening(sink(move |_| Ok(Box::new(sleeps))), CALL);
     let (_, records) = joining(listener.ticket(), sending(Box::new(Then(clip(), 60, || Ok(None)))), CALL);
@@ -294,7 +294,7 @@ fn a_recording_loses_nothing_while_its_disk_takes_a_break() {
 }
 
 #[test]
-fn a_slow_sink_is_waited_for_at_the_end() {
+fn call_waits_for_a_slow_sink_at_its_end() {
     let slow = sink(|format| {
         std::thread::sleep(Duration::from_millis(500));
         open_sink("none", format)

@@ -23,10 +23,10 @@ use lockstep_vp8::Picture;
 use calls::{LIMIT, counting, listener, listening_with, pictures, receiving_end, sink};
 
 const CODEC: CodecId = CodecId(201);
-/// One sample of so many is kept in each frame.
+/// One of this many samples is kept in each frame.
 const KEPT: usize = 8;
 
-/// Keeps one sample of eight, and shows it eight times.
+/// Codec that keeps one sample of eight, and repeats it eight times.
 struct Coarse;
 
 fn shown(samples: &[u8], length: usize) -> Option<Picture> {
@@ -119,7 +119,7 @@ fn run(options: CallOptions<External>) -> (Finished<External>, Vec<FrameRecord>)
 }
 
 #[test]
-fn a_live_call_carries_an_applications_own_codec() {
+fn live_call_carries_the_codec_of_an_application() {
     let (listener, ticket) = listener();
     let count = Arc::<AtomicUsize>::default();
     let open_sink: OpenSink = counting(&count);
@@ -141,7 +141,7 @@ fn a_live_call_carries_an_applications_own_codec() {
 }
 
 #[test]
-fn a_receiver_without_the_codec_refuses_the_call() {
+fn receiver_without_the_codec_refuses_the_call() {
     let listener = listening_with(receiving_end, sink(calls::discard));
     let (sender, _) = run(options(OtherEnd::Of(listener.ticket()), Some(sending()), None));
     assert!(matches!(sender.result, Err(LiveError::Refused)), "{:?}", sender.result);

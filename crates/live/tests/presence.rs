@@ -1,4 +1,4 @@
-//! What people do in a call: mute, camera off and on, leave; over loopback.
+//! Commands of people in a call over loopback: mute, camera off and on, leave.
 
 mod calls;
 
@@ -16,7 +16,7 @@ use lockstep_socket::Clock;
 use lockstep_sound::{Frame, SoundFailure, SoundSink, Tone};
 use lockstep_vp8::Picture;
 
-/// Counts.
+/// Counters of one end.
 #[derive(Clone, Default)]
 struct Counts {
     captured: Arc<AtomicUsize>,
@@ -66,7 +66,7 @@ impl SoundSink for Counts {
     }
 }
 
-/// An end that talks and can be commanded.
+/// A two-way end that accepts commands.
 fn talking(peer: OtherEnd, counts: &Counts, handle: CallHandle) -> JoinHandle<Finished> {
     let mut half = sending(Box::new(Counted(clip(), counts.clone())));
     half.microphone = Some(Box::new(Tone::default()));
@@ -80,28 +80,28 @@ fn talking(peer: OtherEnd, counts: &Counts, handle: CallHandle) -> JoinHandle<Fi
 }
 
 #[test]
-fn a_camera_that_is_turned_off_captures_nothing_the_other_end_knows_and_pictures_come_back() {
+fn camera_turned_off_captures_nothing_until_turned_on_again() {
     let (listener, ticket) = listener();
     let (near, far) = (Counts::default(), Counts::default());
     let handle = CallHandle::new();
     let here = talking(OtherEnd::At(listener), &near, handle.clone());
     let there = talking(OtherEnd::Of(ticket), &far, CallHandle::new());
     let shown = || far.shown.load(Ordering::Relaxed);
-    let told = || *far.peer.lock().expect("nobody panics");
+    let peer = || *far.peer.lock().expect("nobody panics");
     wait_until("pictures", || shown() >= 10);
-    assert_eq!((told(), near.rests.load(Ordering::Relaxed)), (Presence::default(), 0));
+    assert_eq!((peer(), near.rests.load(Ordering::Relaxed)), (Presence::default(), 0));
     handle.command(Command::Camera);
-    wait_until("the other end knows", || told().camera_off);
+    wait_until("the other end knows", || peer().camera_off);
     wait_until("the camera rests", || near.rests.load(Ordering::Relaxed) == 1);
     let captured = near.captured.load(Ordering::Relaxed);
     let (back, loud) = (near.shown.load(Ordering::Relaxed), far.loud.load(Ordering::Relaxed));
-    wait_until("the other direction goes on", || near.shown.load(Ordering::Relaxed) >= back + 20);
-    wait_until("sound goes on", || far.loud.load(Ordering::Relaxed) > loud);
+    wait_until("the other direction continues", || near.shown.load(Ordering::Relaxed) >= back + 20);
+    wait_until("sound continues", || far.loud.load(Ordering::Relaxed) > loud);
     assert_eq!(near.captured.load(Ordering::Relaxed), captured);
     let before = shown();
     handle.command(Command::Camera);
     wait_until("pictures again", || shown() >= before + 10);
-    wait_until("the other end knows", || !told().camera_off);
+    wait_until("the other end knows", || !peer().camera_off);
     handle.command(Command::Leave);
     let (here, there) = (here.join().expect("it does not panic"), there.join().expect("it does not panic"));
     assert_eq!((here.result.ok(), there.result.ok()), (Some(Ended::Left), Some(Ended::ByPeer)));
@@ -118,12 +118,12 @@ fn muted_end_is_silent_and_the_other_end_knows_it() {
     wait_until("sound", || loud() > 20);
     handle.command(Command::Mute);
     wait_until("the other end knows", || far.peer.lock().expect("nobody panics").muted);
-    // The playout buffer may still hold sound that was captured before; it holds less than 1.5 s.
+    // The playout buffer may still hold earlier sound, but less than 1.5 s.
     let played = far.played.load(Ordering::Relaxed);
     wait_until("the playout buffer is played", || far.played.load(Ordering::Relaxed) >= played + 75);
     let before = loud();
     let shown = far.shown.load(Ordering::Relaxed);
-    wait_until("pictures go on", || far.shown.load(Ordering::Relaxed) >= shown + 45);
+    wait_until("pictures continue", || far.shown.load(Ordering::Relaxed) >= shown + 45);
     assert_eq!(loud(), before, "nothing is heard");
     handle.command(Command::Mute);
     wait_until("sound again", || loud() > before + 10);

@@ -1,5 +1,4 @@
-//! What a controller decided in a live call, it decides again in virtual time when it is told the same: nothing but
-//! what it is told bears on it. So it is with what the receiver estimates of what arrives.
+//! Replays a controller and an estimator of a live call in virtual time: the same input yields the same decisions.
 
 mod calls;
 
@@ -15,10 +14,10 @@ use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
 const PICTURES: u32 = 60;
-/// Calls that run beside each other: their pictures are small, and each waits for the clock most of the time.
+/// Calls that run at the same time. Their pictures are small, and each waits for the clock most of the time.
 const AT_ONCE: usize = 4;
 
-/// What an estimator was told, or asked and answered.
+/// An input or an output of an estimator.
 #[derive(Debug, Clone)]
 enum Sensed {
     Arrival(Arrival),
@@ -27,7 +26,7 @@ enum Sensed {
 
 type Senses = Arc<Mutex<Vec<Sensed>>>;
 
-/// An estimator of which everything is recorded.
+/// An estimator that records its inputs and outputs.
 struct RecordedEstimator(Box<dyn Estimator>, Senses);
 
 impl RecordedEstimator {
@@ -53,13 +52,13 @@ impl Estimator for RecordedEstimator {
     }
 }
 
-/// The estimator of the receiver. No model comes with mmsys24: it has BoB's heuristic in its place here, so that the
-/// sender's part hears of estimates.
+/// Estimator of the receiver. mmsys24 has no bundled model, so BoB's heuristic replaces it here, and the sender
+/// receives estimates.
 fn estimator(kind: EstimatorKind) -> Box<dyn Estimator> {
     kind.make(RateBounds::default())
 }
 
-/// What was recorded at both ends of a live call over loopback.
+/// Recordings of both ends of a live call over loopback.
 fn live(algorithm: &Algorithm) -> (Kept, Vec<Sensed>) {
     let format =
         lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
@@ -87,7 +86,7 @@ fn live(algorithm: &Algorithm) -> (Kept, Vec<Sensed>) {
     (kept.take(), senses)
 }
 
-/// Tells a controller that is made of the recording what its file says, and compares what it answers.
+/// Replays a recording to a new controller, and compares its answers.
 fn replay_controller(algorithm: &Algorithm, kept: &Kept) {
     let text = kept.text();
     let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
@@ -105,10 +104,10 @@ fn replay_controller(algorithm: &Algorithm, kept: &Kept) {
         }
     }
     assert_eq!(reader.events(), kept.events.len() as u64 + 1, "all of it, and its end");
-    assert!(asked > 60 && heard > 20, "{algorithm}: asked {asked} times, {heard} packets heard of");
+    assert!(asked > 60 && heard > 20, "{algorithm}: asked {asked} times, {heard} packets acknowledged");
 }
 
-/// The same with the receiver's estimator.
+/// Replays a recording to a new estimator, and compares its estimates.
 fn replay_estimator(algorithm: &Algorithm, senses: &[Sensed]) {
     let mut again = estimator(algorithm.estimator_kind());
     let (mut arrived, mut asked) = (0, 0);
@@ -128,12 +127,12 @@ fn replay_estimator(algorithm: &Algorithm, senses: &[Sensed]) {
 }
 
 #[test]
-fn what_each_controller_decided_in_a_live_call_it_decides_again_when_told_the_same() {
-    // All that there are, but for those that a live call cannot have.
+fn replay_of_a_live_call_repeats_every_decision() {
+    // Every controller, except those that a live call cannot have.
     let algorithms: Vec<Algorithm> = Algorithm::all().filter(|algorithm| !algorithm.knows_path()).collect();
-    for beside in algorithms.chunks(AT_ONCE) {
+    for group in algorithms.chunks(AT_ONCE) {
         thread::scope(|scope| {
-            for algorithm in beside {
+            for algorithm in group {
                 scope.spawn(move || {
                     let (kept, senses) = live(algorithm);
                     replay_controller(algorithm, &kept);

@@ -10,7 +10,7 @@ use calls::{both_ways, clip, listener, run, sending};
 use lockstep_live::{CallOptions, Ended, LiveError, Loudspeaker, OtherEnd};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource, Tone};
 
-/// How many of the 20 ms that were played were loud; fails when it is to be ended, if it is told to.
+/// Counts the loud frames of 20 ms; if the flag is set, `finish` fails.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<usize>>, bool);
 
@@ -25,7 +25,7 @@ impl SoundSink for Heard {
     }
 }
 
-/// One end that talks, and hears by `heard`.
+/// An end that sends sound, and plays to `heard`.
 fn talking(peer: OtherEnd, heard: Heard, source: Box<dyn SoundSource>, length: Duration) -> CallOptions {
     let mut half = sending(clip());
     half.microphone = Some(source);
@@ -49,16 +49,16 @@ fn both_ends_hear_each_other() {
     assert!(matches!((&joined.result, &waited.result), (Ok(Ended::Done), Ok(Ended::ByPeer))));
     for (finished, heard) in [(waited, &heard[0]), (joined, &heard[1])] {
         let sound = finished.sound.expect("there was a loudspeaker");
-        // Two thirds of the tone's talking are loud; a slow machine may take its time.
+        // Two thirds of the tone's frames are loud; a slow machine may play fewer.
         assert!(*heard.0.lock().unwrap() > 20 && sound.packets > 50, "{sound:?}");
-        // The two ends have two clocks, which began at different moments.
+        // The clocks of the two ends started at different times.
         let delay = sound.mouth_to_ear_ms.expect("something was heard");
         assert!((20.0..2_000.0).contains(&delay.p50), "{sound:?}");
     }
 }
 
 #[test]
-fn sound_that_cannot_be_kept_ends_the_call_with_the_reason() {
+fn failure_of_the_sound_sink_ends_the_call_with_its_reason() {
     let (listener, ticket) = listener();
     let waiting = talking(OtherEnd::At(listener), Heard::default(), Box::new(Tone::default()), LENGTH * 4);
     let waiting = thread::spawn(move || run(waiting).0);

@@ -1,5 +1,6 @@
-//! What the sockets of live calls and of the emulator survive. Calls in virtual time cover lost links, losses, reordering
-//! and dead directions (`live::rehearsal`).
+//! Faults of the sockets of live calls and of the emulator.
+//!
+//! Calls in virtual time cover lost links, losses, reordering and dead directions (`live::rehearsal`).
 
 mod calls;
 
@@ -84,7 +85,7 @@ fn call_shows_pictures_during_a_flood_of_garbage() {
                 let mut datagram = [random as u8; 1200];
                 datagram[..8].copy_from_slice(&random.to_be_bytes());
                 if forged {
-                    // A first packet of QUIC version 1 starts so; the length of its connection identifier follows.
+                    // The start of a first packet of QUIC version 1; the length of its connection identifier follows.
                     datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
                     datagram[6..14].copy_from_slice(&random.to_be_bytes());
                 }

@@ -1,5 +1,5 @@
-//! A camera here, a window there: `camera_to_window receive` prints a ticket, `camera_to_window TICKET` sends.
-//! Another source and sink: `camera_to_window receive none`, `camera_to_window TICKET generated:640x360`.
+//! Sends a camera to a window: `camera_to_window receive` prints a ticket, `camera_to_window TICKET` sends.
+//! Other sinks and sources: `camera_to_window receive none`, `camera_to_window TICKET generated:640x360`.
 use std::env;
 use std::error::Error;
 use std::time::Duration;

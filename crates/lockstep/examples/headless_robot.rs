@@ -1,4 +1,4 @@
-//! An unattended robot with two cameras: it joins a standing ticket and comes back by itself after every interruption.
+//! An unattended robot with two cameras: it joins with a standing ticket and resumes after every interruption.
 //! `headless_robot operate ADDRESS KEY_FILE` prints the ticket; `headless_robot TICKET [FRONT [REAR]]` is the robot.
 use std::env;
 use std::error::Error;
@@ -23,7 +23,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The robot's end: of the budget, the front camera gets three times as much as the rear one.
+/// The robot's end. The front camera gets three times the budget of the rear one.
 pub(crate) fn robot(ticket: &str, sources: &[&str]) -> Result<Call, Box<dyn Error>> {
     let mut builder = Call::builder().latency(Latency::Low).reconnect();
     for ((name, priority), source) in [("front", 3.0), ("rear", 1.0)].into_iter().zip(sources) {
@@ -32,7 +32,7 @@ pub(crate) fn robot(ticket: &str, sources: &[&str]) -> Result<Call, Box<dyn Erro
     Ok(builder.join(ticket.parse()?)?)
 }
 
-/// Prints events, and answers messages, until the call is over for good.
+/// Prints events, and answers messages, until the call ends.
 pub(crate) fn watch(call: &Call) -> Result<(), Box<dyn Error>> {
     for event in call.events() {
         match event {

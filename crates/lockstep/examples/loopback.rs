@@ -1,4 +1,4 @@
-//! A call with itself: frames from the application go out and come back over loopback.
+//! Two ends of a call in one process: frames from the application travel over loopback.
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use lockstep::{Call, Event, Picture, VideoFormat};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A grey picture with a bar that moves.
+/// A grey picture with a moving bar.
 fn picture(number: usize) -> Result<Picture, Box<dyn Error>> {
     let (width, height) = (320, 240);
     let mut samples = vec![128; width * height * 3 / 2];

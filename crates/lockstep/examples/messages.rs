@@ -1,10 +1,10 @@
-//! Tele-operation: the operator's commands are latest messages, telemetry is reliable, and stale video stops the robot.
+//! Remote operation: commands are latest messages, telemetry is reliable, and stale video stops the robot.
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use lockstep::{Call, Event, Latency, Message, Picture, VideoFormat};
 
-/// Commands of one kind overtake each other; those of another do not.
+/// Channel of the steering commands; messages of different channels do not overtake each other.
 const STEERING: u8 = 1;
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -15,7 +15,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     while robot.next_event(LIMIT).ok_or("nobody joined")? != Event::Joined {}
     robot.send_message(Message::reliable("battery 87 %"))?;
 
-    // The robot films for two seconds, and then its camera breaks.
+    // The robot films for two seconds, and then its camera fails.
     let mut is_stale = false;
     let mut commands = 0;
     for tick in 0..100u8 {

@@ -1,4 +1,4 @@
-//! A controller of one's own in a live call: it slows down while packets queue, and speeds up while they do not.
+//! A custom controller in a live call: it slows down while packets queue, and speeds up otherwise.
 use std::error::Error;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
-//! A codec of one's own between two peers in virtual time: it sends every eighth sample.
+//! A custom codec between two peers in virtual time: it sends every eighth sample.
 use lockstep::codec::{CodecId, EncodeRequest, EncodedPicture, PictureDecoder, PictureEncoder, Recovery, StateId};
 use lockstep::{Input, Output, Peer, PeerConfig, Picture, ReceiveOptions, SendOptions, Timestamp, VideoFormat};
 
-/// Every frame is a key frame, so there are no states to hold.
+/// A codec with key frames only, so there are no states to hold.
 struct Coarse;
 
 fn decoded(frame: &[u8]) -> Option<(StateId, Picture)> {

@@ -1,4 +1,4 @@
-//! Sans-IO: two peers, each with a socket and a loop of the application.
+//! Sans-IO: two peers, each over a socket and a loop of the application.
 use std::error::Error;
 use std::net::UdpSocket;
 use std::thread;
@@ -10,7 +10,8 @@ use lockstep::{
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Drives `peer` until the call is over; sends a frame each 33 ms if `length` is given. Gives the number of frames shown.
+/// Drives `peer` until the call ends, and returns the number of frames shown. With a `length`, it sends a frame every
+/// 33 ms.
 fn drive(socket: &UdpSocket, mut peer: Peer, length: Option<Duration>) -> Result<u32, Failure> {
     let start = Instant::now();
     let now = || Timestamp::ZERO + start.elapsed();

@@ -1,4 +1,4 @@
-//! A call on threads of its own.
+//! A call that runs on its own threads.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,9 +25,9 @@ use crate::options::{ReceiveOptions, SendOptions};
 use crate::queue::Queue;
 use crate::streams::{SentStream, Share, Stream, shares, split};
 
-/// Events that wait for the application; the oldest are dropped beyond.
+/// Events that wait for the application; beyond this, the oldest are dropped.
 const MOST_EVENTS: usize = 1_024;
-/// Frames of each stream that wait for the application; the oldest are dropped beyond, so that none is stale.
+/// Frames of each stream that wait for the application; beyond this, the oldest are dropped, so that none is stale.
 const MOST_FRAMES: usize = 3;
 /// Pause between two attempts to resume a call.
 const RESUME_INTERVAL: Duration = Duration::from_millis(250);
@@ -43,15 +43,17 @@ enum Shows {
     Sinks(Arc<Mutex<OpenAnySink>>),
 }
 
-/// Builds a [`Call`]. Without a source or stream this end sends no pictures; without a sink it receives none. With one it takes
-/// every stream that the other end sends, up to [`MOST_STREAMS`].
+/// Builds a [`Call`].
+///
+/// Without a source or stream, this end sends no pictures; without a sink, it receives none. With a sink it receives
+/// every stream of the other end, up to [`MOST_STREAMS`].
 #[must_use]
 pub struct CallBuilder {
     streams: Vec<Stream>,
     shows: Shows,
     microphone: Option<OpenMicrophone>,
     loudspeaker: Option<OpenLoudspeaker>,
-    /// Whether sound is played even without a loudspeaker, for the recording.
+    /// Whether sound is decoded even without a loudspeaker, for the recording.
     records_sound: bool,
     send: SendOptions,
     receive: ReceiveOptions,
@@ -84,40 +86,42 @@ impl CallBuilder {
         }
     }
 
-    /// Sends the pictures of a source, which a thread of the call reads. `open` runs at each connection.
+    /// Sends the pictures of a source, which a thread of the call reads. `open` runs for each connection.
     pub fn source(self, open: impl FnMut() -> Result<Box<dyn Source>, SourceError> + Send + 'static) -> Self {
         self.only(Stream::source("", open))
     }
 
-    /// This stream and no other, without a name.
+    /// Sends only this stream, without a name.
     fn only(mut self, stream: Stream) -> Self {
         self.streams = vec![stream];
         self
     }
 
-    /// Sends another video stream; the first is the most important. Streams share one budget by their priorities. The other end
-    /// learns their names.
+    /// Adds a video stream; the first is the most important. Streams share one budget by their priorities. The other
+    /// end receives their names.
     pub fn stream(mut self, stream: Stream) -> Self {
         self.streams.push(stream);
         self
     }
 
-    /// Sends what `specification` names: `camera`, `/dev/video0`, `generated`, a y4m file, or anything that ffmpeg reads.
+    /// Sends the source that `specification` names: `camera`, `/dev/video0`, `generated`, a y4m file, or any input of
+    /// ffmpeg.
     pub fn open_source(self, specification: &str) -> Self {
         self.only(Stream::open_source("", specification))
     }
 
-    /// Sends the pictures that the application gives to [`Call::send_frame`], of this format.
+    /// Sends the pictures that the application passes to [`Call::send_frame`], in this format.
     pub fn send_frames(self, format: VideoFormat) -> Self {
         self.only(Stream::frames("", format))
     }
 
-    /// Shows pictures on a sink, on a thread of the call. `open` runs at the first picture of each stream and connection.
+    /// Shows pictures on a sink, on a thread of the call. `open` runs for the first picture of each stream and
+    /// connection.
     pub fn sink(self, mut open: impl FnMut(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static) -> Self {
         self.sinks(move |_, format| open(format))
     }
 
-    /// The same with the name of the stream, which is empty for the only stream of a call.
+    /// Like [`Self::sink`], with the name of the stream, which is empty for the only stream of a call.
     pub fn sinks(
         mut self,
         open: impl FnMut(&StreamName, VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static,
@@ -127,9 +131,11 @@ impl CallBuilder {
         self
     }
 
-    /// Shows pictures where `specification` says: `window`, `none`, or a file that ends in .webm or .mkv (with the other end's
-    /// sound), .ivf or .y4m. A stream with a name has a separate window or file, such as `x.front.webm` for `x.webm`. Connections
-    /// after the first have separate files: call.webm, call-2.webm, call-3.webm. Existing files are kept.
+    /// Shows pictures where `specification` says: `window`, `none`, or a file.
+    ///
+    /// A file ends in .webm or .mkv (with the other end's sound), .ivf or .y4m. A named stream has a separate window or
+    /// file, such as `x.front.webm` for `x.webm`. Connections after the first have separate files: call.webm,
+    /// call-2.webm, call-3.webm. Existing files are kept.
     pub fn open_sink(self, specification: &str) -> Self {
         let records_sound = lockstep_media::records_sound(specification);
         let (specification, mut connections) = (specification.to_owned(), BTreeMap::<StreamName, u32>::new());
@@ -142,43 +148,43 @@ impl CallBuilder {
         Self { records_sound, ..builder }
     }
 
-    /// Keeps pictures for [`Call::next_frame`]; the newest few.
+    /// Keeps the newest pictures for [`Call::next_frame`].
     pub fn receive_frames(mut self) -> Self {
         self.shows = Shows::Frames;
         self
     }
 
-    /// Sends sound; `open` runs at each connection.
+    /// Sends sound; `open` runs for each connection.
     pub fn microphone(mut self, open: impl FnMut() -> Result<Box<dyn SoundSource>, String> + Send + 'static) -> Self {
         self.microphone = Some(Box::new(open));
         self
     }
 
-    /// Plays the other end's sound; `open` runs at each connection.
+    /// Plays the other end's sound; `open` runs for each connection.
     pub fn loudspeaker(mut self, open: impl FnMut() -> Result<Box<dyn SoundSink>, String> + Send + 'static) -> Self {
         self.loudspeaker = Some(Box::new(open));
         self
     }
 
-    /// The delay that the call tolerates for a better picture.
+    /// Sets the delay that the call tolerates for a better picture.
     pub fn latency(mut self, latency: Latency) -> Self {
         self.send = self.send.latency(latency);
         self
     }
 
-    /// A cap of the bit rate; see [`SendOptions::max_bitrate`]. Streams share it by their priorities.
+    /// Sets a cap of the bit rate; see [`SendOptions::max_bitrate`]. Streams share it by their priorities.
     pub fn max_bitrate(mut self, cap: Bitrate) -> Self {
         self.send = self.send.max_bitrate(cap);
         self
     }
 
-    /// The effort of the encoder.
+    /// Sets the effort of the encoder.
     pub fn preset(mut self, preset: Preset) -> Self {
         self.send = self.send.preset(preset);
         self
     }
 
-    /// A controller of the application's own; see [`SendOptions::controller`].
+    /// Sets a controller of the application; see [`SendOptions::controller`].
     pub fn controller(
         mut self,
         make: impl Fn(&ControllerSetup) -> Box<dyn Controller> + Send + Sync + 'static,
@@ -187,58 +193,59 @@ impl CallBuilder {
         self
     }
 
-    /// The most pixels that a received picture may have; see [`ReceiveOptions::max_pixels`].
+    /// Sets the most pixels that a received picture may have; see [`ReceiveOptions::max_pixels`].
     pub fn max_pixels(mut self, pixels: usize) -> Self {
         self.receive = self.receive.max_pixels(pixels);
         self
     }
 
-    /// Time that the other end may take to join; none waits forever. The default is 10 s for an end that joins.
+    /// Sets the longest wait for the other end to join; `None` waits for ever. The default is 10 s for an end that
+    /// joins.
     pub fn wait_limit(mut self, limit: Option<Duration>) -> Self {
         self.wait_limit = limit;
         self
     }
 
-    /// Silence that ends the call; none waits forever. The default is 30 s.
+    /// Sets the silence that ends the call; `None` means no limit. The default is 30 s.
     pub fn idle_limit(mut self, limit: Option<Duration>) -> Self {
         self.idle_limit = limit;
         self
     }
 
-    /// The age at which the other end's newest picture is stale ([`CallEvent::Stale`]).
+    /// Sets the age at which the other end's newest picture is stale ([`CallEvent::Stale`]).
     pub fn stale_after(mut self, age: Duration) -> Self {
         self.stale_after = Some(age);
         self
     }
 
-    /// Resumes the call by itself whenever it breaks or the other end leaves, until [`Call::leave`]: for an unattended robot.
-    /// A listener needs a standing identity for it ([`Identity::standing`]).
+    /// Resumes the call after every failure or departure of the other end, until [`Call::leave`]: for an unattended
+    /// robot. A listener then requires a standing identity ([`Identity::standing`]).
     pub fn reconnect(mut self) -> Self {
         self.reconnects = true;
         self
     }
 
-    /// Starts the call with the giver of `ticket`.
+    /// Starts the call with the owner of `ticket`.
     ///
     /// # Errors
-    /// If no thread can be started, or if streams have wrong names or priorities. Later failures are [`CallEvent::Failed`].
+    /// No thread can be started, or streams have invalid names or priorities. Later failures are [`CallEvent::Failed`].
     pub fn join(self, ticket: Ticket) -> Result<Call, LiveError> {
         self.start(Other::Giver(ticket))
     }
 
-    /// Listens at `address`, such as `0.0.0.0:0`, for one call; gives the ticket to hand out.
+    /// Listens at `address`, such as `0.0.0.0:0`, for one call; returns the ticket for the other end.
     ///
     /// # Errors
-    /// If the address cannot be bound.
+    /// The address cannot be bound.
     pub fn listen(self, address: SocketAddr) -> Result<(Call, Ticket), LiveError> {
         self.listen_as(Identity::new()?, address)
     }
 
-    /// The same with the ticket of `identity`. With a standing identity and [`CallBuilder::reconnect`] the ticket admits one
-    /// call after another.
+    /// Like [`Self::listen`], with the ticket of `identity`. With a standing identity and [`CallBuilder::reconnect`],
+    /// the ticket admits consecutive calls.
     ///
     /// # Errors
-    /// If the address cannot be bound.
+    /// The address cannot be bound.
     pub fn listen_as(mut self, identity: Identity, address: SocketAddr) -> Result<(Call, Ticket), LiveError> {
         let listener = Listener::bind(address, identity)?;
         let ticket = listener.ticket(&[])?;
@@ -267,7 +274,7 @@ impl CallBuilder {
     }
 }
 
-/// The sink of connection `number`. A connection after the first has the next file that is not there yet.
+/// The sink of connection `number`. A connection after the first uses the next file that does not exist.
 fn sink_of_connection(specification: &str, number: &mut u32) -> String {
     let path = Path::new(specification);
     let (Some(stem), Some(extension)) = (path.file_stem(), path.extension()) else { return specification.to_owned() };
@@ -288,10 +295,10 @@ enum Other {
     Joiner(Listener),
 }
 
-/// The names of the other end's streams, and what relates its clock to this one's.
+/// Names of the other end's streams, and data to align its clock with this one.
 #[derive(Debug, Default)]
 struct Received {
-    /// By stream.
+    /// Smallest delay by stream.
     least_delays: BTreeMap<usize, i64>,
     names: BTreeMap<usize, StreamName>,
     round_trip: Option<Duration>,
@@ -305,14 +312,14 @@ struct WaitingFrame {
     captured_at: Timestamp,
 }
 
-/// How far a call is.
+/// Progress of a call.
 #[derive(Debug, Clone, Default)]
 struct Stage {
     has_joined: bool,
     outcome: Option<Result<Ended, Arc<LiveError>>>,
 }
 
-/// The stage of a call, for those who wait for a later one.
+/// The stage of a call, and a signal for threads that wait for a later one.
 #[derive(Default)]
 struct Progress(Mutex<Stage>, Condvar);
 
@@ -322,17 +329,17 @@ impl Progress {
         self.1.notify_all();
     }
 
-    /// The stage, once it is over or `is_reached`; after `limit` whatever it is.
+    /// Waits until the call ends or `is_reached`, at most for `limit`; returns the stage.
     fn wait(&self, limit: Duration, is_reached: impl Fn(&Stage) -> bool) -> Stage {
         let stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = |stage: &mut Stage| stage.outcome.is_none() && !is_reached(stage);
-        // The system adds the limit to its clock; decades suffice.
+        // The system adds the limit to its clock, which must not overflow; decades suffice.
         let limit = limit.min(Duration::from_secs(1 << 30));
         self.1.wait_timeout_while(stage, limit, waits).unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 }
 
-/// State that the call's thread and the application share.
+/// State that the call's thread shares with the application.
 struct Shared {
     handle: CallHandle,
     events: Queue<CallEvent>,
@@ -348,7 +355,7 @@ impl Shared {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The age of a stream's picture at this moment.
+    /// Current age of a stream's picture.
     fn age(&self, stream: usize, captured_at: Timestamp) -> Option<Duration> {
         let received = self.received();
         let least_delay = *received.least_delays.get(&stream)?;
@@ -356,7 +363,7 @@ impl Shared {
     }
 }
 
-/// Takes the pictures of a stream for the application.
+/// Sink that queues the pictures of a stream for the application.
 struct FrameSink {
     stream: usize,
     name: StreamName,
@@ -376,7 +383,7 @@ impl Sink for FrameSink {
     }
 }
 
-/// Hands events on.
+/// Forwards events to the application.
 struct Observer(Arc<Shared>);
 
 impl Witness for Observer {
@@ -402,12 +409,12 @@ impl Witness for Observer {
     }
 }
 
-/// The call's thread.
+/// State of the call's thread.
 struct Runner {
     builder: CallBuilder,
     other: Other,
     shares: Vec<Share>,
-    /// Watches the age of pictures, also between two connections.
+    /// Monitors the age of pictures, also between two connections.
     freshness: Freshness,
     shared: Arc<Shared>,
 }
@@ -432,7 +439,7 @@ impl Runner {
         self.shared.frames.close();
     }
 
-    /// Waits before the next attempt, and reports pictures that become stale meanwhile.
+    /// Waits before the next attempt, and reports pictures that become stale.
     fn pause(&mut self) {
         let clock = self.shared.clock;
         let end = clock.now() + RESUME_INTERVAL;
@@ -453,7 +460,7 @@ impl Runner {
         self.shared.leaves.load(Ordering::Relaxed)
     }
 
-    /// One connection, until it ends.
+    /// Runs one connection until it ends.
     fn connect(&mut self) -> Result<Ended, LiveError> {
         let options = self.options()?;
         let finished = lockstep_live::run(self.shared.clock, options, &mut Observer(Arc::clone(&self.shared)));
@@ -500,7 +507,7 @@ impl Runner {
             builder.streams.iter_mut().zip(&self.shares).zip(builder.send.shared(&priorities))
         {
             let (source, format) = stream.open()?;
-            // The first stream has the sound.
+            // The first stream carries the sound.
             let microphone = builder.microphone.as_mut().filter(|_| sending.is_empty());
             sending.push(Sending {
                 end: send.with_format(format).end()?,
@@ -543,7 +550,7 @@ impl Runner {
     }
 }
 
-/// Whether a call that ended so can be resumed: the other end or the path ended it, and not this end's user or devices.
+/// Whether a call with this result can be resumed: the other end or the path ended it, not this end's user or devices.
 fn can_resume(result: &Result<Ended, LiveError>) -> bool {
     match result {
         Ok(ended) => matches!(ended, Ended::ByPeer),
@@ -562,9 +569,9 @@ fn can_resume(result: &Result<Ended, LiveError>) -> bool {
     }
 }
 
-/// A call on threads of its own. Dropping it ends the call.
+/// A call that runs on its own threads. Dropping it ends the call.
 ///
-/// All methods take `&self`: threads may share a call by reference or in an [`Arc`].
+/// All methods except [`Call::leave`] take `&self`: threads may share a call by reference or in an [`Arc`].
 pub struct Call {
     shared: Arc<Shared>,
     send: Mutex<SendOptions>,
@@ -580,29 +587,31 @@ impl std::fmt::Debug for Call {
 }
 
 impl Call {
-    /// Begins to build a call.
+    /// Starts to build a call.
     pub fn builder() -> CallBuilder {
         CallBuilder::new()
     }
 
-    /// Sends a picture of the first stream that was captured at `captured_at`. Of pictures that wait for the encoder only the newest is kept: says
-    /// whether this one replaced another. A picture of another size than announced changes the size of the video.
+    /// Sends a picture of the first stream that was captured at `captured_at`.
+    ///
+    /// Only the newest picture waits for the encoder; returns whether this one replaced another. A picture of a new
+    /// size changes the size of the video.
     pub fn send_frame(&self, picture: Picture, captured_at: Instant) -> bool {
         self.shared.handle.send_frame(0, picture, captured_at)
     }
 
-    /// The stream of this name that this end sends; none if it sends no such stream.
+    /// The sent stream with this name; `None` if there is none.
     pub fn stream(&self, name: &str) -> Option<SentStream<'_>> {
         let stream = self.shares.iter().position(|share| *share.name == *name)?;
         Some(SentStream::new(self.handle(), stream))
     }
 
-    /// The name of a stream that this end sends; empty if it has none.
+    /// Name of a stream that this end sends; empty if it has none.
     pub fn stream_name(&self, stream: usize) -> StreamName {
         self.shares.get(stream).map(|share| share.name.clone()).unwrap_or_default()
     }
 
-    /// The name of a stream that the other end announced; empty if it has none.
+    /// Name of a stream that the other end announced; empty if it has none.
     pub fn received_stream_name(&self, stream: usize) -> StreamName {
         self.shared.received().names.get(&stream).cloned().unwrap_or_default()
     }
@@ -611,39 +620,41 @@ impl Call {
         &self.shared.handle
     }
 
-    /// The next picture of the other end, with its stream and age; waits for it up to `limit`. None if none came, or the call is over.
-    /// Of pictures that the application is too slow for the oldest are dropped.
+    /// Waits up to `limit` for the next picture of the other end, and returns it with its stream and age. Returns
+    /// `None` if none arrived, or the call has ended. If the application is too slow, the oldest pictures are dropped.
     pub fn next_frame(&self, limit: Duration) -> Option<ReceivedFrame> {
         let WaitingFrame { stream, name, picture, captured_at } = self.shared.frames.pop(limit)?;
         Some(ReceivedFrame { stream, name, picture, captured_at, age: self.shared.age(stream, captured_at) })
     }
 
-    /// The next event; waits for it up to `limit`. None if none came, or after [`CallEvent::Ended`] and [`CallEvent::Failed`].
+    /// Waits up to `limit` for the next event. Returns `None` if there was none, or after [`CallEvent::Ended`] and
+    /// [`CallEvent::Failed`].
     pub fn next_event(&self, limit: Duration) -> Option<CallEvent> {
         self.shared.events.pop(limit)
     }
 
-    /// Waits up to `limit` until a frame can be taken or none will come; says whether one of both holds. Takes no frame.
+    /// Waits up to `limit` for a frame, without taking it. Returns whether a frame waits or no more will arrive.
     pub fn wait_for_frame(&self, limit: Duration) -> bool {
         self.shared.frames.wait(limit)
     }
 
-    /// Waits up to `limit` until an event can be taken or none will come; says whether one of both holds. Takes no event.
+    /// Waits up to `limit` for an event, without taking it. Returns whether an event waits or no more will follow.
     pub fn wait_for_event(&self, limit: Duration) -> bool {
         self.shared.events.wait(limit)
     }
 
-    /// Waits up to `limit` until the other end has joined; says whether it has. Takes no event, and ends with the call.
+    /// Waits up to `limit` until the other end has joined, or the call ends; returns whether it has joined. Takes no
+    /// event.
     pub fn wait_joined(&self, limit: Duration) -> bool {
         self.shared.progress.wait(limit, |stage| stage.has_joined).has_joined
     }
 
-    /// Waits up to `limit` until the call is over. Gives how it ended or why it failed; none while it runs. Takes no event.
+    /// Waits up to `limit` until the call ends, and returns its result; `None` while it runs. Takes no event.
     pub fn wait_ended(&self, limit: Duration) -> Option<Result<Ended, Arc<LiveError>>> {
         self.shared.progress.wait(limit, |_| false).outcome
     }
 
-    /// All events until the call is over; waits for each.
+    /// All events until the end of the call; waits for each.
     pub fn events(&self) -> impl Iterator<Item = CallEvent> {
         std::iter::from_fn(|| self.next_event(Duration::MAX))
     }
@@ -651,12 +662,12 @@ impl Call {
     /// Sends a message.
     ///
     /// # Errors
-    /// If it is too long, or if too many wait.
+    /// The message is too long, or too many messages wait.
     pub fn send_message(&self, message: Message) -> Result<(), MessageError> {
         self.shared.handle.send_message(message)
     }
 
-    /// Changes the cap of the bit rate, which streams share by their priorities; none removes it.
+    /// Changes the cap of the bit rate, which streams share by their priorities; `None` removes it.
     pub fn set_max_bitrate(&self, cap: Option<Bitrate>) {
         let caps = cap.map(|cap| split(cap, &self.priorities()));
         for stream in 0..self.shares.len() {
@@ -664,10 +675,10 @@ impl Call {
         }
     }
 
-    /// Changes the latency. The controller starts anew for it, and finds the capacity again within a second or two.
+    /// Changes the latency. The new controller finds the capacity again within a second or two.
     ///
     /// # Errors
-    /// If the default controller has no model in this build.
+    /// The default controller has no model in this build.
     pub fn set_latency(&self, latency: Latency) -> Result<(), LiveError> {
         let mut send = self.send.lock().unwrap_or_else(PoisonError::into_inner);
         *send = send.clone().latency(latency);
@@ -681,26 +692,26 @@ impl Call {
         self.shares.iter().map(|share| share.priority).collect()
     }
 
-    /// Announces another frame rate of the pictures that the application sends; of several streams, those of the first.
+    /// Announces a new frame rate of the pictures that the application sends in the first stream.
     pub fn set_frame_rate(&self, frame_rate: FrameRate) {
         self.handle().set_frame_rate(0, frame_rate);
     }
 
-    /// Mutes the sound or turns the camera off, and tells the other end; a camera that is off pauses the video.
+    /// Mutes the sound or turns the camera off, and informs the other end; a camera that is off pauses the video.
     pub fn set_presence(&self, presence: Presence) {
         self.shared.handle.set_presence(presence);
     }
 
-    /// Ends the call, tells the other end, and waits until it knows.
+    /// Ends the call, and waits until the other end knows.
     ///
     /// # Errors
-    /// If the call failed before.
+    /// The call failed before.
     pub fn leave(mut self) -> Result<Ended, Arc<LiveError>> {
         self.stop();
         self.wait_ended(Duration::ZERO).unwrap_or(Ok(Ended::Stopped))
     }
 
-    /// Begins to end the call, and does not wait: [`CallEvent::Ended`] follows.
+    /// Starts to end the call, without waiting: [`CallEvent::Ended`] follows.
     pub fn end(&self) {
         self.shared.leaves.store(true, Ordering::Relaxed);
         self.shared.handle.leave();

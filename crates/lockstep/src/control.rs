@@ -1,4 +1,5 @@
-//! The seam of a controller of one's own: see [`Controller`] and [`CallBuilder::controller`](crate::CallBuilder::controller).
+//! Interface for the application's own controller: see [`Controller`] and
+//! [`CallBuilder::controller`](crate::CallBuilder::controller).
 
 pub use lockstep_control::{
     Allowance, Controller, ControllerSetup, CrossTraffic, InFlight, Input, LossRate, PathView, TokenBucket, Traits,

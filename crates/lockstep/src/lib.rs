@@ -1,10 +1,10 @@
 //! Live video calls for applications.
 //!
-//! There are two doors:
-//! - [`Call`] runs a call on threads of its own: devices, sockets and clocks included.
+//! There are two interfaces:
+//! - [`Call`] runs a call on its own threads, including devices, sockets and clocks.
 //! - [`Peer`] is one end of a call as a state machine (sans-IO), over the application's own socket and clock.
 //!
-//! Both ends of a call meet by a [`Ticket`]: one end listens and hands its ticket out, the other joins with it.
+//! Both ends of a call meet by a [`Ticket`]: one end listens and creates the ticket, the other joins with it.
 //!
 //! # A call
 //! ```
@@ -61,12 +61,12 @@
 //! ```
 //!
 //! # Features
-//! None is on by default. `window` and `camera` have `open_sink("window")` and `open_source("camera")` work, `audio` has
-//! microphones and loudspeakers, and `learned` has the learned controller; without it the controller is Sprout.
+//! None is on by default. `window` enables `open_sink("window")`, `camera` enables `open_source("camera")`, and `audio`
+//! enables microphones and loudspeakers. `learned` enables the learned controller; without it the controller is Sprout.
 //!
 //! # Optimisation
-//! A debug build of the codec shows few pictures, and [`Event::Warning`] says so. These lines in the `Cargo.toml` of the
-//! application's workspace optimise its dependencies:
+//! A debug build of the codec shows few pictures, and [`Event::Warning`] reports that. To optimise the dependencies,
+//! add these lines to the `Cargo.toml` of the application's workspace:
 //! ```toml
 //! [profile.dev.package."*"]
 //! opt-level = 3

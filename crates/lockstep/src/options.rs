@@ -1,4 +1,4 @@
-//! Options of the two ends of a call, and the ends made of them.
+//! Options of the two ends of a call, from which the ends are created.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -22,7 +22,7 @@ use crate::streams::split;
 
 type MakeController = Arc<dyn Fn(&ControllerSetup) -> Box<dyn Controller> + Send + Sync>;
 
-/// Options of the end that sends pictures.
+/// Options of the sending end.
 #[derive(Clone)]
 pub struct SendOptions {
     format: VideoFormat,
@@ -45,7 +45,7 @@ impl fmt::Debug for SendOptions {
 }
 
 impl SendOptions {
-    /// Pictures of this format, for a conversation.
+    /// Options for pictures of this format, for a conversation.
     #[must_use]
     pub fn new(format: VideoFormat) -> Self {
         Self {
@@ -58,37 +58,37 @@ impl SendOptions {
         }
     }
 
-    /// The delay that the call tolerates for a better picture.
+    /// Sets the delay that the call tolerates for a better picture.
     #[must_use]
     pub fn latency(mut self, latency: Latency) -> Self {
         self.latency = latency;
         self
     }
 
-    /// A cap of the bit rate. Without it the cap follows from the size and rate of the pictures.
+    /// Sets a cap of the bit rate. By default it follows from the size and rate of the pictures.
     #[must_use]
     pub fn max_bitrate(mut self, cap: Bitrate) -> Self {
         self.max_bitrate = Some(cap);
         self
     }
 
-    /// Shares one budget with the other streams of `group`, in proportion to `priority`, which is above zero (RFC 8699). Each
-    /// stream of a call needs a group and a priority.
+    /// Shares one budget with the other streams of `group`, in proportion to `priority` (RFC 8699), which must be above
+    /// zero. Every stream of such a call needs a group and a priority.
     #[must_use]
     pub fn priority(mut self, group: &FlowGroup, priority: f64) -> Self {
         self.group = Some((group.clone(), priority));
         self
     }
 
-    /// The effort of the encoder.
+    /// Sets the effort of the encoder.
     #[must_use]
     pub fn preset(mut self, preset: Preset) -> Self {
         self.preset = preset;
         self
     }
 
-    /// A controller of the application's own, in the place of Lockstep's. It gets the estimate of Salsify's receiver: the mean
-    /// time between packets that arrive.
+    /// Replaces Lockstep's controller by one of the application. It receives the estimate of Salsify's receiver: the
+    /// mean interval between arriving packets.
     #[must_use]
     pub fn controller(
         mut self,
@@ -98,20 +98,20 @@ impl SendOptions {
         self
     }
 
-    /// The same for pictures of another format.
+    /// The same options for pictures of another format.
     #[must_use]
     pub fn with_format(self, format: VideoFormat) -> Self {
         Self { format, ..self }
     }
 
-    /// The format of the pictures.
+    /// Format of the pictures.
     #[must_use]
     pub fn format(&self) -> VideoFormat {
         self.format
     }
 
-    /// The options of several streams that share one budget and one cap in proportion to these priorities; of one stream, these
-    /// options.
+    /// Options for several streams, which share one budget and one cap in proportion to these priorities. A single
+    /// stream keeps these options.
     pub(crate) fn shared(&self, priorities: &[f64]) -> Vec<Self> {
         if priorities.len() < 2 {
             return priorities.iter().map(|_| self.clone()).collect();
@@ -132,10 +132,10 @@ impl SendOptions {
         ControllerSetup { latency: self.latency, bounds, ..setup }
     }
 
-    /// The controller that these options choose.
+    /// Creates the controller that these options choose.
     ///
     /// # Errors
-    /// If the default controller has no model in this build.
+    /// The default controller has no model in this build.
     pub(crate) fn make_controller(&self) -> Result<Box<dyn Controller>, LiveError> {
         let config = SenderConfig::new(0, announced(&self.format));
         let setup = self.setup(config.payload);
@@ -153,7 +153,7 @@ impl SendOptions {
 
     fn transport(&self) -> SenderConfig {
         let connection = RandomState::new().build_hasher().finish() as u32;
-        // Controllers of the application get the estimate of Salsify's receiver.
+        // Controllers of the application receive the estimate of Salsify's receiver.
         let kind = match &self.controller {
             Some(_) => Algorithm::Salsify(GracePeriod::None).estimator_kind(),
             None => Algorithm::default().estimator_kind(),
@@ -169,20 +169,20 @@ impl SendOptions {
         Ok(end)
     }
 
-    /// The sending end, for a [`Peer`](crate::Peer).
+    /// Creates the sending end, for a [`Peer`](crate::Peer).
     ///
     /// # Errors
-    /// If the default controller has no model in this build.
+    /// The default controller has no model in this build.
     pub fn end(&self) -> Result<SendingEnd, LiveError> {
         let parameters = Parameters { preset: self.preset, frame_kind: FrameKind::Inter, ..Parameters::default() };
         self.end_of(Box::new(FunctionalEncoder::<Vp8>::new(parameters, MenuMode::default(), &Tuning::default())))
     }
 
-    /// The sending end with an encoder of the application, for a [`Peer`](crate::Peer)`<External>`. The other end needs the
-    /// decoder of the same codec number.
+    /// Creates the sending end with an encoder of the application, for a [`Peer`](crate::Peer)`<External>`. The other
+    /// end requires the decoder with the same codec number.
     ///
     /// # Errors
-    /// If the default controller has no model in this build.
+    /// The default controller has no model in this build.
     pub fn external_end(
         &self,
         codec: CodecId,
@@ -192,7 +192,7 @@ impl SendOptions {
     }
 }
 
-/// Options of the end that receives pictures.
+/// Options of the receiving end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveOptions {
     max_pixels: usize,
@@ -205,20 +205,21 @@ impl Default for ReceiveOptions {
 }
 
 impl ReceiveOptions {
-    /// The most pixels that a picture may have; the default admits 4K video. A call of larger pictures is refused.
+    /// Sets the most pixels that a picture may have; the default admits 4K video. A call with larger pictures is
+    /// refused.
     #[must_use]
     pub fn max_pixels(self, pixels: usize) -> Self {
         Self { max_pixels: pixels }
     }
 
-    /// The receiving end, for a [`Peer`](crate::Peer).
+    /// Creates the receiving end, for a [`Peer`](crate::Peer).
     #[must_use]
     pub fn end(self) -> ReceivingEnd {
         let end = ReceivingEnd::taking(ReceiverConfig::default(), estimator);
         end.with_pixel_limit(self.max_pixels)
     }
 
-    /// The receiving end with a decoder of the application, for a [`Peer`](crate::Peer)`<External>`.
+    /// Creates the receiving end with a decoder of the application, for a [`Peer`](crate::Peer)`<External>`.
     #[must_use]
     pub fn external_end(self, codec: CodecId, decoder: impl PictureDecoder + 'static) -> ReceivingEnd<External> {
         let end = ReceivingEnd::taking(ReceiverConfig::default(), estimator);
@@ -226,7 +227,7 @@ impl ReceiveOptions {
     }
 }
 
-/// The estimator of a number in a hello.
+/// The estimator with this number of the hello.
 fn estimator(number: u16) -> Option<Box<dyn Estimator>> {
     EstimatorKind::from_number(number)?.with_model(RateBounds::default(), None).ok()
 }

@@ -1,4 +1,4 @@
-//! A bounded queue between the call and the application.
+//! Bounded queue between the call and the application.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ struct Inside<T> {
     is_closed: bool,
 }
 
-/// A queue that drops its oldest items beyond a limit; both ends of it.
+/// A queue that drops its oldest items beyond a limit, for both sides.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     shared: Arc<(Mutex<Inside<T>>, Condvar)>,
@@ -39,7 +39,7 @@ impl<T> Queue<T> {
         self.push_among(item, |_| true);
     }
 
-    /// Adds an item; of the items that are `among` its own kind, the oldest is dropped beyond the limit.
+    /// Adds an item. If more than the limit of items are `among` its kind, the oldest of them is dropped.
     pub(crate) fn push_among(&self, item: T, among: impl Fn(&T) -> bool) {
         let mut inside = self.inside();
         inside.items.push_back(item);
@@ -48,22 +48,22 @@ impl<T> Queue<T> {
         {
             inside.items.remove(oldest);
         }
-        // All: one that only waits takes nothing.
+        // All threads wake, because one that only waits takes no item.
         self.shared.1.notify_all();
     }
 
-    /// No more items will come.
+    /// Marks the end of the items.
     pub(crate) fn close(&self) {
         self.inside().is_closed = true;
         self.shared.1.notify_all();
     }
 
-    /// The next item; waits for it up to `limit`. None if none came, or none will.
+    /// Waits up to `limit` for the next item; `None` if there was none, or after the last one.
     pub(crate) fn pop(&self, limit: Duration) -> Option<T> {
         self.wait_inside(limit).items.pop_front()
     }
 
-    /// Waits up to `limit` until there is an item, or none will come; says whether one of both holds. Takes nothing.
+    /// Waits up to `limit` for an item, without taking it. Returns whether an item waits or no more will follow.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         let inside = self.wait_inside(limit);
         inside.is_closed || !inside.items.is_empty()

@@ -1,4 +1,4 @@
-//! The video streams that one end of a call sends.
+//! Video streams that one end of a call sends.
 
 use std::fmt;
 use std::time::Instant;
@@ -10,13 +10,13 @@ use lockstep_vp8::Picture;
 
 type OpenSource = Box<dyn FnMut() -> Result<Box<dyn Source>, SourceError> + Send>;
 
-/// The origin of a stream's pictures.
+/// Origin of a stream's pictures.
 enum Pictures {
     Pushed(VideoFormat),
     Source(OpenSource),
 }
 
-/// A video stream that an end of a call sends; [`CallBuilder::stream`](crate::CallBuilder::stream) takes it.
+/// A video stream that an end of a call sends; see [`CallBuilder::stream`](crate::CallBuilder::stream).
 #[must_use]
 pub struct Stream {
     name: String,
@@ -35,19 +35,19 @@ impl Stream {
         Self { name: name.to_owned(), priority: 1.0, pictures }
     }
 
-    /// Pictures that the application gives to [`SentStream::send_frame`], of this format. The name has up to 32 letters, digits,
-    /// `-` and `_`.
+    /// Pictures that the application passes to [`SentStream::send_frame`], in this format. The name has up to 32
+    /// letters, digits, `-` and `_`.
     pub fn frames(name: &str, format: VideoFormat) -> Self {
         Self::new(name, Pictures::Pushed(format))
     }
 
-    /// Pictures of a source, which a thread of the call reads. `open` runs at each connection.
+    /// Pictures of a source, which a thread of the call reads. `open` runs for each connection.
     pub fn source(name: &str, open: impl FnMut() -> Result<Box<dyn Source>, SourceError> + Send + 'static) -> Self {
         Self::new(name, Pictures::Source(Box::new(open)))
     }
 
-    /// Pictures of the source that `specification` names: `camera`, `/dev/video0`, `generated`, a y4m file, or anything that
-    /// ffmpeg reads.
+    /// Pictures of the source that `specification` names: `camera`, `/dev/video0`, `generated`, a y4m file, or any
+    /// input of ffmpeg.
     pub fn open_source(name: &str, specification: &str) -> Self {
         let specification = specification.to_owned();
         Self::source(name, move || {
@@ -55,13 +55,14 @@ impl Stream {
         })
     }
 
-    /// The share of the call's budget, in proportion to the priorities of the other streams (RFC 8699); 1 without it.
+    /// Sets the share of the call's budget, in proportion to the priorities of the other streams (RFC 8699). The
+    /// default is 1.
     pub fn priority(mut self, priority: f64) -> Self {
         self.priority = priority;
         self
     }
 
-    /// The format of pictures that the application pushes.
+    /// Format of the pictures, if the application pushes them.
     pub(crate) fn pushed(&self) -> Option<VideoFormat> {
         match &self.pictures {
             Pictures::Pushed(format) => Some(*format),
@@ -82,17 +83,17 @@ impl Stream {
     }
 }
 
-/// The name of a stream and its part of the budget.
+/// Name of a stream and its share of the budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Share {
     pub(crate) name: StreamName,
     pub(crate) priority: f64,
 }
 
-/// The shares of streams; the only stream of a call may lack a name.
+/// Shares of the streams; the only stream of a call may lack a name.
 ///
 /// # Errors
-/// If there are too many streams, two of one name, or a name or priority that is not one.
+/// There are too many streams, two have the same name, or a name or priority is invalid.
 pub(crate) fn shares(streams: &[Stream]) -> Result<Vec<Share>, LiveError> {
     let failed = |reason: String| Err(LiveError::Streams(reason));
     if streams.len() > MOST_STREAMS {
@@ -109,20 +110,20 @@ pub(crate) fn shares(streams: &[Stream]) -> Result<Vec<Share>, LiveError> {
             return failed(format!("priority of {name}: expected a number above 0, got {priority}"));
         }
         if shares.iter().any(|other| other.name == parsed) {
-            return failed(format!("two are named {name}; give each a name of its own"));
+            return failed(format!("two are named {name}; give each a different name"));
         }
         shares.push(Share { name: parsed, priority: *priority });
     }
     Ok(shares)
 }
 
-/// The part of `cap` for each priority.
+/// Splits `cap` in proportion to the priorities.
 pub(crate) fn split(cap: Bitrate, priorities: &[f64]) -> Vec<Bitrate> {
     let sum: f64 = priorities.iter().sum();
     priorities.iter().map(|priority| cap.mul_f64(priority / sum)).collect()
 }
 
-/// A video stream that this end of a call sends, while the call runs.
+/// A video stream that this end sends, while the call runs.
 #[derive(Debug, Clone, Copy)]
 pub struct SentStream<'a> {
     handle: &'a CallHandle,
@@ -134,22 +135,22 @@ impl<'a> SentStream<'a> {
         Self { handle, stream }
     }
 
-    /// Sends a picture that was captured at `captured_at`; as [`Call::send_frame`](crate::Call::send_frame).
+    /// Sends a picture that was captured at `captured_at`; see [`Call::send_frame`](crate::Call::send_frame).
     pub fn send_frame(&self, picture: Picture, captured_at: Instant) -> bool {
         self.handle.send_frame(self.stream, picture, captured_at)
     }
 
-    /// Changes the cap of the stream's bit rate; none removes it.
+    /// Changes the cap of the stream's bit rate; `None` removes it.
     pub fn set_max_bitrate(&self, cap: Option<Bitrate>) {
         self.handle.set_max_bitrate(self.stream, cap);
     }
 
-    /// Announces another frame rate of the pictures that the application sends.
+    /// Announces a new frame rate of the pictures that the application sends.
     pub fn set_frame_rate(&self, frame_rate: FrameRate) {
         self.handle.set_frame_rate(self.stream, frame_rate);
     }
 
-    /// Pauses the stream, or resumes it; a source rests meanwhile. The other streams get its part of the budget.
+    /// Pauses or resumes the stream. A paused source rests, and the other streams get its share of the budget.
     pub fn set_paused(&self, is_paused: bool) {
         self.handle.set_paused(self.stream, is_paused);
     }
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_without_names_or_priorities_of_their_own_are_refused() {
+    fn streams_with_invalid_names_or_priorities_are_refused() {
         let refused = |streams: &[Stream]| shares(streams).expect_err("it is refused").to_string();
         assert!(refused(&[stream("front"), stream("front")]).contains("two are named front"));
         assert!(refused(&[stream("front"), stream("")]).contains("expected 1 to 32 letters"));

@@ -51,7 +51,7 @@ fn own_controller_runs() {
 }
 
 #[test]
-fn camera_to_window_sends_what_it_is_given() {
+fn camera_to_window_sends_the_given_source() {
     let (call, ticket) = Call::builder().receive_frames().listen("127.0.0.1:0".parse().unwrap()).expect("it listens");
     let arguments = [ticket.to_string(), "generated:64x48@30".to_owned()];
     let sender =
@@ -63,7 +63,7 @@ fn camera_to_window_sends_what_it_is_given() {
 }
 
 #[test]
-fn headless_robot_comes_back_after_the_operator_is_restarted() {
+fn headless_robot_resumes_after_a_restart_of_the_operator() {
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("key");
     let operator = |address: &str| {
@@ -79,7 +79,7 @@ fn headless_robot_comes_back_after_the_operator_is_restarted() {
     let (second, _) = operator(&address);
     let mut names = Vec::new();
     while names.len() < 2 {
-        let frame = second.next_frame(LIMIT).expect("video comes back");
+        let frame = second.next_frame(LIMIT).expect("video resumes");
         if !names.contains(&frame.name) {
             names.push(frame.name);
         }
@@ -88,7 +88,7 @@ fn headless_robot_comes_back_after_the_operator_is_restarted() {
 }
 
 #[test]
-fn robot_that_is_killed_and_restarted_is_let_in_again() {
+fn killed_and_restarted_robot_can_join_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let identity = Identity::standing(&folder.path().join("key")).expect("a key");
     let builder = Call::builder().receive_frames().reconnect();
@@ -96,7 +96,7 @@ fn robot_that_is_killed_and_restarted_is_let_in_again() {
     let emulated = common::Silenced::new(&ticket);
     let robot = headless_robot::robot(&emulated.ticket().to_string(), &["generated:64x48@30"]).expect("it starts");
     assert!(operator.next_frame(LIMIT).is_some());
-    // Nothing more arrives from the first robot: as if its process was killed.
+    // Nothing more arrives from the first robot, as if its process were killed.
     emulated.silence();
     let again = headless_robot::robot(&ticket.to_string(), &["generated:80x64@30"]).expect("it starts");
     while operator.next_frame(LIMIT).expect("a frame arrives").picture.width() != 80 {}
@@ -125,7 +125,7 @@ fn each_connection_is_recorded_with_its_sound() {
 }
 
 #[test]
-fn call_that_nobody_answers_fails_with_the_error() {
+fn unanswered_call_fails_with_the_error() {
     let (call, ticket) = Call::builder().receive_frames().listen("127.0.0.1:0".parse().unwrap()).expect("it listens");
     drop(call);
     let call = Call::builder().receive_frames().wait_limit(Some(Duration::from_millis(300))).join(ticket).unwrap();
@@ -150,7 +150,7 @@ fn waiting_for_a_stage_takes_no_event() {
 }
 
 #[test]
-fn leaving_tells_both_ends() {
+fn leaving_ends_the_call_at_both_ends() {
     let (receiver, ticket) =
         Call::builder().receive_frames().listen("127.0.0.1:0".parse().unwrap()).expect("it listens");
     let sender = Call::builder().open_source("generated:64x48@30").join(ticket).expect("it starts");

@@ -19,7 +19,7 @@ fn cameras() -> CallBuilder {
     Call::builder().stream(Stream::open_source("front", CLIP).priority(3.0)).stream(Stream::open_source("rear", CLIP))
 }
 
-/// The next event of a call that is `meant`.
+/// Waits for the next event for which `meant` is true.
 fn wait_for(call: &Call, meant: impl Fn(&Event) -> bool) -> Event {
     loop {
         let event = call.next_event(LIMIT).expect("the event comes");
@@ -29,7 +29,7 @@ fn wait_for(call: &Call, meant: impl Fn(&Event) -> bool) -> Event {
     }
 }
 
-/// Takes frames until one of each stream arrived; gives their names and numbers.
+/// Takes frames until one of each stream arrived; returns their names and numbers.
 fn both(call: &Call) -> Vec<(String, usize)> {
     let mut seen = Vec::new();
     while seen.len() < 2 {
@@ -44,7 +44,7 @@ fn both(call: &Call) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn paused_stream_is_stale_alone_and_fresh_again() {
+fn only_the_paused_stream_becomes_stale_until_it_resumes() {
     let (receiver, ticket) = listening(Call::builder().receive_frames().stale_after(Duration::from_secs(1)));
     let sender = cameras().join(ticket).expect("it starts");
     assert_eq!(both(&receiver), [("front".to_owned(), 0), ("rear".to_owned(), 1)]);
@@ -59,7 +59,7 @@ fn paused_stream_is_stale_alone_and_fresh_again() {
 }
 
 #[test]
-fn frames_are_pushed_to_the_stream_that_is_named() {
+fn frames_are_pushed_to_the_named_stream() {
     let (receiver, ticket) = listening(Call::builder().receive_frames());
     let format = VideoFormat::new(64, 48);
     let builder = Call::builder().stream(Stream::frames("left", format)).stream(Stream::frames("right", format));
@@ -79,7 +79,7 @@ fn frames_are_pushed_to_the_stream_that_is_named() {
 }
 
 #[test]
-fn each_stream_is_kept_in_a_file_of_its_own() {
+fn each_stream_is_recorded_in_a_separate_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = folder.path().join("shown.y4m");
     let (receiver, ticket) = listening(Call::builder().open_sink(sink.to_str().expect("a name")));
@@ -95,7 +95,7 @@ fn each_stream_is_kept_in_a_file_of_its_own() {
     sender.leave().expect("it ends");
 }
 
-/// A camera that breaks after some pictures.
+/// A camera that fails after some pictures.
 struct Breaking(Box<dyn Source>, u32);
 
 impl Source for Breaking {
@@ -146,7 +146,7 @@ fn video_becomes_stale_between_two_connections() {
 }
 
 #[test]
-fn streams_with_wrong_names_are_refused_at_once() {
+fn streams_with_invalid_names_are_refused_at_once() {
     let builder = Call::builder().stream(Stream::open_source("front", CLIP)).stream(Stream::open_source("a/b", CLIP));
     let refused = builder.listen("127.0.0.1:0".parse().expect("an address")).map(|_| ()).expect_err("it is refused");
     assert!(refused.to_string().contains("\"a/b\""), "{refused}");

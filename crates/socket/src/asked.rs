@@ -1,8 +1,10 @@
-//! The local address that each remote one asked, so that the answer leaves from there. A remote end and the routers on the
-//! way accept no answer from another address. By itself the system answers from the address of its usual route.
+//! Source addresses for answers: the local address to which each remote end sent.
 //!
-//! If the usual route leads from the asked address, the system chooses, now and later. When the routes change during a
-//! call, datagrams follow the new routes although the old address may still exist.
+//! Remote ends and routers accept no answer from another address. By default, the system answers from the address of
+//! its usual route.
+//!
+//! If the usual route starts at the local address, the system chooses the source, now and later. When the routes change
+//! during a call, datagrams follow the new routes, although the old address may still exist.
 
 use std::collections::HashMap;
 use std::mem;
@@ -11,22 +13,22 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// After this silence of a remote address, the system chooses the source again. Ends announce themselves to a rendezvous
-/// three times in this time.
+/// After this silence of a remote address, the system chooses the source again. Ends announce themselves to a
+/// rendezvous three times in this time.
 const MEMORY: Duration = Duration::from_secs(15);
 /// Remote addresses in one generation of the memory, which has two.
 const MOST: usize = 8_192;
 
-/// The local address that a remote one asked.
+/// The local address to which a remote one sent.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     at: IpAddr,
-    /// Where the system sent to him from when he was first heard.
+    /// Source address of the system's route to the remote end at its first datagram.
     usual: Option<IpAddr>,
     heard: Timestamp,
 }
 
-/// The local address that each recent remote one asked.
+/// The local address to which each recent remote one sent.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     recent: HashMap<SocketAddr, Place>,
@@ -34,7 +36,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// A datagram of `who`'s came `at` that address. `usual` says from where the system sends to him by itself.
+    /// Records that a datagram from `who` arrived at the local address `at`. `usual` returns the source address of the
+    /// system's route.
     pub(crate) fn note(
         &mut self,
         now: Timestamp,
@@ -52,7 +55,7 @@ impl Asked {
         self.recent.insert(who, Place { at, usual, heard: now });
     }
 
-    /// From where to send to `who`; none leaves it to the system.
+    /// The source address for datagrams to `who`; `None` leaves it to the system.
     pub(crate) fn source(&self, now: Timestamp, who: SocketAddr) -> Option<IpAddr> {
         let place = self.find(now, who)?;
         (place.usual != Some(place.at)).then_some(place.at)
@@ -91,10 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_changes_in_a_call_is_followed() {
+    fn change_of_the_route_in_a_call_is_followed() {
         let mut asked = Asked::default();
         asked.note(at(0), who(1), ip(2), |_| Some(ip(2)));
-        // The other end sends to the old address until it has learnt of the new one.
+        // The other end sends to the old address until it knows the new one.
         asked.note(at(1), who(1), ip(2), |_| Some(ip(7)));
         assert_eq!(asked.source(at(1), who(1)), None);
     }

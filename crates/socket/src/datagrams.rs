@@ -1,4 +1,4 @@
-//! Datagrams from a socket into a channel.
+//! Threads that read datagrams from a socket to a channel.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -16,14 +16,14 @@ use crate::error::SystemError;
 use crate::packet_info::{Received, Receiver};
 use crate::threads::Thread;
 
-/// The largest datagram that UDP carries.
+/// Largest UDP datagram in bytes.
 const LARGEST_DATAGRAM: usize = 65_535;
 
-/// How long a reader waits before it looks whether it should stop.
+/// Interval between two checks whether the reader should stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
-/// How long it waits for room in the channel before it looks again.
+/// Interval between two attempts to find room in the channel.
 const ROOM_INTERVAL: Duration = Duration::from_millis(1);
-/// How long its thread may take to stop.
+/// How long the thread may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A datagram with its arrival time and its addresses.
@@ -39,13 +39,13 @@ pub struct Incoming {
     pub datagram: BytesMut,
 }
 
-/// Stands before a socket.
+/// Filter in front of a socket.
 pub trait Admission: Clone + Send + 'static {
-    /// Whether `datagram`, which came at `at` from `from`, is handed on.
+    /// Whether `datagram`, which arrived at `at` from `from`, is passed on.
     fn admits(&mut self, at: Timestamp, from: SocketAddr, datagram: &[u8]) -> bool;
 }
 
-/// Admits everything.
+/// Admits every datagram.
 impl Admission for () {
     fn admits(&mut self, _: Timestamp, _: SocketAddr, _: &[u8]) -> bool {
         true
@@ -58,12 +58,12 @@ pub struct Reader {
     thread: Thread,
 }
 
-/// Gives `event` to `events`, waiting for room; false once the reader should stop.
+/// Sends `event` to `events`, and waits for room; returns `false` once the reader should stop.
 fn give<Event>(events: &SyncSender<Event>, mut event: Event, stopped: &AtomicBool) -> bool {
     loop {
         match events.try_send(event) {
             Ok(()) => return true,
-            // The channel's reader may already wait for this thread to end.
+            // The receiver of the channel may already wait for this thread to end.
             Err(TrySendError::Full(returned)) if !stopped.load(Ordering::Relaxed) => event = returned,
             Err(_) => return false,
         }
@@ -72,8 +72,8 @@ fn give<Event>(events: &SyncSender<Event>, mut event: Event, stopped: &AtomicBoo
 }
 
 impl Reader {
-    /// Reads datagrams that `gate` admits, or all without one, from `socket` into `events`. Arrival times are taken before
-    /// the channel: a busy reader of the channel does not look like a slow link.
+    /// Reads datagrams that `gate` admits, or all without a gate, from `socket` to `events`. Arrival times are taken
+    /// before the channel, so a busy receiver does not look like a slow link.
     pub(crate) fn spawn<Event: Send + 'static>(
         socket: &UdpSocket,
         clock: Clock,
@@ -108,10 +108,10 @@ impl Reader {
         Ok(Self { stop, thread })
     }
 
-    /// What ended the reading, if it has ended.
+    /// Reports the error that ended the reader, if it has ended.
     ///
     /// # Errors
-    /// That.
+    /// The error that ended it.
     pub fn check(&mut self) -> Result<(), SystemError> {
         self.thread.check()
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_stops_although_nobody_makes_room_for_what_it_read() {
+    fn reader_stops_while_its_channel_is_full() {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let [listening, sending] = [(); 2].map(|()| UdpSocket::bind(loopback).expect("a port is free"));
         let to = listening.local_addr().expect("it is bound");
@@ -150,13 +150,13 @@ mod tests {
             Reader::spawn(&listening, Clock::start(), events, None::<()>, |incoming| incoming).expect("it starts");
         (0..20).for_each(|_| assert_eq!(sending.send_to(&[1], to).ok(), Some(1)));
         assert!(incoming.recv_timeout(Duration::from_secs(10)).is_ok(), "it reads");
-        let (dropped, told) = mpsc::channel();
+        let (dropped, elapsed) = mpsc::channel();
         thread::spawn(move || {
             let began = Instant::now();
             drop(reader);
             let _ = dropped.send(began.elapsed());
         });
-        assert!(told.recv_timeout(STOP_LIMIT).is_ok(), "it hangs");
+        assert!(elapsed.recv_timeout(STOP_LIMIT).is_ok(), "it hangs");
         drop(incoming);
     }
 }

@@ -1,6 +1,6 @@
-//! The clock, UDP sockets and threads of everything that runs in real time: live calls and the emulator.
+//! Clock, UDP sockets and threads for everything that runs in real time: live calls and the emulator.
 //!
-//! [`Sockets`] of both address families send; a [`Reader`] receives on a separate [`Thread`], behind an [`Admission`],
+//! [`Sockets`] of both address families send. A [`Reader`] receives on a separate [`Thread`], behind an [`Admission`],
 //! and stamps each datagram by the [`Clock`].
 #![forbid(unsafe_code)]
 

@@ -1,25 +1,26 @@
-//! UDP with the local address of each datagram, which the standard library does not offer. On Linux by `IP_PKTINFO` of
-//! ip(7) and `IPV6_PKTINFO` of RFC 3542; elsewhere the address is unknown.
+//! UDP with the local address of each datagram, which the standard library does not offer.
+//!
+//! Linux reports it by `IP_PKTINFO` of ip(7) and `IPV6_PKTINFO` of RFC 3542. On other systems the address is unknown.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// What is read into.
+/// Receive buffers.
 pub(crate) struct Receiver {
     buffer: Vec<u8>,
     #[cfg(target_os = "linux")]
     control: Vec<u8>,
 }
 
-/// A datagram that was read.
+/// A received datagram.
 pub(crate) struct Received<'a> {
     pub datagram: &'a [u8],
     pub from: SocketAddr,
-    /// The address of this machine's that it came to, where that was asked for and the system says it.
+    /// Local address of the datagram, if requested and reported by the system.
     pub to: Option<IpAddr>,
 }
 
-/// An IPv4 address may be given as one of IPv6.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -38,7 +39,7 @@ mod system {
 
     use super::{IpAddr, Received, Receiver, SocketAddr, UdpSocket, canonical, io};
 
-    /// Asks the system to say of each datagram at `socket` what address it came to.
+    /// Requests that the system report the local address of each datagram at `socket`.
     pub(crate) fn ask(socket: &UdpSocket) -> io::Result<()> {
         if socket.local_addr()?.is_ipv4() {
             setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?;
@@ -49,12 +50,12 @@ mod system {
     }
 
     impl Receiver {
-        /// For datagrams of up to `largest` bytes.
+        /// Buffers for datagrams of up to `largest` bytes.
         pub(crate) fn new(largest: usize) -> Self {
             Self { buffer: vec![0; largest], control: nix::cmsg_space!(in_pktinfo, in6_pktinfo) }
         }
 
-        /// The next datagram of `socket`, which is waited for as its timeout says.
+        /// Receives the next datagram of `socket`, within its read timeout.
         pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<Received<'_>> {
             self.control.resize(self.control.capacity(), 0);
             let (length, from, to) = {
@@ -62,7 +63,7 @@ mod system {
                 let (socket, control) = (socket.as_raw_fd(), Some(&mut self.control[..]));
                 let message = recvmsg::<SockaddrStorage>(socket, &mut into, control, MsgFlags::empty())?;
                 let to = message.cmsgs().ok().and_then(|mut all| {
-                    all.find_map(|said| match said {
+                    all.find_map(|control| match control {
                         ControlMessageOwned::Ipv4PacketInfo(info) => {
                             Some(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()).into())
                         }
@@ -83,15 +84,15 @@ mod system {
         v4.or_else(|| storage.as_sockaddr_in6().map(|&v6| SocketAddrV6::from(v6).into()))
     }
 
-    /// Sends a datagram `to` somebody `from` that address of this machine's, both as `socket` has them: an error if the
-    /// machine has it not (any more).
+    /// Sends a datagram `to` a remote address from the local address `from`, both in the family of `socket`. Fails if
+    /// the machine does not have that address.
     pub(crate) fn send_from(socket: &UdpSocket, datagram: &[u8], to: SocketAddr, from: IpAddr) -> io::Result<usize> {
         let send = |info: ControlMessage<'_>| -> Result<usize, Errno> {
             let (socket, to) = (socket.as_raw_fd(), SockaddrStorage::from(to));
             sendmsg(socket, &[IoSlice::new(datagram)], &[info], MsgFlags::empty(), Some(&to))
         };
         let address = |from: Ipv4Addr| in_addr { s_addr: u32::from_ne_bytes(from.octets()) };
-        // By which interface it leaves is left to the routes.
+        // The routes choose the interface.
         Ok(match (from, to) {
             (IpAddr::V4(from), SocketAddr::V4(_)) => send(ControlMessage::Ipv4PacketInfo(&in_pktinfo {
                 ipi_ifindex: 0,
@@ -114,25 +115,25 @@ mod system {
 mod system {
     use super::{IpAddr, Received, Receiver, SocketAddr, UdpSocket, canonical, io};
 
-    /// Has nobody to ask.
+    /// Does nothing, because the system offers no such option.
     pub(crate) fn ask(_: &UdpSocket) -> io::Result<()> {
         Ok(())
     }
 
     impl Receiver {
-        /// For datagrams of up to `largest` bytes.
+        /// Buffers for datagrams of up to `largest` bytes.
         pub(crate) fn new(largest: usize) -> Self {
             Self { buffer: vec![0; largest] }
         }
 
-        /// The next datagram of `socket`, which is waited for as its timeout says.
+        /// Receives the next datagram of `socket`, within its read timeout.
         pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<Received<'_>> {
             let (length, from) = socket.recv_from(&mut self.buffer)?;
             Ok(Received { datagram: &self.buffer[..length], from: canonical(from), to: None })
         }
     }
 
-    /// Sends a datagram; from where is the system's to say.
+    /// Sends a datagram; the system chooses the source address.
     pub(crate) fn send_from(socket: &UdpSocket, datagram: &[u8], to: SocketAddr, _: IpAddr) -> io::Result<usize> {
         socket.send_to(datagram, to)
     }

@@ -1,4 +1,4 @@
-//! UDP sockets of both families, as one.
+//! UDP sockets of both address families behind one interface.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -21,7 +21,7 @@ pub struct Sockets {
     asked: Asked,
 }
 
-/// The addresses of this machine's at which others may find it, those of networks that are connected first.
+/// Addresses of this machine that others may reach, those of connected networks first.
 fn own_addresses() -> Vec<IpAddr> {
     let interfaces = getifaddrs().into_iter().flatten().filter(|interface| {
         interface.flags.contains(InterfaceFlags::UP) && !interface.flags.contains(InterfaceFlags::LOOPBACK)
@@ -32,7 +32,7 @@ fn own_addresses() -> Vec<IpAddr> {
         })
         .filter(|(_, ip)| match ip {
             IpAddr::V4(_) => true,
-            // Those need the interface's name, which is another at the other end (RFC 4007, section 6).
+            // Link-local addresses need the interface's name, which differs at the other end (RFC 4007, section 6).
             IpAddr::V6(v6) => !v6.is_unicast_link_local(),
         })
         .filter(|(_, ip)| !ip.is_loopback() && !ip.is_unspecified())
@@ -41,7 +41,7 @@ fn own_addresses() -> Vec<IpAddr> {
     found.into_iter().map(|(_, ip)| ip).collect()
 }
 
-/// The address that this machine sends to `to` from: a route is looked up, nothing is sent.
+/// The source address of the route to `to`. Only the route is looked up; nothing is sent.
 fn usual_source(to: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -50,15 +50,15 @@ fn usual_source(to: SocketAddr) -> io::Result<IpAddr> {
 }
 
 impl Sockets {
-    /// Binds `address`; the unspecified IPv6 address takes IPv4 along.
+    /// Binds `address`; the unspecified IPv6 address also accepts IPv4.
     ///
     /// # Errors
-    /// If it cannot be bound.
+    /// The address cannot be bound.
     pub fn bind(address: SocketAddr) -> Result<Self, SystemError> {
         let bind = |address: SocketAddr| {
             let socket = UdpSocket::bind(address)?;
             if address.ip().is_unspecified() {
-                // Without it answers leave from where the system has them leave.
+                // Without this, the system chooses the source address of answers.
                 let _ = packet_info::ask(&socket);
             }
             Ok(socket)
@@ -74,20 +74,20 @@ impl Sockets {
         let both = |port: u16| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         match bind(address) {
             Ok(v6) => {
-                // Where one socket does for both families, the port is taken for the second, which is as well.
+                // If one socket serves both families, the port is taken for the second one, which is not needed then.
                 let v4 = bind(both(v6.local_addr().map_err(SystemError::Socket)?.port())).ok();
                 Ok(Self { v6: Some(v6), v4, asked })
             }
-            // A machine without IPv6.
+            // Other errors mean a machine without IPv6.
             Err(error) if error.kind() == ErrorKind::AddrInUse => Err(failed(error)),
             Err(_) => Ok(Self { v6: None, v4: Some(bind(both(address.port())).map_err(failed)?), asked }),
         }
     }
 
-    /// The same sockets, for the call after the one that has these.
+    /// The same sockets for the next call.
     ///
     /// # Errors
-    /// If the system has no room for another handle.
+    /// The system has no further handle.
     pub fn try_clone(&self) -> Result<Self, SystemError> {
         let clone = |socket: &Option<UdpSocket>| socket.as_ref().map(UdpSocket::try_clone).transpose();
         let clones = clone(&self.v6).and_then(|v6| Ok((v6, clone(&self.v4)?)));
@@ -95,18 +95,18 @@ impl Sockets {
         Ok(Self { v6, v4, asked: Asked::default() })
     }
 
-    /// Any port of this machine's.
+    /// Binds any free port.
     ///
     /// # Errors
-    /// If none can be bound.
+    /// No port can be bound.
     pub fn any() -> Result<Self, SystemError> {
         Self::bind((Ipv6Addr::UNSPECIFIED, 0).into())
     }
 
-    /// The port, of both families.
+    /// The port, the same for both families.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// The system does not report it.
     pub fn port(&self) -> Result<u16, SystemError> {
         let address = self.v6.iter().chain(&self.v4).next().map(UdpSocket::local_addr);
         match address {
@@ -115,18 +115,20 @@ impl Sockets {
         }
     }
 
-    /// Where others may reach these sockets, as far as this machine knows: the addresses that it would itself call far ones
-    /// from; all its addresses if no route leads far, as on a cable between two machines; that for itself if it has no network.
+    /// Addresses at which others may reach these sockets, as far as this machine knows.
+    ///
+    /// They are the source addresses of routes to distant networks. Without such a route, as on a cable between two
+    /// machines, they are all addresses of the machine. Without a network, it is the loopback address.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// The system does not report the port.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, SystemError> {
         let port = self.port()?;
         let bound: Vec<SocketAddr> = self.v6.iter().chain(&self.v4).filter_map(|s| s.local_addr().ok()).collect();
         if let Some(fixed) = bound.iter().find(|address| !address.ip().is_unspecified()) {
             return Ok(vec![*fixed]);
         }
-        // Addresses of documentation (RFC 5737, RFC 3849).
+        // Addresses for documentation (RFC 5737, RFC 3849).
         let far: [SocketAddr; 2] =
             [(Ipv4Addr::new(192, 0, 2, 1), 9).into(), (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()];
         let v6 = self.v6.is_some();
@@ -141,10 +143,10 @@ impl Sockets {
         Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
     }
 
-    /// Reads what `gate` admits from all sockets into `events`.
+    /// Reads datagrams that `gate` admits from all sockets to `events`.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// No thread can be started.
     pub fn read<Event: Send + 'static>(
         &self,
         clock: Clock,
@@ -156,17 +158,17 @@ impl Sockets {
         sockets.map(|socket| Reader::spawn(socket, clock, events.clone(), gate.cloned(), wrap.clone())).collect()
     }
 
-    /// Learns the source address for answers from a datagram; called before it is answered.
+    /// Records the source address for answers to a datagram; call it before the answer.
     pub fn note(&mut self, incoming: &Incoming) {
         if let Some(to) = incoming.to {
             self.asked.note(incoming.at, incoming.from, to, |who| usual_source(who).ok());
         }
     }
 
-    /// Sends a datagram. What a network does to datagrams is no failure: it is lost.
+    /// Sends a datagram. Errors of the network are not failures: the datagram counts as lost.
     ///
     /// # Errors
-    /// If the socket failed.
+    /// The socket failed.
     pub fn send(&self, now: Timestamp, datagram: &[u8], to: SocketAddr) -> Result<(), SystemError> {
         let (socket, as_known) = match (to, &self.v4, &self.v6) {
             (SocketAddr::V4(_), Some(socket), _) | (SocketAddr::V6(_), _, Some(socket)) => (socket, to),
@@ -178,7 +180,7 @@ impl Sockets {
         let from = self.asked.source(now, to);
         let sent = from.map(|from| packet_info::send_from(socket, datagram, as_known, from));
         let sent = match sent {
-            // An address that this machine has no more, or that no route leads from.
+            // The machine lost the address, or no route starts at it.
             Some(Err(error)) if is_about_the_source(&error) => None,
             sent => sent,
         };
@@ -189,14 +191,13 @@ impl Sockets {
     }
 }
 
-/// Whether a failed send may be one that succeeds from another address of this machine's.
+/// Whether a failed send may succeed from another local address.
 fn is_about_the_source(error: &io::Error) -> bool {
     use ErrorKind::{AddrNotAvailable, HostUnreachable, InvalidInput, NetworkUnreachable};
     matches!(error.kind(), AddrNotAvailable | HostUnreachable | InvalidInput | NetworkUnreachable)
 }
 
-/// Whether a failed send is what a network does to datagrams, and no fault of this process: networks come and go while a
-/// call lasts.
+/// Whether a failed send is a loss in the network, not a fault of this process. Networks may change during a call.
 fn is_loss(error: &io::Error) -> bool {
     use ErrorKind::{
         AddrNotAvailable, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, InvalidInput, NetworkDown,
@@ -214,7 +215,7 @@ fn is_loss(error: &io::Error) -> bool {
         PermissionDenied,
         WouldBlock,
     ];
-    // Full buffers of the system's, and probes for larger packets than the network takes.
+    // Full buffers of the system, and probes that exceed the path MTU.
     lost.contains(&error.kind()) || matches!(error.raw_os_error(), Some(40 | 55 | 90 | 105 | 10040 | 10055))
 }
 
@@ -249,10 +250,10 @@ mod tests {
         assert!(any.addresses().expect("it is bound").iter().all(|address| address.port() == port));
     }
 
-    /// Linux has all of 127.0.0.0/8 on its loopback.
+    /// On Linux the loopback interface has all addresses of 127.0.0.0/8.
     #[cfg(target_os = "linux")]
     #[test]
-    fn whoever_asks_at_one_of_many_addresses_is_answered_from_there() {
+    fn answer_leaves_from_the_address_that_received_the_request() {
         let clock = Clock::start();
         let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         for bound in [Sockets::bind(v4), Sockets::any()] {
@@ -280,14 +281,14 @@ mod tests {
         for ip in &found {
             assert!(UdpSocket::bind((*ip, 0)).is_ok() && !ip.is_loopback(), "{ip}");
         }
-        // The source address of far routes is among them.
+        // They include the source address of routes to distant networks.
         let far = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
         let usual = usual_source(far).ok().filter(|ip| !ip.is_loopback());
         assert!(usual.is_none_or(|usual| found.contains(&usual)), "{usual:?} of {found:?}");
     }
 
     #[test]
-    fn whoever_asked_at_an_address_that_is_gone_is_still_sent_to() {
+    fn datagram_is_sent_although_its_source_address_is_gone() {
         let mut any = Sockets::any().expect("a port is free");
         let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         other.set_read_timeout(Some(Duration::from_secs(10))).expect("it can be set");

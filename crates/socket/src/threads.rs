@@ -1,4 +1,4 @@
-//! The threads of a call: an end that was not meant is noticed, and says why.
+//! Threads of a call: an unexpected end is detected and reported with its reason.
 
 use std::any::Any;
 use std::thread::{self, Builder, JoinHandle};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::SystemError;
 
-/// How often a thread that is waited for is looked at.
+/// Interval between two checks whether a thread has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A thread that does one part of a call's work.
@@ -15,33 +15,33 @@ pub struct Thread<E = SystemError> {
     handle: Option<JoinHandle<Result<(), E>>>,
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|&text| text.to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())
 }
 
 impl<E: From<SystemError> + Send + 'static> Thread<E> {
-    /// Starts a thread called `name` that does `work`.
+    /// Starts a thread with this `name`, which runs `work`.
     ///
     /// # Errors
-    /// If the system starts none.
+    /// The system cannot start a thread.
     pub fn spawn(name: &'static str, work: impl FnOnce() -> Result<(), E> + Send + 'static) -> Result<Self, E> {
         let handle = Builder::new().name(name.to_owned()).spawn(work);
         let handle = handle.map_err(|error| SystemError::Thread { name, reason: error.to_string() })?;
         Ok(Self { name, handle: Some(handle) })
     }
 
-    /// Whether its work is over.
+    /// Whether the thread has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// What went wrong in it, once, if its work is over because of that.
+    /// Reports the failure of the thread once, if it has ended.
     ///
     /// # Errors
-    /// That.
+    /// The failure of the thread.
     pub fn check(&mut self) -> Result<(), E> {
         if !self.is_over() {
             return Ok(());
@@ -53,10 +53,10 @@ impl<E: From<SystemError> + Send + 'static> Thread<E> {
         }
     }
 
-    /// Waits for its work to end, up to `limit`, and says what went wrong in it.
+    /// Waits up to `limit` for the thread to end, and reports its failure.
     ///
     /// # Errors
-    /// That, or that it did not end.
+    /// The failure of the thread, or that it did not end.
     pub fn finish(&mut self, limit: Duration) -> Result<(), E> {
         let deadline = Instant::now() + limit;
         while !self.is_over() {
@@ -78,7 +78,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     #[test]
-    fn a_thread_that_dies_says_its_name_and_what_killed_it() {
+    fn panic_of_a_thread_is_reported_with_its_name() {
         let mut decoder = Thread::<SystemError>::spawn("decoder", || panic!("no picture {}", 7)).expect("it starts");
         let error = decoder.finish(LIMIT).expect_err("it died").to_string();
         assert!(error.contains("decoder") && error.contains("no picture 7"), "{error}");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_does_not_end_is_not_waited_for_without_end() {
+    fn wait_for_a_stuck_thread_ends_at_its_limit() {
         let (hold, held) = mpsc::channel::<()>();
         let mut sink = Thread::<SystemError>::spawn("sink", move || {
             let _ = held.recv();

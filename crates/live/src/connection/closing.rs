@@ -1,4 +1,4 @@
-//! How a connection ends: the other end is told until it has heard, or for so long that it is given up.
+//! Closes a connection: repeats the close message until the other end acknowledges it or a limit passes.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use lockstep_units::Timestamp;
 use super::Connection;
 use crate::control::{CloseReason, Message};
 
-/// How long the end of a call is repeated.
+/// How long the close message is repeated.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// The other end is being told that it is over.
+/// State while the close message is repeated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Closing {
     since: Timestamp,
@@ -19,14 +19,14 @@ pub(super) struct Closing {
 }
 
 impl Connection {
-    /// Ends the connection: the other end is told until it has heard, or for `limit`.
+    /// Closes the connection: repeats the close message until it is acknowledged, at most for `limit`.
     pub(crate) fn close(&mut self, now: Timestamp, reason: CloseReason, limit: Duration) {
         if self.over || self.closing.is_some() {
             return;
         }
         match self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             Some(link) => {
-                link.tell(&Message::Close(reason));
+                link.send(&Message::Close(reason));
                 link.finish();
                 self.closing = Some(Closing { since: now, until: now + limit.min(LIMIT) });
             }
@@ -34,17 +34,17 @@ impl Connection {
         }
     }
 
-    /// Gives up telling the other end, if it is time to.
+    /// Stops repeating the close message when its limit has passed.
     pub(super) fn give_up(&mut self, now: Timestamp) {
         if let Some(closing) = self.closing.filter(|closing| closing.until <= now && !self.over) {
-            // Whoever was there until the end is likely to have heard of it, and to have gone: his last word, that he has, is
-            // repeated by nobody.
-            self.unheard = self.is_silent(closing.since).then(|| now.saturating_since(self.last_heard));
+            // A peer that was alive until the end has probably received the message and gone. Nobody repeats its last
+            // acknowledgement if that was lost.
+            self.unconfirmed = self.is_silent(closing.since).then(|| now.saturating_since(self.last_received));
             self.end(now);
         }
     }
 
-    /// Says that it is over, and that is all.
+    /// Ends all links at once.
     pub(super) fn end(&mut self, at: Timestamp) {
         self.over = true;
         let now = self.origin.instant(at);
@@ -53,14 +53,14 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is left to say: to be asked after [`Self::transmit`].
+    /// Whether nothing is left to send; valid after [`Self::poll_transmit`] returned `None`.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// How long nothing had come from the other end, where that had begun well before this one ended the call, and all the
-    /// telling of that was not answered.
-    pub(crate) fn unheard(&self) -> Option<Duration> {
-        self.unheard
+    /// Silence of the other end at the end of the call. Set only if the silence began well before this end closed, and
+    /// the close message was never acknowledged.
+    pub(crate) fn unconfirmed(&self) -> Option<Duration> {
+        self.unconfirmed
     }
 }

@@ -1,4 +1,4 @@
-//! One link of QUIC's, to the other end of the call or to somebody who may become it, and the streams in it.
+//! QUIC link to the other end of the call, or to a peer that may become it, and its streams.
 
 use std::collections::VecDeque;
 
@@ -11,34 +11,34 @@ use crate::messages::{MOST_UNSENT, Malformed, ReliableReader};
 /// Bytes that may wait for room in the stream.
 const MOST_UNWRITTEN: usize = 16 << 10;
 
-/// What came in the stream.
+/// Result of reading the stream.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum StreamRead {
     Message(Message),
     Malformed,
     Nothing,
 }
 
-/// A link.
+/// QUIC link to one peer.
 pub(super) struct Link {
     pub(super) quic: Connection,
-    /// When it began.
+    /// When the link started.
     pub(super) since: Timestamp,
     stream: Option<StreamId>,
     messages: Messages,
     unwritten: Vec<u8>,
     finishing: bool,
-    /// Reliable messages of the application: the stream that leaves, and bytes without room in it.
+    /// Outgoing stream of the application's reliable messages.
     outgoing: Option<StreamId>,
     unsent: VecDeque<u8>,
-    /// The stream that arrives.
+    /// Incoming stream of the application's reliable messages.
     incoming: Option<StreamId>,
     reader: ReliableReader,
-    /// Frames of QUIC's that had come when that was last asked.
+    /// Number of QUIC frames at the last call of [`Self::has_received`].
     frames: u64,
 }
 
-/// How many frames came of the kinds that a peer sends in a call.
+/// Number of received frames of the kinds that a peer sends in a call.
 fn count(frames: &FrameStats) -> u64 {
     frames.datagram + frames.acks + frames.ping + frames.stream + frames.crypto
 }
@@ -60,9 +60,8 @@ impl Link {
         }
     }
 
-    /// Whether something new came from the holder of the link's keys since this was last asked: not a copy of what had
-    /// come, and no forgery.
-    pub(super) fn has_heard(&mut self) -> bool {
+    /// Whether an authentic and new packet arrived since the last call. Replayed and forged packets do not count.
+    pub(super) fn has_received(&mut self) -> bool {
         let frames = count(&self.quic.stats().frame_rx);
         std::mem::replace(&mut self.frames, frames) != frames
     }
@@ -72,21 +71,21 @@ impl Link {
         self.stream = self.quic.streams().open(Dir::Bi);
     }
 
-    /// Says something in the stream; to a peer that asks and never reads the answers, nothing more.
-    pub(super) fn tell(&mut self, message: &Message) {
+    /// Queues a message for the stream. A peer that never reads gets no further messages once the queue is full.
+    pub(super) fn send(&mut self, message: &Message) {
         if self.unwritten.len() < MOST_UNWRITTEN {
             self.unwritten.extend(message.to_bytes());
         }
         self.write();
     }
 
-    /// Says nothing more after what is said.
+    /// Closes the stream after the queued messages.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         self.write();
     }
 
-    /// Writes what the stream has room for.
+    /// Writes as much as the stream has room for.
     pub(super) fn write(&mut self) {
         let Some(stream) = self.stream else { return };
         while !self.unwritten.is_empty() {
@@ -103,7 +102,7 @@ impl Link {
     /// Queues an encoded reliable message.
     ///
     /// # Errors
-    /// The bytes that wait already, if there is no room.
+    /// The number of bytes that already wait, if there is no room.
     pub(super) fn send_reliable(&mut self, message: &[u8]) -> Result<(), usize> {
         if self.unsent.len() + message.len() > MOST_UNSENT {
             return Err(self.unsent.len());
@@ -136,7 +135,7 @@ impl Link {
         if self.incoming.is_none() {
             self.incoming = self.quic.streams().accept(Dir::Uni);
         }
-        // What is unread stays in the stream, whose window bounds it.
+        // Unread bytes stay in the stream, whose flow-control window bounds them.
         if let Some(message) = self.reader.next()? {
             return Ok(Some(message));
         }
@@ -152,24 +151,24 @@ impl Link {
     }
 
     /// The next message.
-    pub(super) fn next(&mut self) -> Told {
+    pub(super) fn next(&mut self) -> StreamRead {
         if self.stream.is_none() {
             self.stream = self.quic.streams().accept(Dir::Bi);
             self.write();
         }
-        let Some(stream) = self.stream else { return Told::Nothing };
+        let Some(stream) = self.stream else { return StreamRead::Nothing };
         let mut receiving = self.quic.recv_stream(stream);
         if let Ok(mut chunks) = receiving.read(true) {
             while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
                 self.messages.extend(&chunk.bytes);
             }
-            // That there is room again is told with whatever is sent next.
+            // The next packet carries the flow-control update.
             let _ = chunks.finalize().should_transmit();
         }
         match self.messages.next() {
-            Ok(Some(message)) => Told::Message(message),
-            Ok(None) => Told::Nothing,
-            Err(_) => Told::Malformed,
+            Ok(Some(message)) => StreamRead::Message(message),
+            Ok(None) => StreamRead::Nothing,
+            Err(_) => StreamRead::Malformed,
         }
     }
 }

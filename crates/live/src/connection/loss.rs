@@ -1,32 +1,32 @@
-//! Why connections end, and how that is said to QUIC.
+//! Reasons for the end of a connection, and their QUIC error codes.
 
 use quinn_proto::{ConnectionError, VarInt};
 
 use crate::TicketRefusal;
 use crate::control::CloseReason;
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// The other end said so.
+    /// The other end closed it.
     Closed(CloseReason),
-    /// The listener does not take the ticket.
+    /// The listener refused the ticket.
     Refused(TicketRefusal),
-    /// The other end does not know the connection any more.
+    /// The other end no longer knows the connection.
     Restarted,
-    /// After a silence, somebody else joined with the standing ticket of this call.
+    /// After a silence, another peer joined with the standing ticket of this call.
     Replaced,
-    /// The other end, or this one, found something that cannot be.
+    /// One of the ends detected a protocol error.
     Broken(String),
 }
 
-/// Letters of a reason that are shown.
+/// Longest part of a reason that is shown, in characters.
 const LONGEST_REASON: usize = 200;
 
-/// Codes of QUIC's that end a connection; below [`REFUSALS`] those of [`CloseReason`].
+/// First QUIC error code for a refused ticket; lower codes are those of [`CloseReason`].
 const REFUSALS: u32 = 1 << 16;
 
-/// What QUIC says to who is refused.
+/// QUIC error code for a refused ticket.
 pub(super) fn code(refusal: TicketRefusal) -> VarInt {
     VarInt::from_u32(REFUSALS + refusal.number())
 }
@@ -42,7 +42,7 @@ impl Loss {
                 code => Self::Closed(CloseReason::from_number(u16::try_from(code).unwrap_or(u16::MAX))),
             },
             Reset => Self::Restarted,
-            // The other end may have put words in, which are for no terminal to obey.
+            // The other end may have chosen the text; a terminal must not receive its control characters.
             other => {
                 let said = other.to_string();
                 Self::Broken(said.chars().filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect())

@@ -1,7 +1,11 @@
-//! The ways to the other end: those that a ticket names, those that a rendezvous helps to find, and by the rendezvous, which
-//! for QUIC is an address as any other ([`RELAY`]). The joiner chooses: the first way by which a handshake is complete, from
-//! the rendezvous' to a direct one as soon as there is one, and back when nothing comes any more. The listener follows, as
-//! QUIC follows a client whose address changes.
+//! Routes to the other end: direct to an address, or relayed by the rendezvous.
+//!
+//! Direct addresses come from the ticket or from the search by the rendezvous. QUIC treats the relayed route as one
+//! more address ([`RELAY`]).
+//!
+//! The joiner chooses the route: first the one whose handshake completes first, then a direct one as soon as it has been
+//! found. If nothing arrives any more, the joiner returns to the relay. The listener follows, as QUIC follows a client
+//! that changes its address.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,25 +16,25 @@ use lockstep_units::Timestamp;
 
 use super::{Connection, Link, Role};
 use crate::LiveError;
-use crate::rendezvous::{Came, MAGIC, Meeting, Need, RELAY, Side};
+use crate::rendezvous::{MAGIC, Meeting, Need, Outcome, RELAY, Side};
 use crate::ticket::Secret;
 
-/// After so long without anything from the other end, which keeps itself alive five times as often, other ways are tried.
+/// After this silence of the other end, which sends a keep-alive five times as often, other routes are tried.
 pub(crate) const SILENT: Duration = Duration::from_secs(1);
 
-/// Which way a call goes.
+/// Route of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// From one end to the other.
+    /// Directly between the ends.
     Direct,
-    /// By the rendezvous.
+    /// Relayed by the rendezvous.
     Relayed,
 }
 
 impl Connection {
-    /// Has the ends meet by one of `servers`, if there are any; this end may be reached at its `own` addresses, of which the
-    /// other is told nothing with `hidden`.
+    /// Starts the search for the other end by one of `servers`, if there are any. `own` are addresses of this end; with
+    /// `hidden` the other end does not receive them.
     pub(crate) fn meet(
         &mut self,
         secret: &Secret,
@@ -49,39 +53,40 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins a link to the listener at `address`, if there is none yet.
+    /// Starts a link to the listener at `address`, unless there is one.
     pub(super) fn dial(&mut self, address: SocketAddr, now: Timestamp) -> Result<(), LiveError> {
         let Role::Joiner { config, tried, .. } = &mut self.role else { return Ok(()) };
         if tried.contains(&address) {
             return Ok(());
         }
         tried.push(address);
-        // The name is not looked at: the key is.
+        // QUIC checks the key, not the name.
         let dialled = self.endpoint.connect(self.origin.instant(now), (**config).clone(), address, "lockstep");
         let (handle, dialled) = dialled.map_err(|error| LiveError::Identity(error.to_string()))?;
         self.links.insert(handle.0, Link::new(dialled, now));
         Ok(())
     }
 
-    /// A datagram as QUIC is to have it; none if it is not for QUIC.
+    /// Removes the relay's header from a datagram for QUIC; `None` if the datagram is not for QUIC.
     pub(super) fn unwrapped(&mut self, incoming: Incoming) -> Option<Incoming> {
         let Some(meeting) = self.meeting.as_mut().filter(|_| incoming.datagram.starts_with(&MAGIC)) else {
             return Some(incoming);
         };
         let Incoming { at, from, to, mut datagram } = incoming;
         match meeting.handle_datagram(at, from, &datagram) {
-            Came::Relayed(place) => {
+            Outcome::Relayed(place) => {
                 datagram.advance(place);
                 Some(Incoming { at, from: RELAY, to, datagram })
             }
-            Came::Nothing => {
+            Outcome::Handled => {
                 self.find_ways(at);
                 None
             }
         }
     }
 
-    /// The packet in `buffer`, for `to`, as it leaves the socket, and for where; none if it cannot.
+    /// Adds the relay's header to a packet for `to` where needed, and returns its destination; `None` if it cannot be
+    /// sent.
     pub(super) fn wrapped(&self, to: SocketAddr, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
         if to != RELAY {
             return Some(to);
@@ -91,20 +96,20 @@ impl Connection {
         Some(to)
     }
 
-    /// What the meeting has to say.
+    /// Next datagram of the search for the other end.
     pub(super) fn poll_meeting(&mut self, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
         let (to, message) = self.meeting.as_mut()?.poll_transmit()?;
         *buffer = message;
         Some(to)
     }
 
-    /// Whether the joiner has nowhere else to try.
+    /// Whether the joiner has no further route to try.
     pub(super) fn has_tried_all(&self) -> bool {
         let Role::Joiner { tried, .. } = &self.role else { return false };
         self.meeting.is_none() || tried.contains(&RELAY)
     }
 
-    /// Where the other end is sent to; none before it is there.
+    /// Current address of the other end; `None` before it has joined.
     fn destination(&self) -> Option<SocketAddr> {
         let link = self.links.get(&self.chosen?)?;
         match &self.role {
@@ -113,17 +118,17 @@ impl Connection {
         }
     }
 
-    /// Which way the call goes; none before the other end is there.
+    /// Current route; `None` before the other end has joined.
     pub(crate) fn way(&self) -> Option<Way> {
         self.destination().map(|to| if to == RELAY { Way::Relayed } else { Way::Direct })
     }
 
-    /// Whether nothing came for so long that the way may be gone.
+    /// Whether the other end has been silent for [`SILENT`], so that the route may be lost.
     pub(super) fn is_silent(&self, now: Timestamp) -> bool {
-        now.saturating_since(self.last_heard) >= SILENT
+        now.saturating_since(self.last_received) >= SILENT
     }
 
-    /// When relaying is to begin, if nobody has answered by then.
+    /// When the joiner starts to use the relay if no peer has answered.
     fn relay_at(&self) -> Option<Timestamp> {
         let Role::Joiner { tried, .. } = &self.role else { return None };
         let begins = self.chosen.is_none() && !tried.contains(&RELAY);
@@ -135,7 +140,7 @@ impl Connection {
         Timestamp::earliest([meeting, self.relay_at()])
     }
 
-    /// Tells the meeting the time and what is needed, and takes the ways that it has found.
+    /// Drives the search for routes and applies the routes that it found.
     pub(super) fn find_ways(&mut self, now: Timestamp) {
         let (way, silent) = (self.way(), self.is_silent(now));
         let closing = self.over || self.closing.is_some();
@@ -152,11 +157,11 @@ impl Connection {
         );
         meeting.handle_timeout(now);
         let relays = meeting.can_relay();
-        // A new way has its time to prove itself.
+        // A new route gets time to prove itself.
         let mut lost = silent && now.saturating_since(self.moved_at) >= SILENT;
         while let Some(address) = self.meeting.as_mut().and_then(Meeting::poll_found) {
             if way.is_none() {
-                // What cannot be dialled is no way.
+                // An address that cannot be dialled is skipped.
                 let _ = self.dial(address, now);
             } else if let Role::Joiner { route, .. } = &mut self.role
                 && (lost || route.current() == Some(RELAY))
@@ -183,7 +188,7 @@ impl Connection {
         self.meeting.as_ref().map(Meeting::is_answered)
     }
 
-    /// The addresses that were tried, for a person.
+    /// Description of the addresses that were tried, for error messages.
     pub(crate) fn tried(&self) -> String {
         let Role::Joiner { tried, .. } = &self.role else { return String::new() };
         let direct = tried.iter().filter(|&&address| address != RELAY).map(ToString::to_string);

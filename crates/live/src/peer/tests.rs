@@ -23,7 +23,7 @@ fn sending_end() -> SendingEnd {
     stream(7, None)
 }
 
-/// The end of a stream, in a group with a priority.
+/// The end of a stream, optionally in a group with a priority.
 fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
     let algorithm = Algorithm::default();
     let format = VideoFormat { width: 64, height: 64, frame_rate_numerator: 30, frame_rate_denominator: 1 };
@@ -45,29 +45,29 @@ fn receiving_end() -> ReceivingEnd {
     })
 }
 
-/// A peer that sends these streams, named in their order.
+/// A peer that sends these streams; they have names.
 fn sending_streams(sending: Vec<SendingEnd>) -> PeerConfig {
     let names = ["front", "rear"].map(|name| name.parse().expect("a name")).to_vec();
     PeerConfig { sending, names, ..PeerConfig::sending_nothing() }
 }
 
-/// A peer that takes so many streams.
+/// A peer that accepts this number of streams.
 fn receiving(streams: usize) -> PeerConfig {
     let receiving = (0..streams).map(|_| receiving_end()).collect();
     PeerConfig { receiving, ..PeerConfig::receiving(receiving_end()) }
 }
 
-/// A datagram on its way: time of arrival, number, peer that it goes to, bytes.
+/// A datagram in flight: arrival time, number, destination peer, bytes.
 type Transit = (Timestamp, u64, usize, Vec<u8>);
 
-/// Two peers in virtual time; datagrams take [`WAY`], and every `loss`th is lost.
+/// Two peers in virtual time; the one-way delay is [`WAY`], and every `loss`-th datagram is lost.
 struct World {
     now: Timestamp,
     peers: [Peer; 2],
     transit: BinaryHeap<Reverse<Transit>>,
     sent: u64,
     loss: u64,
-    /// Bytes a second that the forward link carries, and when it is free again; 0 means no limit.
+    /// Bytes per second that the forward link carries, and when it is free again; 0 means no limit.
     rate: u64,
     free_at: Timestamp,
     frames: Vec<ReceivedFrame>,
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Empties the outputs of both peers; gives the time that they want to be called at.
+    /// Drains the outputs of both peers; returns the earliest timeout.
     fn poll(&mut self) -> Timestamp {
         let mut next = Timestamp::MAX;
         for place in 0..2 {
@@ -185,7 +185,7 @@ impl World {
 }
 
 #[test]
-fn pictures_cross_with_their_age_and_the_end_is_told() {
+fn pictures_arrive_with_their_age_until_the_call_is_closed() {
     let mut world = World::new(0, None);
     world.run_until(Timestamp::from_millis(300));
     world.film(Duration::from_secs(3), 64);
@@ -305,7 +305,8 @@ fn cap_of_the_bit_rate_takes_effect_in_mid_call() {
     assert!(target <= cap, "{target:?}");
 }
 
-/// Faint noise. Its frames fit any budget of these tests; full noise has a smallest size above the share of a stream.
+/// Faint noise, whose frames fit every budget of these tests. Full noise has a minimum size above the share of a
+/// stream.
 fn noise(side: usize, seed: u32) -> Picture {
     let mut state = seed;
     let samples = (0..side * side * 3 / 2).map(|_| {
@@ -435,7 +436,7 @@ fn both_streams_are_back_within_two_seconds_of_a_restart() {
         Peer::listen(&identity, &[], receiving(2), now).expect("it listens"),
     ];
     film_both(&mut world, Duration::from_secs(1));
-    // The robot is killed without a word and starts again at once. Both ends try again when a connection fails.
+    // The robot is killed and restarts at once. Both ends try again when a connection fails.
     let killed = world.now;
     world.peers[0] = Peer::join(ticket.clone(), sending_streams(pair()), killed).expect("it joins");
     world.frames.clear();

@@ -1,5 +1,5 @@
-//! Somebody on the way who sees all packets, and sends copies, cut and changed ones, and whatever else; and any bytes as
-//! tickets and control messages.
+//! Attacker on the path, which sends copied, cut, changed and random packets; and random bytes as tickets and control
+//! messages.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,10 +9,10 @@ use rand_pcg::Pcg32;
 use super::*;
 use crate::control::Messages;
 
-/// Old packets that it keeps.
+/// Old packets that the attacker keeps.
 const KEPT: usize = 64;
 
-/// Makes forgeries of packets.
+/// Generates forged packets.
 pub(super) struct Forger {
     random: Pcg32,
     seen: Vec<BytesMut>,
@@ -23,7 +23,7 @@ impl Forger {
         Self { random: Pcg32::seed_from_u64(seed), seen: Vec::new() }
     }
 
-    /// What is sent after `datagram`, which came from `from`.
+    /// Forged packets that follow `datagram`, which came from `from`.
     pub(super) fn forge(&mut self, from: SocketAddr, datagram: &BytesMut) -> Vec<(SocketAddr, BytesMut)> {
         let random = &mut self.random;
         if self.seen.len() < KEPT {
@@ -52,7 +52,7 @@ impl Forger {
 }
 
 #[test]
-fn copies_and_forgeries_of_its_own_packets_do_a_call_no_harm() {
+fn copied_and_forged_packets_leave_a_call_unharmed() {
     for seed in 1..=4 {
         let cast = Cast { pictures: "generated:16x16@30", ..Cast::default() };
         let mut world = World::new(cast, [usual_link(), usual_link()], seed);
@@ -65,7 +65,7 @@ fn copies_and_forgeries_of_its_own_packets_do_a_call_no_harm() {
             assert!(end.exchange.connection.links() <= 12, "links pile up");
             assert_eq!(end.receiving.counts().mismatched + end.receiving.counts().undecodable, 0);
         }
-        // And it can still be ended.
+        // The call can still be ended.
         world.ends[JOINER].hang_up(world.now);
         world.run_for(Duration::from_secs(4));
         assert_eq!(world.ended(LISTENER).map(|(_, said)| said).as_deref(), Some("ByPeer"));
@@ -73,16 +73,16 @@ fn copies_and_forgeries_of_its_own_packets_do_a_call_no_harm() {
 }
 
 #[test]
-fn flood_of_garbage_and_forged_beginnings_leaves_a_call_unharmed() {
+fn flood_of_garbage_and_forged_handshakes_is_harmless() {
     let mut random = Pcg32::seed_from_u64(1);
     let mut world = World::new(Cast::default(), [usual_link(), usual_link()], 1);
-    // 10,000 datagrams a second, from before the joiner's first one arrives.
+    // 10,000 datagrams per second, from before the joiner's first one arrives.
     for _ in 0..2_500 {
         for forged in [true, false].repeat(10) {
             let length = if forged { 1_200 } else { random.random_range(1..1_300_usize) };
             let mut datagram: BytesMut = (0..length).map(|_| random.random::<u8>()).collect();
             if forged {
-                // A first packet of QUIC version 1 starts so; its connection identifier of 8 bytes is random.
+                // The start of a first packet of QUIC version 1; its connection identifier of 8 bytes is random.
                 datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
             }
             let end = &mut world.ends[LISTENER];
@@ -98,7 +98,7 @@ fn flood_of_garbage_and_forged_beginnings_leaves_a_call_unharmed() {
     assert!(world.ends[LISTENER].exchange.connection.links() <= 12, "links pile up");
 }
 
-/// Few, as each makes keys; `PROPTEST_CASES` asks for more.
+/// Number of cases; few, because each creates keys. `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48)
 }
@@ -106,16 +106,16 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
     #[test]
-    fn any_text_is_a_ticket_or_none(text in ".*", bytes in vec(any::<u8>(), 0..200)) {
+    fn any_text_is_parsed_as_a_ticket_or_refused(text in ".*", bytes in vec(any::<u8>(), 0..200)) {
         let _ = text.parse::<Ticket>();
         let coded = data_encoding::BASE32_NOPAD.encode(&bytes);
-        // A checksum of four bytes is not met by chance.
+        // Random bytes do not match the checksum of four bytes.
         let made_up = format!("LOCKSTEP-{coded}").parse::<Ticket>();
         prop_assert!(made_up.is_err());
     }
 
     #[test]
-    fn any_ticket_is_read_as_it_was_written(
+    fn any_ticket_survives_its_text_form(
         key in any::<[u8; 32]>(),
         secret in any::<[u8; 16]>(),
         addresses in vec((any::<std::net::IpAddr>(), 1..=u16::MAX), 1..=8),
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_messages_or_refused_and_little_of_them_is_kept(parts in vec(vec(any::<u8>(), 0..400), 0..20)) {
+    fn any_bytes_are_parsed_or_refused_in_bounded_memory(parts in vec(vec(any::<u8>(), 0..400), 0..20)) {
         let mut messages = Messages::default();
         for part in parts {
             messages.extend(&part);
@@ -155,7 +155,7 @@ proptest! {
                     }
                 }
             }
-            // Whoever says what is no message is not listened to any more.
+            // A peer that sends malformed messages is ignored.
             if malformed {
                 break;
             }
@@ -164,13 +164,13 @@ proptest! {
     }
 
     #[test]
-    fn any_datagrams_to_a_listener_and_a_joiner_are_borne(
+    fn random_datagrams_harm_neither_listener_nor_joiner(
         datagrams in vec((any::<bool>(), any::<u8>(), vec(any::<u8>(), 0..1_300)), 1..60)
     ) {
         let mut world = World::new(Cast::default(), [usual_link(), usual_link()], 1);
         for (begins, from, mut datagram) in datagrams {
             if begins && datagram.len() > 20 {
-                // As a first packet of version 1 of QUIC begins.
+                // The start of a first packet of QUIC version 1.
                 datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
                 datagram.resize(1_200, 0);
             }
@@ -181,7 +181,7 @@ proptest! {
                 prop_assert!(end.exchange.connection.links() <= 12);
             }
         }
-        // Whoever has the ticket still gets in.
+        // The holder of the ticket can still join.
         world.run_for(Duration::from_secs(3));
         prop_assert!(world.ends.iter().all(|end| end.exchange.connection.is_joined()));
     }

@@ -1,4 +1,4 @@
-//! Calls of ends that are behind routers, by a rendezvous.
+//! Calls of ends behind routers, by a rendezvous.
 
 use lockstep_link::{LossConfig, Reordering};
 
@@ -6,21 +6,21 @@ use super::nat::{Dependence, Nat};
 use super::*;
 use crate::connection::Way;
 
-/// Where the rendezvous is.
+/// Address of the rendezvous.
 pub(super) const SERVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1)), 4610);
 
-/// How ends meet.
+/// How the ends find each other.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Meet {
-    /// By a rendezvous.
+    /// The call has a rendezvous.
     pub(super) by_rendezvous: bool,
-    /// Without telling each other where they are.
+    /// Neither end passes its addresses to the other.
     pub(super) hidden: bool,
 }
 
 impl World {
-    /// What the rendezvous does.
+    /// Runs the rendezvous and delivers its datagrams.
     pub(super) fn serve(&mut self) {
         let Some((server, link)) = &mut self.server else { return };
         server.handle_timeout(self.now);
@@ -41,7 +41,7 @@ impl World {
     }
 }
 
-/// A router's mapping and filtering; none is no router.
+/// Mapping and filtering of a router; `None` means no router.
 type Kind = Option<(Dependence, Dependence)>;
 
 use Dependence::{Address, AddressAndPort, Nothing};
@@ -58,8 +58,10 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Whether there is a direct way: one end's packets reach the other where the other has sent something. An end whose address
-/// is another towards everybody is let in only by routers that do not look at the port, and finds none that is like it.
+/// Whether a direct route exists: packets of one end reach the other where the other has sent a packet.
+///
+/// An end with address-dependent mapping has an unpredictable address. Only routers that ignore the port let it in, and
+/// two such ends cannot meet.
 fn is_direct(one: Kind, other: Kind) -> bool {
     let hidden = |kind: Kind| kind.is_some_and(|(mapping, _)| mapping != Nothing);
     let strict = |kind: Kind| kind.is_some_and(|(_, filtering)| filtering == AddressAndPort);
@@ -85,7 +87,7 @@ fn ways(world: &World) -> [Option<Way>; 2] {
     [JOINER, LISTENER].map(|end| world.ends[end].exchange.connection.way())
 }
 
-/// A call that has gone on for a while.
+/// A call that has run for a while.
 fn begun(kinds: [Kind; 2], meet: Meet) -> World {
     let mut world = world(kinds, [usual_link(), usual_link()], 1, meet);
     world.run_for(seconds(6));
@@ -94,7 +96,7 @@ fn begun(kinds: [Kind; 2], meet: Meet) -> World {
     world
 }
 
-/// Pictures and sound are back in so short a time at both ends.
+/// Asserts that pictures and sound return within `limit` at both ends.
 fn assert_back(world: &mut World, since: Timestamp, limit: Duration, what: &str) {
     world.run_until(since + limit + seconds(1));
     let (pictures, sound) = world.longest_back(since);
@@ -103,7 +105,7 @@ fn assert_back(world: &mut World, since: Timestamp, limit: Duration, what: &str)
 }
 
 #[test]
-fn ends_behind_routers_of_any_kinds_see_each_other_directly_where_that_can_be() {
+fn ends_behind_any_routers_use_a_direct_route_if_one_exists() {
     for one in KINDS {
         for other in KINDS {
             let mut world = begun([one, other], MEET);
@@ -115,7 +117,7 @@ fn ends_behind_routers_of_any_kinds_see_each_other_directly_where_that_can_be() 
 }
 
 #[test]
-fn without_a_rendezvous_two_routers_keep_them_apart_and_with_one_that_is_gone_it_is_said() {
+fn call_fails_without_a_rendezvous_between_strict_routers() {
     for meet in [Meet::default(), MEET] {
         let mut world = world([PORT_RESTRICTED; 2], [usual_link(), usual_link()], 1, meet);
         world.server = None;
@@ -127,7 +129,7 @@ fn without_a_rendezvous_two_routers_keep_them_apart_and_with_one_that_is_gone_it
 }
 
 #[test]
-fn a_rendezvous_that_is_gone_keeps_nobody_apart_who_needs_none() {
+fn dead_rendezvous_does_not_prevent_a_direct_call() {
     let mut world = world([PORT_RESTRICTED, OPEN], [usual_link(), usual_link()], 1, MEET);
     world.server = None;
     world.run_for(seconds(3));
@@ -135,7 +137,7 @@ fn a_rendezvous_that_is_gone_keeps_nobody_apart_who_needs_none() {
 }
 
 #[test]
-fn they_meet_although_much_is_lost_and_comes_out_of_order() {
+fn ends_meet_despite_loss_and_reordering() {
     for seed in 1..=6 {
         for kinds in [[PORT_RESTRICTED; 2], [SYMMETRIC; 2]] {
             let link = LinkConfig {
@@ -155,7 +157,7 @@ fn they_meet_although_much_is_lost_and_comes_out_of_order() {
 }
 
 #[test]
-fn a_call_leaves_the_relay_as_soon_as_there_is_a_direct_way_and_nobody_sees_it() {
+fn call_leaves_the_relay_for_a_direct_route_without_a_freeze() {
     let mut world = world([PORT_RESTRICTED; 2], [usual_link(), usual_link()], 1, MEET);
     world.apart = true;
     world.run_for(seconds(8));
@@ -174,7 +176,7 @@ fn a_call_leaves_the_relay_as_soon_as_there_is_a_direct_way_and_nobody_sees_it()
 }
 
 #[test]
-fn a_call_whose_direct_way_is_lost_goes_on_by_the_relay_and_comes_back_from_it() {
+fn call_uses_the_relay_while_the_direct_route_is_lost() {
     let mut world = begun([PORT_RESTRICTED; 2], MEET);
     assert_eq!(ways(&world), [Some(Way::Direct); 2]);
     for _ in 0..3 {
@@ -189,7 +191,7 @@ fn a_call_whose_direct_way_is_lost_goes_on_by_the_relay_and_comes_back_from_it()
 }
 
 #[test]
-fn links_that_are_lost_for_a_while_are_no_reason_to_lose_the_way() {
+fn route_survives_a_temporary_link_failure() {
     for kinds in [[PORT_RESTRICTED; 2], [SYMMETRIC; 2]] {
         for lost in [1, 10] {
             let mut world = begun(kinds, MEET);
@@ -203,7 +205,7 @@ fn links_that_are_lost_for_a_while_are_no_reason_to_lose_the_way() {
 }
 
 #[test]
-fn ends_that_both_get_other_addresses_at_once_find_each_other_again() {
+fn ends_meet_again_after_both_change_their_address() {
     for kind in [OPEN, PORT_RESTRICTED, SYMMETRIC] {
         let mut world = begun([kind; 2], MEET);
         for end in [JOINER, LISTENER] {
@@ -219,7 +221,7 @@ fn ends_that_both_get_other_addresses_at_once_find_each_other_again() {
 }
 
 #[test]
-fn a_rendezvous_that_is_started_anew_is_told_of_the_call_again_and_the_call_goes_on() {
+fn call_survives_a_restart_of_the_rendezvous() {
     for kinds in [[SYMMETRIC; 2], [PORT_RESTRICTED; 2]] {
         let mut world = begun(kinds, MEET);
         let (server, _) = world.server.as_mut().expect("there is one");
@@ -233,17 +235,17 @@ fn a_rendezvous_that_is_started_anew_is_told_of_the_call_again_and_the_call_goes
 }
 
 #[test]
-fn ends_that_hide_send_each_other_nothing() {
+fn hidden_ends_send_each_other_nothing_directly() {
     let world = begun([OPEN; 2], Meet { hidden: true, ..MEET });
     assert_eq!(ways(&world), [Some(Way::Relayed); 2]);
     assert_eq!(world.came_direct, 0);
-    // Nor does one of them who alone is open about where it is.
+    // An open end does not reach a hidden one either.
     let (server, _) = world.server.as_ref().expect("there is one");
     assert!(server.status().relayed_packets > 500);
 }
 
 #[test]
-fn what_passes_may_be_copied_and_forged() {
+fn meeting_survives_copied_and_forged_packets() {
     for (seed, kind) in [(1, PORT_RESTRICTED), (2, SYMMETRIC)] {
         let mut world = world([kind; 2], [usual_link(), usual_link()], seed, MEET);
         world.forger = Some(garbage::Forger::new(seed));

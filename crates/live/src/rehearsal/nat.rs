@@ -1,11 +1,11 @@
-//! Routers that translate addresses, in the words of RFC 4787: by what a mapping is chosen, and by what is let in.
+//! Routers with network address translation, in the terms of RFC 4787: mapping behaviour and filtering behaviour.
 
 use super::*;
 
-/// What of the other side's address matters.
+/// The part of the remote address on which a behaviour depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dependence {
-    /// Nothing (endpoint-independent).
+    /// No part (endpoint-independent).
     Nothing,
     /// The address without the port.
     Address,
@@ -14,7 +14,7 @@ pub(super) enum Dependence {
 }
 
 impl Dependence {
-    /// Whether the two are alike as far as it matters.
+    /// Whether two addresses are equal in that part.
     fn alike(self, one: SocketAddr, other: SocketAddr) -> bool {
         match self {
             Self::Nothing => true,
@@ -24,7 +24,7 @@ impl Dependence {
     }
 }
 
-/// What an inside address is outside, towards whoever is like `first`.
+/// Outside address of `inside` towards remote addresses equal to `first`.
 #[derive(Debug)]
 struct Mapping {
     inside: SocketAddr,
@@ -47,7 +47,7 @@ impl Nat {
         Self { outside: [203, 0, 113, last], mapping, filtering, mappings: Vec::new() }
     }
 
-    /// Where what `inside` sends to `to` seems to come from.
+    /// The outside address of a packet from `inside` to `to`.
     pub(super) fn outbound(&mut self, inside: SocketAddr, to: SocketAddr) -> SocketAddr {
         let kind = self.mapping;
         let known = self.mappings.iter_mut().find(|known| known.inside == inside && kind.alike(known.first, to));
@@ -62,7 +62,7 @@ impl Nat {
         outside
     }
 
-    /// Who inside gets what `from` sends to `to`; none if it is not let in.
+    /// The inside address that receives a packet from `from` to `to`; `None` if the router drops it.
     pub(super) fn inbound(&self, to: SocketAddr, from: SocketAddr) -> Option<SocketAddr> {
         let mapping = self.mappings.iter().find(|mapping| mapping.outside == to)?;
         mapping.sent_to.iter().any(|&sent| self.filtering.alike(sent, from)).then_some(mapping.inside)

@@ -1,7 +1,8 @@
-//! Hours of calls in which anything may happen at any time: links that vanish, in one direction or both, for a moment or a
-//! minute; that get slow, lossy, or put datagrams out of order; ends that move to other addresses, that are stopped and go
-//! on, that are killed and called anew. After each of these pictures and sound come back or the call says why it is over,
-//! and nothing that is held grows.
+//! Hours of calls with random faults.
+//!
+//! Links fail in one or both directions, for a moment or a minute. Links become slow or lossy, or reorder datagrams.
+//! Ends change their address, are stopped and resumed, or are killed and restarted. After each fault, pictures and
+//! sound return, or the call reports why it ended. Held memory stays bounded.
 //!
 //! `LOCKSTEP_SOAK_HOURS=24 LOCKSTEP_SOAK_SEED=1 cargo test --release -p lockstep-live soak -- --ignored --nocapture`
 
@@ -11,27 +12,26 @@ use rand_pcg::Pcg32;
 
 use super::*;
 
-/// Something that happens to a call.
+/// A fault of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mishap {
-    /// What these ends send is lost for so long.
+    /// The datagrams of these ends are lost for this time.
     Cut([bool; 2], Duration),
-    /// An end is at another address from now on.
+    /// An end has a new address.
     Move(usize),
-    /// An end is stopped for so long.
+    /// An end is stopped for this time.
     Stop(usize, Duration),
-    /// An end is killed and started anew.
+    /// An end is killed and restarted.
     Kill(usize),
-    /// Larger datagrams than these are lost for so long.
+    /// Datagrams larger than this number of bytes are lost for this time.
     Narrow(usize, Duration),
-    /// Only time passes.
+    /// No fault.
     Nothing,
 }
 
-/// So long after what stood in their way is gone, pictures and sound are back over a good link; over others as long as it
-/// takes, but no longer than the second of these.
+/// Longest time until pictures and sound return after a fault: over a good link, and over any other.
 const BACK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
-/// What an end may hold, however long the call lasts.
+/// Bounds of the states and links that an end holds, whatever the length of the call.
 const MOST_STATES: usize = 40;
 const MOST_LINKS: usize = 12;
 
@@ -53,7 +53,7 @@ fn mishap(random: &mut Pcg32) -> Mishap {
     }
 }
 
-/// A link as it may be, and whether it is a good one.
+/// A random link, and whether it is a good one.
 fn link(random: &mut Pcg32) -> (LinkConfig, bool) {
     let kbps = random.random_range(600..20_000);
     let mut link =
@@ -72,9 +72,9 @@ fn link(random: &mut Pcg32) -> (LinkConfig, bool) {
     (link, kind >= 4)
 }
 
-/// What came of hours of calls.
+/// Totals of hours of calls.
 #[derive(Debug, Default)]
-struct Told {
+struct Totals {
     calls: u64,
     mishaps: u64,
     ended: u64,
@@ -84,8 +84,8 @@ struct Told {
     pictures: u64,
 }
 
-/// One call, until it is over or `length` has passed.
-fn call(random: &mut Pcg32, length: Duration, seed: u64, told: &mut Told) {
+/// Runs one call until it ends or `length` has passed.
+fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) {
     let [(forward, good), (reverse, good_back)] = [link(random), link(random)];
     let good = good && good_back;
     let talk = match random.random_range(0..4_u32) {
@@ -95,13 +95,13 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, told: &mut Told) {
     };
     let cast = Cast { pictures: "generated:16x16@10", talk, ..Cast::default() };
     let mut world = World::new(cast, [forward, reverse], seed);
-    told.calls += 1;
+    totals.calls += 1;
     world.run_for(Duration::from_secs(3));
     while world.now < Timestamp::ZERO + length {
         let pause = between(random, 10, 30_000);
         world.run_for(pause);
         let mishap = mishap(random);
-        told.mishaps += 1;
+        totals.mishaps += 1;
         let mut killed = false;
         match mishap {
             Mishap::Cut(cut, time) => {
@@ -113,7 +113,7 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, told: &mut Told) {
             Mishap::Stop(end, time) => {
                 world.stop(end);
                 world.run_for(time);
-                world.go_on(end);
+                world.resume(end);
             }
             Mishap::Kill(end) => {
                 world.restart(end);
@@ -129,10 +129,10 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, told: &mut Told) {
         let since = world.now;
         world.forget();
         if killed {
-            // The other end was killed: this one says so, within its patience.
+            // The killed end is gone: the other one reports that within its limit.
             world.run_for(Duration::from_secs(31));
             assert!(world.ended(JOINER).is_some(), "seed {seed}: a joiner outlived {mishap:?} {:?}", world.now);
-            told.ended += 1;
+            totals.ended += 1;
             return;
         }
         world.run_for(BACK.1);
@@ -143,28 +143,28 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, told: &mut Told) {
         let limit = if good { BACK.0 } else { BACK.1 };
         assert!(pictures <= limit, "seed {seed}, {talk:?}: pictures {pictures:?} after {mishap:?} at {since:?}");
         assert!(!hears || sound <= limit, "seed {seed}: sound {sound:?} after {mishap:?} at {since:?}");
-        let longest = if good { &mut told.longest_good } else { &mut told.longest };
+        let longest = if good { &mut totals.longest_good } else { &mut totals.longest };
         longest[0] = longest[0].max(pictures);
         if hears {
             longest[1] = longest[1].max(sound);
         }
         for end in &world.ends {
             let states = end.receiving.held_states().max(end.sending.status(world.now + end.ahead).held_states);
-            told.most_states = told.most_states.max(states);
+            totals.most_states = totals.most_states.max(states);
             assert!(states <= MOST_STATES, "seed {seed}: {states} states are held");
             assert!(end.sending.held_records() <= 64, "seed {seed}: records pile up");
             let links = end.exchange.connection.links();
             assert!(links <= MOST_LINKS, "seed {seed}: {links} links");
             assert_eq!(end.receiving.counts().mismatched, 0, "seed {seed}: ends differ");
         }
-        told.pictures += world.ends.iter().map(|end| end.shown.len() as u64).sum::<u64>();
+        totals.pictures += world.ends.iter().map(|end| end.shown.len() as u64).sum::<u64>();
         world.forget();
     }
 }
 
-/// Calls of up to an hour for `hours`.
-fn soak(hours: f64, seed: u64) -> Told {
-    let mut told = Told::default();
+/// Runs calls of up to an hour, `hours` in total.
+fn soak(hours: f64, seed: u64) -> Totals {
+    let mut totals = Totals::default();
     let hour = Duration::from_secs(3_600);
     let mut left = hour.mul_f64(hours);
     let mut number = seed * 1_000;
@@ -172,23 +172,23 @@ fn soak(hours: f64, seed: u64) -> Told {
         number += 1;
         let mut random = Pcg32::seed_from_u64(number);
         let length = left.min(between(&mut random, 60_000, 3_600_000));
-        call(&mut random, length, number, &mut told);
+        call(&mut random, length, number, &mut totals);
         left -= length;
     }
-    told
+    totals
 }
 
 #[test]
-fn a_quarter_of_an_hour_of_mishaps_is_survived() {
-    let told = soak(0.25, 1);
-    assert!(told.mishaps > 20 && told.pictures > 1_000, "{told:?}");
+fn calls_survive_a_quarter_of_an_hour_of_faults() {
+    let totals = soak(0.25, 1);
+    assert!(totals.mishaps > 20 && totals.pictures > 1_000, "{totals:?}");
 }
 
 #[test]
 #[ignore = "hours of virtual time; see this file's beginning"]
-fn hours_of_mishaps_are_survived() {
+fn calls_survive_hours_of_faults() {
     let number =
         |name: &str, usual: f64| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(usual);
-    let told = soak(number("LOCKSTEP_SOAK_HOURS", 24.0), number("LOCKSTEP_SOAK_SEED", 1.0) as u64);
-    println!("{told:?}");
+    let totals = soak(number("LOCKSTEP_SOAK_HOURS", 24.0), number("LOCKSTEP_SOAK_SEED", 1.0) as u64);
+    println!("{totals:?}");
 }

@@ -1,21 +1,21 @@
-//! What calls survive, by plan, and how they end where they do not.
+//! Planned faults: which ones a call survives, and how it ends otherwise.
 
 use lockstep_link::{LossConfig, Reordering};
 
 use super::*;
 
-/// Pictures and sound are back so soon after what was in their way has gone.
+/// Longest time until pictures and sound return after a fault.
 const BACK: Duration = Duration::from_millis(500);
-/// A call that does not go on says why within this time.
+/// A call that cannot resume reports the reason within this time.
 const OVER: Duration = Duration::from_secs(30);
-/// The time between two looks at the time of a call that ends.
+/// Tolerance of the end time.
 const LOOK: Duration = Duration::from_millis(250);
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A call that has gone on for 5 s, and in which both ends see and hear each other.
+/// A call that has run for 5 s, with pictures and sound at both ends.
 fn begun(cast: Cast, links: [LinkConfig; 2], seed: u64) -> World {
     let mut world = World::new(cast, links, seed);
     world.run_for(seconds(5));
@@ -33,7 +33,8 @@ fn patient() -> Patience {
     Patience { idle_limit: None, ..Cast::default().patience }
 }
 
-/// Both are back in time after `since`; silence is no sound, and somebody may be silent for a while.
+/// Asserts that pictures and sound return in time after `since`. With alternating speech, the speaker may pause for a
+/// while.
 fn assert_back(world: &mut World, since: Timestamp, what: &str) {
     let talk = world.cast.talk;
     world.run_until(since + seconds(if talk == Talk::Always { 3 } else { 8 }));
@@ -44,7 +45,7 @@ fn assert_back(world: &mut World, since: Timestamp, what: &str) {
     assert!(talk == Talk::Mute || sound <= seconds(8), "{what}: sound is back after {sound:?}");
 }
 
-/// Both ends say why it is over, in time after `since`.
+/// Asserts that both ends report the end of the call, in time after `since`.
 fn assert_over(world: &mut World, since: Timestamp, words: [&str; 2]) {
     world.run_until(since + OVER + LOOK);
     for (end, words) in [JOINER, LISTENER].into_iter().zip(words) {
@@ -55,7 +56,7 @@ fn assert_over(world: &mut World, since: Timestamp, words: [&str; 2]) {
 }
 
 #[test]
-fn pictures_and_sound_are_back_half_a_second_after_a_lost_link_is() {
+fn pictures_and_sound_return_within_500_ms_of_a_lost_link() {
     for talk in [Talk::Always, Talk::Mute, Talk::ByTurns(3)] {
         for lost in [1, 10, 60] {
             for seed in 1..=2 {
@@ -73,7 +74,7 @@ fn pictures_and_sound_are_back_half_a_second_after_a_lost_link_is() {
 }
 
 #[test]
-fn a_link_that_stays_lost_ends_the_call_at_both_ends_with_a_word() {
+fn permanent_link_failure_ends_the_call_with_a_reason() {
     let mut world = usual_call();
     world.cut = [true; 2];
     let since = world.now;
@@ -81,14 +82,14 @@ fn a_link_that_stays_lost_ends_the_call_at_both_ends_with_a_word() {
 }
 
 #[test]
-fn one_direction_may_be_dead_for_a_while_and_ends_the_call_at_both_ends_if_it_stays() {
+fn failure_of_one_direction_ends_the_call_only_if_permanent() {
     for (dead, talk) in [(JOINER, Talk::Always), (LISTENER, Talk::Always), (JOINER, Talk::Mute), (LISTENER, Talk::Mute)]
     {
         let mut world = begun(Cast { talk, ..Cast::default() }, [usual_link(), usual_link()], 1);
         world.cut[dead] = true;
         world.run_for(seconds(10));
         if talk == Talk::Always {
-            // The other direction goes on.
+            // The other direction still works.
             let late = world.ends[dead].heard.last().expect("it heard something").0;
             let now = world.now + world.ends[dead].ahead;
             assert!(now.saturating_since(late) < BACK, "it hears no more");
@@ -104,10 +105,10 @@ fn one_direction_may_be_dead_for_a_while_and_ends_the_call_at_both_ends_if_it_st
     }
 }
 
-/// What was sent to an address that the other end has left must not be built upon, nor may it take a lost frame to learn so:
-/// of ten pictures a second that is too many, and beside sound that has come before probes are rarer still.
+/// Frames sent to the old address of an end must not serve as references. The sender must not need a lost frame to
+/// detect that: at ten pictures per second it would be too late, and probes are rarer still while sound is sent.
 #[test]
-fn few_pictures_over_a_long_way_are_back_as_soon_when_either_end_moves() {
+fn ten_pictures_per_second_return_as_soon_after_a_path_change() {
     let long = || LinkConfig { delay: Duration::from_millis(53), ..usual_link() };
     for end in [JOINER, LISTENER] {
         for talk in [Talk::Mute, Talk::ByTurns(3), Talk::Always] {
@@ -124,7 +125,7 @@ fn few_pictures_over_a_long_way_are_back_as_soon_when_either_end_moves() {
 }
 
 #[test]
-fn either_end_may_move_to_another_address_at_any_time() {
+fn call_survives_path_changes_of_either_end() {
     for end in [JOINER, LISTENER] {
         for talk in [Talk::Always, Talk::Mute] {
             let mut world = begun(Cast { talk, ..Cast::default() }, [usual_link(), usual_link()], 1);
@@ -138,7 +139,7 @@ fn either_end_may_move_to_another_address_at_any_time() {
 }
 
 #[test]
-fn ends_that_move_at_once_to_where_neither_finds_the_other_say_so() {
+fn simultaneous_path_changes_end_the_call_with_a_reason() {
     let mut world = usual_call();
     [JOINER, LISTENER].into_iter().for_each(|end| world.rebind(end));
     let since = world.now;
@@ -146,13 +147,13 @@ fn ends_that_move_at_once_to_where_neither_finds_the_other_say_so() {
 }
 
 #[test]
-fn an_end_that_is_stopped_for_five_seconds_is_back_at_once() {
+fn end_stopped_for_five_seconds_resumes_at_once() {
     for end in [JOINER, LISTENER] {
         let mut world = usual_call();
         for _ in 0..2 {
             world.stop(end);
             world.run_for(seconds(5));
-            world.go_on(end);
+            world.resume(end);
             let since = world.now;
             assert_back(&mut world, since, &format!("end {end}"));
         }
@@ -160,7 +161,7 @@ fn an_end_that_is_stopped_for_five_seconds_is_back_at_once() {
 }
 
 #[test]
-fn an_end_that_is_killed_is_missed_by_the_other_with_a_word() {
+fn killed_end_makes_the_other_report_silence() {
     for end in [JOINER, LISTENER] {
         let mut world = usual_call();
         world.stop(end);
@@ -172,16 +173,16 @@ fn an_end_that_is_killed_is_missed_by_the_other_with_a_word() {
 }
 
 #[test]
-fn a_listener_that_is_started_anew_knows_nothing_of_the_call_and_the_joiner_says_so_within_a_second() {
+fn restart_of_the_listener_ends_the_call_within_a_second() {
     let mut world = usual_call();
     world.restart(LISTENER);
     world.run_for(seconds(1));
     let (_, said) = world.ended(JOINER).expect("it is over");
-    assert!(said.contains("the other end was started anew"), "{said}");
+    assert!(said.contains("the other end was restarted"), "{said}");
 }
 
 #[test]
-fn a_joiner_that_is_started_anew_is_told_that_its_ticket_is_used() {
+fn restarted_joiner_is_refused_because_its_ticket_is_used() {
     let mut world = usual_call();
     let since = world.now;
     world.restart(JOINER);
@@ -192,7 +193,7 @@ fn a_joiner_that_is_started_anew_is_told_that_its_ticket_is_used() {
 }
 
 #[test]
-fn the_other_end_hears_at_once_that_somebody_hangs_up_whatever_is_lost() {
+fn hang_up_reaches_the_other_end_despite_loss() {
     for end in [JOINER, LISTENER] {
         let lossy = LinkConfig { loss: LossConfig { random: 0.3, ..LossConfig::default() }, ..usual_link() };
         let mut world = begun(Cast::default(), [lossy.clone(), lossy], 5);
@@ -206,8 +207,8 @@ fn the_other_end_hears_at_once_that_somebody_hangs_up_whatever_is_lost() {
     }
 }
 
-/// How it ends for an end that hangs up `after` so long in which the other one is stopped, which goes on `later`, if it does.
-fn hang_up_on_one_that_is_gone(end: usize, after: Duration, later: Option<Duration>) -> String {
+/// The result at an end that hangs up `after` the other end was stopped. The other end resumes `later`, if given.
+fn hang_up_on_stopped_end(end: usize, after: Duration, later: Option<Duration>) -> String {
     let mut world = usual_call();
     world.stop(1 - end);
     world.run_for(after);
@@ -215,26 +216,26 @@ fn hang_up_on_one_that_is_gone(end: usize, after: Duration, later: Option<Durati
     world.ends[end].hang_up(at);
     if let Some(later) = later {
         world.run_for(later);
-        world.go_on(1 - end);
+        world.resume(1 - end);
     }
     world.run_for(seconds(4));
     world.ended(end).expect("it is over").1
 }
 
 #[test]
-fn whoever_hangs_up_on_an_end_that_is_gone_is_told_that_it_did_not_hear() {
+fn hang_up_on_a_dead_end_is_reported_as_unheard() {
     for end in [JOINER, LISTENER] {
-        let said = hang_up_on_one_that_is_gone(end, seconds(5), None);
-        assert!(said.contains("not seem to have heard so: nothing came from it for 8.0 s"), "{said}");
-        // It hears of it late.
-        assert_eq!(hang_up_on_one_that_is_gone(end, seconds(5), Some(seconds(2))), "Stopped");
-        // It may have heard, and its word of that may have been lost.
-        assert_eq!(hang_up_on_one_that_is_gone(end, Duration::ZERO, None), "Stopped");
+        let said = hang_up_on_stopped_end(end, seconds(5), None);
+        assert!(said.contains("may not know: nothing came from it for 8.0 s"), "{said}");
+        // The other end receives the close message late.
+        assert_eq!(hang_up_on_stopped_end(end, seconds(5), Some(seconds(2))), "Stopped");
+        // The other end may have received the close message, and its acknowledgement may have been lost.
+        assert_eq!(hang_up_on_stopped_end(end, Duration::ZERO, None), "Stopped");
     }
 }
 
-/// Pictures shown at an end in the last ten seconds, the longest time without any, and the share of 20 ms that were heard.
-fn lately(world: &World, end: usize) -> (usize, Duration, f64) {
+/// The last ten seconds at an end: pictures displayed, the longest gap, and the share of sound played.
+fn recent(world: &World, end: usize) -> (usize, Duration, f64) {
     let now = world.now + world.ends[end].ahead;
     let from = Timestamp::ZERO + now.saturating_since(Timestamp::ZERO + seconds(10));
     let shown: Vec<Timestamp> = world.ends[end].shown.iter().map(|&(at, _)| at).filter(|&at| at >= from).collect();
@@ -244,14 +245,14 @@ fn lately(world: &World, end: usize) -> (usize, Duration, f64) {
     (shown.len(), pause, heard as f64 / 500.0)
 }
 
-/// Over such links both ends go on to see and hear each other.
-fn assert_goes_on(link: &LinkConfig, largest: usize, pause: Duration, what: &str) {
+/// Asserts that pictures and sound continue over such links.
+fn assert_media_continue(link: &LinkConfig, largest: usize, pause: Duration, what: &str) {
     for seed in 1..=3 {
         let mut world = World::new(Cast::default(), [link.clone(), link.clone()], seed);
         world.largest = largest;
         world.run_for(seconds(30));
         for end in [JOINER, LISTENER] {
-            let (shown, longest, heard) = lately(&world, end);
+            let (shown, longest, heard) = recent(&world, end);
             let said = world.ended(end);
             assert!(shown >= 100 && longest <= pause, "{what}: {shown} pictures, {longest:?} without {said:?}");
             assert!(heard > 0.95, "{what}: {heard} of the sound");
@@ -260,61 +261,61 @@ fn assert_goes_on(link: &LinkConfig, largest: usize, pause: Duration, what: &str
 }
 
 #[test]
-fn a_path_of_datagrams_of_1200_bytes_is_enough() {
-    assert_goes_on(&usual_link(), 1_200, Duration::from_millis(300), "1,200 bytes");
+fn path_of_1200_byte_datagrams_carries_a_call() {
+    assert_media_continue(&usual_link(), 1_200, Duration::from_millis(300), "1,200 bytes");
 }
 
 #[test]
-fn a_path_that_takes_only_small_datagrams_from_now_on_is_found_out() {
+fn smaller_path_mtu_is_detected_in_mid_call() {
     let mut world = usual_call();
     world.largest = 1_200;
     world.run_for(seconds(20));
     for end in [JOINER, LISTENER] {
-        let (shown, pause, heard) = lately(&world, end);
+        let (shown, pause, heard) = recent(&world, end);
         assert!(shown >= 100 && pause <= seconds(1) && heard > 0.95, "{shown} pictures, {pause:?} without, {heard}");
     }
 }
 
 #[test]
-fn reordered_datagrams_and_copies_of_them_do_no_harm() {
+fn reordered_and_duplicated_datagrams_are_harmless() {
     let reordering = Some(Reordering { probability: 0.1, extra_delay: Duration::from_millis(30) });
     let link = LinkConfig { reordering, duplication: 0.1, ..usual_link() };
-    assert_goes_on(&link, usize::MAX, Duration::from_millis(500), "reordered and copied");
+    assert_media_continue(&link, usize::MAX, Duration::from_millis(500), "reordered and copied");
 }
 
 #[test]
-fn with_30_percent_of_the_datagrams_lost_pictures_and_sound_go_on() {
+fn pictures_and_sound_continue_at_30_percent_loss() {
     let link = LinkConfig { loss: LossConfig { random: 0.3, ..LossConfig::default() }, ..usual_link() };
-    assert_goes_on(&link, usize::MAX, seconds(1), "30 % lost");
+    assert_media_continue(&link, usize::MAX, seconds(1), "30 % lost");
 }
 
 #[test]
-fn with_a_way_back_of_32_kilobits_a_second_pictures_go_on_there_if_fewer() {
+fn pictures_continue_over_a_feedback_path_of_32_kbps() {
     let slow = LinkConfig { trace: Trace::constant(Bitrate::from_kbps(32)), ..usual_link() };
     let cast = Cast { talk: Talk::Mute, ..Cast::default() };
     let mut world = World::new(cast, [usual_link(), slow], 1);
-    // It only watches.
+    // This end only receives.
     world.ends[LISTENER].next_capture = None;
-    // Until it is known how little it carries, its queue is long.
+    // The queue is long until the sender knows the capacity of the path back.
     world.run_for(seconds(15));
     let before = world.bytes[LISTENER];
     world.run_for(seconds(15));
-    let (shown, pause, _) = lately(&world, LISTENER);
+    let (shown, pause, _) = recent(&world, LISTENER);
     assert!(shown >= 100 && pause <= seconds(1), "{shown} pictures, {pause:?} without");
     let bits = (world.bytes[LISTENER] - before) * 8 / 15;
     assert!(bits < 40_000, "{bits} bits a second of feedback");
 }
 
 #[test]
-fn with_pictures_both_ways_and_a_way_back_of_32_kilobits_a_second_the_call_goes_on() {
+fn two_way_call_survives_a_reverse_path_of_32_kbps() {
     let slow = LinkConfig { trace: Trace::constant(Bitrate::from_kbps(32)), ..usual_link() };
     for talk in [Talk::Mute, Talk::ByTurns(7)] {
         let cast = Cast { talk, ..Cast::default() };
         let mut world = World::new(cast, [usual_link(), slow.clone()], 1);
         world.run_for(seconds(60));
-        let there = lately(&world, LISTENER);
-        let back = lately(&world, JOINER);
-        // Somebody's voice, 20 ms a packet, is more than it carries.
+        let there = recent(&world, LISTENER);
+        let back = recent(&world, JOINER);
+        // Continuous speech, one packet per 20 ms, exceeds the capacity.
         let (least, least_back) = if talk == Talk::Mute { (30, 30) } else { (5, 1) };
         assert!(there.0 >= least && there.1 <= seconds(2), "{talk:?}: {} pictures, {:?} without", there.0, there.1);
         assert!(back.0 >= least_back, "{talk:?}: {} pictures back", back.0);
@@ -323,8 +324,8 @@ fn with_pictures_both_ways_and_a_way_back_of_32_kilobits_a_second_the_call_goes_
 }
 
 #[test]
-fn nothing_of_a_call_reads_the_systems_clock_once_it_has_begun() {
-    // Somebody sets it by an hour: only the moment of the start, which logs name, is told by it.
+fn running_call_never_reads_the_system_clock() {
+    // A clock change of an hour must not disturb a call. Only the start time for logs comes from the system's clock.
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut readers = Vec::new();
     let folders = [source.clone(), source.join("connection"), source.join("../../socket/src")];

@@ -1,6 +1,7 @@
-//! The keys that both ends of a call make of their ticket's secret to meet: the call's name at the rendezvous and the key
-//! that signs for it, the key by which each hides its addresses from the server, and that of the codes in probes. The server
-//! sees the name alone, and the secret cannot be had from it.
+//! Keys for the rendezvous, which both ends derive from their ticket's secret.
+//!
+//! A key pair names the call and signs for it. Two more keys hide the addresses from the server and authenticate
+//! probes. The server sees only the name, from which nobody can compute the secret.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Prk, Salt};
@@ -15,7 +16,7 @@ use crate::identity::random;
 use crate::ticket::Secret;
 use std::net::SocketAddr;
 
-/// The keys.
+/// Keys of one ticket.
 pub(crate) struct Keys {
     signing: Ed25519KeyPair,
     name: Name,
@@ -36,7 +37,7 @@ fn derived(key: &Prk, purpose: &[u8]) -> Result<[u8; 32], LiveError> {
 }
 
 impl Keys {
-    /// Those of the ticket with that secret.
+    /// Derives the keys from the ticket's secret.
     pub(crate) fn of(secret: &Secret) -> Result<Self, LiveError> {
         let key = Salt::new(HKDF_SHA256, b"lockstep rendezvous").extract(secret);
         let signing = Ed25519KeyPair::from_seed_unchecked(&derived(&key, b"name")?).map_err(|error| failed(&error))?;
@@ -47,12 +48,12 @@ impl Keys {
         Ok(Self { signing, name, sealing, probing })
     }
 
-    /// The call's name.
+    /// Name of the call.
     pub(crate) fn name(&self) -> Name {
         self.name
     }
 
-    /// An announcement, signed.
+    /// A signed announcement.
     pub(crate) fn sign(&self, announce: Announce) -> Vec<u8> {
         let signed = announce.to_bytes();
         let mut signature: Signature = [0; 64];
@@ -60,10 +61,10 @@ impl Keys {
         Message::Announce(Box::new(announce), signature, &signed).to_bytes()
     }
 
-    /// The addresses of `side`, for the other alone.
+    /// Encrypts the addresses of `side` for the other end.
     pub(crate) fn seal(&self, side: Side, addresses: &[SocketAddr]) -> Result<Sealed, LiveError> {
         let mut sealed: Sealed = [0; size_of::<Sealed>()];
-        // So few lists are sealed by a key that no two have the same nonce.
+        // A key seals so few lists that random nonces do not repeat.
         let nonce: [u8; 12] = random()?;
         let mut bytes = list(addresses);
         let tag = self.sealing.seal_in_place_separate_tag(
@@ -78,7 +79,7 @@ impl Keys {
         Ok(sealed)
     }
 
-    /// The addresses that `side` sealed; none if it did not.
+    /// Decrypts the addresses of `side`; `None` if it did not seal them.
     pub(crate) fn unseal(&self, side: Side, sealed: &Sealed) -> Option<Vec<SocketAddr>> {
         let (nonce, rest) = sealed.split_first_chunk::<12>()?;
         let mut bytes = rest.to_vec();
@@ -94,14 +95,14 @@ impl Keys {
         bytes
     }
 
-    /// Whether `code` is the code of `coded`, in a time that does not depend on it.
+    /// Whether `code` authenticates `coded`, in constant time.
     pub(crate) fn is_code_of(&self, code: &Code, coded: &[u8]) -> bool {
         let right = hmac::sign(&self.probing, coded);
         right.as_ref().iter().zip(code).fold(0, |wrong, (one, other)| wrong | (one ^ other)) == 0
     }
 }
 
-/// Whether whoever knows the secret behind `name` signed that.
+/// Whether the owner of the secret behind `name` signed these bytes.
 pub(crate) fn is_signed(name: &Name, signed: &[u8], signature: &Signature) -> bool {
     UnparsedPublicKey::new(&ED25519, name).verify(signed, signature).is_ok()
 }
@@ -115,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_for_the_other_end_alone() {
+    fn only_the_other_end_can_read_the_addresses() {
         let addresses: Vec<SocketAddr> = vec!["192.0.2.7:4600".parse().expect("an address")];
         let sealed = keys(1).seal(Side::Joiner, &addresses).expect("it can be sealed");
         assert_eq!(keys(1).unseal(Side::Joiner, &sealed), Some(addresses.clone()));
-        assert_eq!(keys(1).unseal(Side::Listener, &sealed), None, "said by the other one");
+        assert_eq!(keys(1).unseal(Side::Listener, &sealed), None, "sealed by the other end");
         assert_eq!(keys(2).unseal(Side::Joiner, &sealed), None, "of another ticket");
         for place in [0, 12, 60, 180] {
             let mut changed = sealed;
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_without_the_ticket_probes_or_answers() {
+    fn probes_and_answers_require_the_ticket() {
         let probe = keys(1).probe(Kind::Probe, Side::Joiner, [5; 8]);
         let Some(Message::Probe(_, _, code, coded)) = Message::decode(&probe) else { panic!("it is a probe") };
         assert!(keys(1).is_code_of(&code, coded) && !keys(2).is_code_of(&code, coded));

@@ -1,10 +1,11 @@
-//! How an end of a call meets the other one with the help of a rendezvous: it says where it may be reached, hears where the
-//! other end may be, and probes all of those addresses while the other end does the same, so that routers on the way, which
-//! let in whoever was sent something, let both in. What comes of it, a way that is open or the server's relaying, is for
-//! the connection to use.
+//! Client of a rendezvous: finds routes to the other end of a call.
 //!
-//! Nothing that the server says is believed but where this end seems to be, which costs a few probes if it is wrong: the
-//! other's addresses are sealed by a key of the ticket's secret, and so are probes and answers.
+//! The end announces its addresses and receives those of the other end. Both ends probe each other's addresses at the
+//! same time. A router admits packets from an address to which it sent one, so this opens the routers of both
+//! ends. The connection then uses an open route, or the server's relay.
+//!
+//! The end trusts the server only for this end's own outside address; a wrong one costs a few probes. Keys from the
+//! ticket's secret protect the other end's addresses, probes and answers.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,82 +20,82 @@ use crate::LiveError;
 use crate::identity::random;
 use crate::ticket::{MOST_ADDRESSES, Secret};
 
-/// The address that stands for the way through the rendezvous, for QUIC: of those that lead nowhere (RFC 6666).
+/// Address that stands for the relayed route in QUIC, from the discard-only prefix (RFC 6666).
 pub(crate) const RELAY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)), 1);
 
-/// How often an end that the server has not answered yet says that it is there: at first, and later.
+/// Interval of announcements before the server's first answer: at first, and later.
 const FIRST_REPEAT: Duration = Duration::from_millis(250);
 const LATER_REPEAT: Duration = Duration::from_secs(2);
-/// How long it does so often.
+/// Duration of the first interval.
 const EAGER: Duration = Duration::from_secs(10);
-/// How often an end says that it is there that waits for the other and was told to hurry, and how often any does.
+/// Interval of announcements of an end that urgently seeks the other one, and of any other end.
 const SEEKING_REPEAT: Duration = Duration::from_millis(500);
 const REPEAT: Duration = Duration::from_secs(5);
-/// No answer of the server's makes it be asked again sooner than this.
+/// Shortest interval between announcements, whatever the server answers.
 const LEAST_REPEAT: Duration = Duration::from_millis(50);
-/// The next of a server's addresses is tried after so long without an answer.
+/// After this time without an answer, the server's next address is tried.
 const SERVER_PATIENCE: Duration = Duration::from_secs(2);
-/// How often each address is probed: for [`HASTE`] from when the other's addresses are known or the way was lost, then as
-/// long as there is none, and while packets are relayed.
+/// Probe intervals per address: during [`HASTE`] after the addresses became known or the route was lost; then without a
+/// route; and while relayed.
 const HASTY_PROBES: Duration = Duration::from_millis(100);
 const SEEKING_PROBES: Duration = Duration::from_millis(250);
 const RELAYED_PROBES: Duration = Duration::from_secs(5);
 const HASTE: Duration = Duration::from_secs(3);
-/// The most addresses that are probed: those that the other end says, and as many from which it probed.
+/// Most addresses that are probed: those that the other end announced, and as many from which it probed.
 const MOST_CANDIDATES: usize = 2 * MOST_ADDRESSES;
-/// How long other ways are tried, from when the other end's addresses are known, before packets are relayed.
+/// How long direct routes are tried, once the other end's addresses are known, before packets are relayed.
 const RELAY_AFTER: Duration = Duration::from_millis(1_500);
-/// Messages that wait to be sent.
+/// Messages that may wait to be sent.
 const MOST_WAITING: usize = 128;
 
-/// What an end is looking for.
+/// The kind of route that an end needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Any way: nobody is there, or nothing comes.
+    /// Any route: the other end has not joined, or nothing arrives.
     Any,
-    /// A better way than by the server.
+    /// A direct route instead of the relay.
     Direct,
-    /// Nothing.
+    /// No other route.
     Nothing,
 }
 
-/// What a server last said.
+/// Newest answer of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum ServerAnswer {
     None,
     Met,
     Refused(Refusal),
 }
 
-/// What came, for the connection.
+/// Result of a datagram, for the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Came {
-    /// Nothing more is to be done.
-    Nothing,
-    /// The packet that begins so far into the datagram was relayed.
+pub(crate) enum Outcome {
+    /// The datagram needs no further handling.
+    Handled,
+    /// The server relayed the packet that starts at this offset of the datagram.
     Relayed(usize),
 }
 
-/// One end's part of meeting.
+/// State of one end's search.
 pub(crate) struct Meeting {
     keys: Keys,
     side: Side,
     servers: Vec<SocketAddr>,
-    /// Which of them is used.
+    /// Index of the server address in use.
     server: usize,
-    /// Whether the other end may learn where this one is.
+    /// Whether the other end may learn this end's addresses.
     open: bool,
     own: Vec<SocketAddr>,
-    /// Where the server sees this end.
+    /// Outside address of this end, as the server sees it.
     seen_at: Option<SocketAddr>,
     announce: Announce,
     channel: Option<Channel>,
-    word: Word,
+    answer: ServerAnswer,
     began: Timestamp,
     answered_at: Option<Timestamp>,
     announced_at: Option<Timestamp>,
     announce_at: Timestamp,
-    /// The number of what is known of the other end, and since when.
+    /// Number of the other end's newest announcement, and when it arrived.
     other: Option<(u32, Timestamp)>,
     candidates: Vec<SocketAddr>,
     tokens: Key,
@@ -106,8 +107,8 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// Begins to look for the server at one of `servers`. The other end is told `own` addresses and where the server sees this
-    /// end, or, with `hidden`, nothing.
+    /// Starts to search at one of `servers`. The other end learns the `own` addresses and this end's outside address,
+    /// or, with `hidden`, none.
     pub(crate) fn new(
         secret: &Secret,
         side: Side,
@@ -116,7 +117,7 @@ impl Meeting {
         hidden: bool,
         now: Timestamp,
     ) -> Result<Self, LiveError> {
-        // Routers that translate addresses, for which all this is, are those of IPv4.
+        // IPv4 first, because most routers that translate addresses translate IPv4.
         servers.sort_by_key(SocketAddr::is_ipv6);
         let keys = Keys::of(secret)?;
         let own: Vec<SocketAddr> = if hidden { &[] } else { own }.iter().take(MOST_ADDRESSES - 1).copied().collect();
@@ -140,7 +141,7 @@ impl Meeting {
             seen_at: None,
             announce,
             channel: None,
-            word: Word::None,
+            answer: ServerAnswer::None,
             began: now,
             answered_at: None,
             announced_at: None,
@@ -165,7 +166,7 @@ impl Meeting {
         self.servers[self.server % self.servers.len()]
     }
 
-    /// What this end is looking for now.
+    /// Sets which route this end needs now.
     pub(crate) fn need(&mut self, now: Timestamp, need: Need) {
         if need != self.need {
             self.need = need;
@@ -178,32 +179,32 @@ impl Meeting {
         }
     }
 
-    /// Whether packets can be relayed to the other end, as far as is known.
+    /// Whether the server can relay packets to the other end, as far as known.
     pub(crate) fn can_relay(&self) -> bool {
         self.channel.is_some() && self.other.is_some()
     }
 
-    /// When packets are to be relayed if no better way was found before; none while they cannot be.
+    /// When relaying must start if no direct route is found before; `None` while relaying is impossible.
     pub(crate) fn relay_at(&self) -> Option<Timestamp> {
         let (_, since) = self.other.filter(|_| self.can_relay())?;
         Some(if self.open && !self.candidates.is_empty() { since + RELAY_AFTER } else { since })
     }
 
-    /// The next address that is open in both directions.
+    /// The next address that works in both directions.
     pub(crate) fn poll_found(&mut self) -> Option<SocketAddr> {
         self.found.pop_front()
     }
 
-    /// A packet for the other end, as the server relays it, and where the server is; none if that cannot be.
+    /// Wraps a packet for the relay, and returns the server's address; `None` if relaying is impossible.
     pub(crate) fn relayed(&self, packet: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
         Some((self.server(), Message::Relay { channel: self.channel?, packet }.to_bytes()))
     }
 
-    /// A datagram came that begins as messages do.
-    pub(crate) fn handle_datagram(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) -> Came {
+    /// Handles a datagram that starts with [`MAGIC`](super::MAGIC).
+    pub(crate) fn handle_datagram(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) -> Outcome {
         let of_server = self.servers.contains(&from);
         match Message::decode(datagram) {
-            Some(Message::Relayed(packet)) if of_server => return Came::Relayed(datagram.len() - packet.len()),
+            Some(Message::Relayed(packet)) if of_server => return Outcome::Relayed(datagram.len() - packet.len()),
             Some(Message::Prove { session, cookie, address }) if of_server && session == self.announce.session => {
                 self.announce.cookie = cookie;
                 self.answered(now, from);
@@ -214,7 +215,7 @@ impl Meeting {
                 if of_server && session == self.announce.session =>
             {
                 self.answered(now, from);
-                self.word = Word::Met;
+                self.answer = ServerAnswer::Met;
                 self.channel = Some(channel);
                 if self.seen(address) {
                     self.announce_soon(now);
@@ -223,12 +224,12 @@ impl Meeting {
                     && self.other.is_none_or(|(number, _)| number != other.number)
                     && let Some(addresses) = self.keys.unseal(self.side.other(), &other.sealed)
                 {
-                    self.hear_of(now, other.number, addresses);
+                    self.on_other_end(now, other.number, addresses);
                 }
             }
             Some(Message::Refused { session, refusal }) if of_server && session == self.announce.session => {
                 self.answered(now, from);
-                self.word = Word::Refused(refusal);
+                self.answer = ServerAnswer::Refused(refusal);
                 self.channel = None;
             }
             Some(Message::Unknown { channel }) if of_server && self.channel == Some(channel) => {
@@ -247,7 +248,7 @@ impl Meeting {
             }
             _ => {}
         }
-        Came::Nothing
+        Outcome::Handled
     }
 
     fn answered(&mut self, now: Timestamp, from: SocketAddr) {
@@ -255,7 +256,7 @@ impl Meeting {
         self.server = self.servers.iter().position(|&server| server == from).unwrap_or(self.server);
     }
 
-    /// The server sees this end at `address`; says whether that is news for the other end.
+    /// Records that the server sees this end at `address`; returns whether that is new.
     fn seen(&mut self, address: SocketAddr) -> bool {
         if !self.open || self.seen_at == Some(address) {
             return false;
@@ -265,7 +266,7 @@ impl Meeting {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
-        // Without random numbers nothing is said any more.
+        // Without random numbers, the announcement stays as before.
         if let Ok(sealed) = self.keys.seal(self.side, &addresses) {
             self.announce.sealed = sealed;
             self.announce.number = self.announce.number.wrapping_add(1);
@@ -273,7 +274,7 @@ impl Meeting {
         true
     }
 
-    fn hear_of(&mut self, now: Timestamp, number: u32, addresses: Vec<SocketAddr>) {
+    fn on_other_end(&mut self, now: Timestamp, number: u32, addresses: Vec<SocketAddr>) {
         self.other = Some((number, now));
         self.announce.known = number;
         self.candidates = if self.open { addresses } else { Vec::new() };
@@ -284,10 +285,10 @@ impl Meeting {
         self.announce_soon(now);
     }
 
-    /// The other end asks whether there is a way from `from`.
+    /// Answers a probe of the other end from `from`.
     fn probed(&mut self, from: SocketAddr, token: Token) {
         self.send(from, self.keys.probe(Kind::Answer, self.side, token));
-        // A router may have given it another address towards this end than towards the server.
+        // A router may give the other end different outside addresses towards this end and towards the server.
         if !self.candidates.contains(&from) && self.candidates.len() < MOST_CANDIDATES {
             self.candidates.push(from);
             if self.need != Need::Nothing {
@@ -296,7 +297,7 @@ impl Meeting {
         }
     }
 
-    /// What only who is at that address can know.
+    /// Random-looking token that only a receiver at that address can know.
     fn token(&self, of: SocketAddr) -> Token {
         let mut token = Token::default();
         token.copy_from_slice(&sign(&self.tokens, of.to_string().as_bytes()).as_ref()[..size_of::<Token>()]);
@@ -324,12 +325,12 @@ impl Meeting {
         Some(last + if last < self.hasty_until { HASTY_PROBES } else { later })
     }
 
-    /// When [`Self::handle_timeout`] wants to be called next.
+    /// When [`Self::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
         Timestamp::earliest([Some(self.announce_at), self.probe_at()])
     }
 
-    /// Tells the time.
+    /// Handles the timeouts that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
         if self.announce_at <= now {
             self.announce(now);
@@ -343,49 +344,49 @@ impl Meeting {
         }
     }
 
-    /// Says that this end is there.
+    /// Announces this end to the server.
     fn announce(&mut self, now: Timestamp) {
         let silent_since = self.answered_at.unwrap_or(self.began);
         let silence = now.saturating_since(silent_since);
-        // An answer has been waited for, too.
+        // Announcements are up to `REPEAT` apart, so the last one had `SERVER_PATIENCE` to be answered.
         if silence >= SERVER_PATIENCE + REPEAT || (self.answered_at.is_none() && silence >= SERVER_PATIENCE) {
             self.server = (self.server + 1) % self.servers.len();
         }
         self.announced_at = Some(now);
-        let repeat = match self.word {
-            Word::None if silence < EAGER => FIRST_REPEAT,
-            Word::None => LATER_REPEAT,
-            // A listener may wait for days, a joiner's coming is told at once.
+        let repeat = match self.answer {
+            ServerAnswer::None if silence < EAGER => FIRST_REPEAT,
+            ServerAnswer::None => LATER_REPEAT,
+            // A listener may wait for days; the server reports the arrival of a joiner at once.
             _ if self.need == Need::Any && (self.side == Side::Joiner || self.other.is_some()) => SEEKING_REPEAT,
-            Word::Met => REPEAT,
-            Word::Refused(_) => LATER_REPEAT,
+            ServerAnswer::Met => REPEAT,
+            ServerAnswer::Refused(_) => LATER_REPEAT,
         };
         self.announce_at = now + repeat;
         let message = self.keys.sign(self.announce.clone());
         self.send(self.server(), message);
     }
 
-    /// The next message that leaves, and where it goes.
+    /// The next message to send, and its destination.
     pub(crate) fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.waiting.pop_front()
     }
 
-    /// Whether the server has taken this end.
+    /// Whether the server has accepted this end.
     pub(crate) fn is_answered(&self) -> bool {
-        self.word == Word::Met
+        self.answer == ServerAnswer::Met
     }
 
-    /// How it stands, for a person whose call nobody answered.
+    /// State of the search, for the error message of an unanswered call.
     pub(crate) fn standing(&self) -> String {
         let server = self.server();
-        match (self.word, self.other) {
-            (Word::None, _) => format!("the rendezvous at {server}, which does not answer"),
-            (Word::Refused(Refusal::Taken), _) => {
-                format!("the rendezvous at {server}, where somebody else with the same ticket is in a call")
+        match (self.answer, self.other) {
+            (ServerAnswer::None, _) => format!("the rendezvous at {server}, which does not answer"),
+            (ServerAnswer::Refused(Refusal::Taken), _) => {
+                format!("the rendezvous at {server}, where another peer with the same ticket is in a call")
             }
-            (Word::Refused(_), _) => format!("the rendezvous at {server}, which takes no more calls now"),
-            (Word::Met, None) => format!("the rendezvous at {server}, where the other end is not"),
-            (Word::Met, Some(_)) => format!("the rendezvous at {server}, where the other end was"),
+            (ServerAnswer::Refused(_), _) => format!("the rendezvous at {server}, which accepts no more calls now"),
+            (ServerAnswer::Met, None) => format!("the rendezvous at {server}, which does not know the other end"),
+            (ServerAnswer::Met, Some(_)) => format!("the rendezvous at {server}, which knows the other end"),
         }
     }
 }

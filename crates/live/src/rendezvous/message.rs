@@ -1,65 +1,67 @@
-//! What goes between the two ends of a call and their rendezvous, and, to find a way, between the ends themselves. Each
-//! message is one UDP datagram: [`MAGIC`], a byte that says its kind, and what it says, of one length for each kind (but for
-//! what is relayed). Numbers are big-endian.
+//! Messages between the ends of a call and their rendezvous, and probes between the ends.
+//!
+//! Each message is one UDP datagram: [`MAGIC`], the kind (1 byte), and a body. Every body has a fixed length, except
+//! relayed packets. Numbers are big-endian.
 //!
 //! | kind | from, to | bytes after the kind |
 //! |---|---|---|
-//! | 1 announce | end, server | call 32, side 1, session 8, number 4, the other's number that is known 4, cookie 16, sealed addresses 181, signature 64 of all before |
+//! | 1 announce | end, server | call 32, side 1, session 8, number 4, known number of the other end 4, cookie 16, sealed addresses 181, signature 64 of all preceding bytes |
 //! | 2 prove | server, end | session 8, cookie 16, the end's address 19 |
-//! | 3 met | server, end | session 8, the end's address 19, channel 8, whether the other is there 1, its number 4, its sealed addresses 181 |
-//! | 4 refused | server, end | session 8, why 1 |
-//! | 5 relay | end, server | channel 8, a packet of QUIC's |
-//! | 6 relayed | server, end | a packet of QUIC's |
+//! | 3 met | server, end | session 8, the end's address 19, channel 8, whether the other end is present 1, its number 4, its sealed addresses 181 |
+//! | 4 refused | server, end | session 8, reason 1 |
+//! | 5 relay | end, server | channel 8, a QUIC packet |
+//! | 6 relayed | server, end | a QUIC packet |
 //! | 7 unknown | server, end | channel 8 |
 //! | 8 probe | end, end | side 1, token 8, code 16 |
 //! | 9 answer | end, end | side 1, token 8, code 16 |
 //!
-//! An end's address is 4 or 6, 16 bytes of which IPv4 uses the first four, and the port, the latter two combined with the
-//! session by exclusive or: some routers rewrite whatever looks like an address of theirs (RFC 8489, section 14.2).
+//! An address is a family byte (4 or 6), 16 bytes of address and the port; IPv4 uses the first four bytes. Exclusive
+//! or with the session masks address and port: some routers rewrite bytes that look like their own addresses (RFC 8489,
+//! section 14.2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::ticket::MOST_ADDRESSES;
 
-/// What all begin with: none of QUIC's packets does but by chance, as the second bit of those is set (RFC 9000, section 17),
-/// and the rest is a version and three letters.
+/// Start of every message: a version and three letters. QUIC packets have their second bit set (RFC 9000, section 17),
+/// so they do not match.
 pub const MAGIC: [u8; 4] = [0x01, b'l', b's', b'r'];
-/// Bytes before what is relayed, on the way from the server.
+/// Bytes before a relayed packet from the server.
 pub const RELAYED_HEADER: usize = MAGIC.len() + 1;
 
-/// A call's name at a rendezvous: the public key (Ed25519) of a pair that both ends make of the ticket's secret.
+/// Name of a call at a rendezvous: the public key of an Ed25519 pair, which both ends derive from the ticket's secret.
 pub type Name = [u8; 32];
-/// An end while it runs: drawn anew by each process.
+/// Random identifier of an end's process.
 pub type Session = [u8; 8];
-/// What shows that an end is where it says: the server's code of the address and the time.
+/// Proof of an end's address: the server's code (HMAC) of the address and the time.
 pub type Cookie = [u8; 16];
-/// What an end's packets are relayed by.
+/// Identifier by which an end's packets are relayed.
 pub type Channel = [u8; 8];
-/// What a probe says and its answer repeats.
+/// Token of a probe, which its answer repeats.
 pub type Token = [u8; 8];
-/// The code of probes and answers, by a key that is made of the ticket's secret.
+/// Authentication code of probes and answers, with a key derived from the ticket's secret.
 pub type Code = [u8; 16];
-/// A signature by Ed25519.
+/// An Ed25519 signature.
 pub type Signature = [u8; 64];
 
-/// Bytes of an address.
+/// Length of an address in bytes.
 pub const ADDRESS: usize = 19;
-/// Bytes of the list of an end's addresses: how many, and room for the most.
+/// Length in bytes of a list of addresses: their number, and room for [`MOST_ADDRESSES`].
 pub const LIST: usize = 1 + MOST_ADDRESSES * ADDRESS;
-/// A list that only the other end can read: nonce, list, tag.
+/// Encrypted list, which only the other end can read: nonce, list, tag.
 pub type Sealed = [u8; 12 + LIST + 16];
 
-/// Which end.
+/// Role of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// The one that was given the ticket.
+    /// The end that received the ticket.
     Joiner,
-    /// The one that gave it.
+    /// The end that created the ticket.
     Listener,
 }
 
 impl Side {
-    /// The number on the wire.
+    /// Number on the wire.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -72,7 +74,7 @@ impl Side {
         [Self::Joiner, Self::Listener].into_iter().find(|side| side.number() == number)
     }
 
-    /// The other one.
+    /// The opposite role.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -82,14 +84,14 @@ impl Side {
     }
 }
 
-/// Why a server does not take an end.
+/// Why a server refuses an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Another that shows the same ticket is in a call through the server.
+    /// Another end with the same ticket is in a call through the server.
     Taken,
-    /// As many calls are on as the server takes.
+    /// The server has reached its limit of calls.
     Full,
-    /// As many calls are on from that address as the server takes.
+    /// The address has reached its limit of calls.
     TooMany,
 }
 
@@ -105,7 +107,7 @@ impl Refusal {
     }
 }
 
-/// What messages there are.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// [`Announce`].
@@ -141,102 +143,102 @@ impl Kind {
         Self::Answer,
     ];
 
-    /// The number on the wire, from 1.
+    /// Number on the wire, from 1.
     #[must_use]
     pub fn number(self) -> u8 {
         Self::ALL.iter().position(|&kind| kind == self).map_or(0, |place| place as u8 + 1)
     }
 
-    /// The kind of that number.
+    /// The kind with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number.checked_sub(1)?)).copied()
     }
 
-    /// Whether it goes from one end to the other, past the server.
+    /// Whether the ends exchange it directly.
     #[must_use]
     pub fn is_between_ends(self) -> bool {
         matches!(self, Self::Probe | Self::Answer)
     }
 }
 
-/// What an end says of itself to its rendezvous.
+/// Announcement of an end to its rendezvous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announce {
     /// The call.
     pub call: Name,
-    /// Which end it is.
+    /// Role of the end.
     pub side: Side,
-    /// Which process.
+    /// Process of the end.
     pub session: Session,
-    /// Grows whenever what it says changes.
+    /// Counter that grows with each change of the announcement.
     pub number: u32,
-    /// The other end's number that it knows of; any if it knows none.
+    /// Number of the other end's announcement that this end knows; arbitrary if it knows none.
     pub known: u32,
-    /// What the server gave it; zeros if it has none.
+    /// Newest cookie of the server, or zeros.
     pub cookie: Cookie,
-    /// Where the other end may try to reach it.
+    /// Addresses at which the other end may try to reach this end.
     pub sealed: Sealed,
 }
 
-/// What a server knows of the other end.
+/// Data of the other end, at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Other {
-    /// The number of what it said.
+    /// Number of its announcement.
     pub number: u32,
-    /// What it said.
+    /// Its addresses.
     pub sealed: Sealed,
 }
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// An end is there, or still there. With it comes what the signature is of.
+    /// Announces an end, at first and regularly; with the bytes that the signature covers.
     Announce(Box<Announce>, Signature, &'a [u8]),
-    /// Say it again with this cookie.
+    /// Requests the announcement again, with this cookie.
     Prove {
-        /// Whose announcement is answered.
+        /// Session of the announcement.
         session: Session,
-        /// What to say it with.
+        /// Cookie for the next announcement.
         cookie: Cookie,
-        /// Where it came from.
+        /// Source address of the announcement.
         address: SocketAddr,
     },
-    /// It was heard.
+    /// Confirms the announcement.
     Met {
-        /// Whose announcement is answered.
+        /// Session of the announcement.
         session: Session,
-        /// Where it came from.
+        /// Source address of the announcement.
         address: SocketAddr,
-        /// What to relay by.
+        /// Channel by which packets can be relayed.
         channel: Channel,
-        /// The other end, if it is there.
+        /// The other end, if it has announced itself.
         other: Option<Box<Other>>,
     },
-    /// It was heard, and that is all.
+    /// Refuses the announcement.
     Refused {
-        /// Whose announcement is answered.
+        /// Session of the announcement.
         session: Session,
-        /// Why.
+        /// Reason of the refusal.
         refusal: Refusal,
     },
-    /// A packet for the other end.
+    /// Carries a packet for the other end to the server.
     Relay {
-        /// Whose packet.
+        /// Channel of the sender.
         channel: Channel,
         /// The packet.
         packet: &'a [u8],
     },
-    /// A packet of the other end's.
+    /// Carries a packet of the other end from the server.
     Relayed(&'a [u8]),
-    /// Nothing is relayed by that channel from there: the server was started anew, or the end's address has changed.
+    /// Reports an unknown channel: the server was restarted, or the end's address changed.
     Unknown {
         /// The channel.
         channel: Channel,
     },
-    /// Is there a way? With it comes what the code is of.
+    /// Probes a direct route; with the bytes that the code covers.
     Probe(Side, Token, Code, &'a [u8]),
-    /// There is.
+    /// Answers a probe; with the bytes that the code covers.
     Answer(Side, Token, Code, &'a [u8]),
 }
 
@@ -247,7 +249,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// An address as bytes.
+/// Wire format of an address.
 fn address_bytes(address: SocketAddr) -> [u8; ADDRESS] {
     let mut bytes = [0; ADDRESS];
     match address.ip() {
@@ -276,13 +278,13 @@ fn address_of(bytes: [u8; ADDRESS]) -> Option<SocketAddr> {
     (!ip.is_unspecified() && port != 0).then(|| SocketAddr::new(ip, port))
 }
 
-/// Hides an address of an end from routers, and shows it again.
+/// Masks an address of an end against routers, or unmasks it.
 fn mask(mut bytes: [u8; ADDRESS], session: Session) -> [u8; ADDRESS] {
     bytes[1..].iter_mut().zip(session.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
     bytes
 }
 
-/// An end's addresses, the first [`MOST_ADDRESSES`], before they are sealed.
+/// List of an end's first [`MOST_ADDRESSES`] addresses, before encryption.
 #[must_use]
 pub fn list(addresses: &[SocketAddr]) -> [u8; LIST] {
     let addresses = &addresses[..addresses.len().min(MOST_ADDRESSES)];
@@ -294,7 +296,7 @@ pub fn list(addresses: &[SocketAddr]) -> [u8; LIST] {
     bytes
 }
 
-/// The addresses in a list; none if it is not one.
+/// The addresses of a list; `None` if it is malformed.
 #[must_use]
 pub fn listed(bytes: &[u8]) -> Option<Vec<SocketAddr>> {
     let (&[count, ref rest @ ..], true) = (bytes, bytes.len() == LIST) else { return None };
@@ -303,7 +305,7 @@ pub fn listed(bytes: &[u8]) -> Option<Vec<SocketAddr>> {
     (usize::from(count) <= MOST_ADDRESSES).then(|| addresses.collect()).flatten()
 }
 
-/// The beginning of a message.
+/// Header of a message.
 fn head(kind: Kind) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.push(kind.number());
@@ -311,7 +313,7 @@ fn head(kind: Kind) -> Vec<u8> {
 }
 
 impl Announce {
-    /// What is to be signed; the signature follows it.
+    /// The bytes that the signature covers; the signature follows them.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = head(Kind::Announce);
@@ -326,7 +328,7 @@ impl Announce {
     }
 }
 
-/// What the code of a probe, or of an answer, is of; the code follows it.
+/// The bytes of a probe or an answer that its code covers; the code follows them.
 #[must_use]
 pub fn probe_bytes(kind: Kind, side: Side, token: Token) -> Vec<u8> {
     let mut bytes = head(kind);
@@ -336,7 +338,7 @@ pub fn probe_bytes(kind: Kind, side: Side, token: Token) -> Vec<u8> {
 }
 
 impl<'a> Message<'a> {
-    /// The message as a datagram.
+    /// Wire format of the message.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
@@ -363,7 +365,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The message that a datagram is; none if it is not exactly one.
+    /// Parses a datagram; `None` if it is not exactly one message.
     #[must_use]
     pub fn decode(datagram: &'a [u8]) -> Option<Self> {
         let mut rest = datagram.strip_prefix(&MAGIC)?;
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_as_they_went_in() {
+    fn messages_survive_encoding_and_decoding() {
         let announce = Announce {
             call: [1; 32],
             side: Side::Listener,
@@ -471,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_longer_than_what_it_answers() {
+    fn no_answer_is_longer_than_its_request() {
         let [_, v6] = addresses();
         let announce = 5 + 32 + 1 + 8 + 4 + 4 + 16 + 181 + 64;
         let other = Some(Box::new(Other { number: 9, sealed: [7; 181] }));
@@ -482,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_an_answer_does_not_look_like_one() {
+    fn address_in_an_answer_is_masked() {
         let [v4, _] = addresses();
         let met = Message::Met { session: *b"nonsense", address: v4, channel: [3; 8], other: None }.to_bytes();
         assert!(!met.windows(4).any(|window| window == [192, 0, 2, 7]));
@@ -490,7 +492,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_message_that_says_them_again_or_none(
+        fn any_message_encodes_to_its_own_length(
             bytes in vec(any::<u8>(), 0..400), kind in 0_u8..12, length in 0_usize..400,
         ) {
             let mut datagram = [&MAGIC[..], &[kind], &bytes].concat();

@@ -1,9 +1,11 @@
-//! Meeting by a rendezvous: a server with a public address by which two ends of a call find each other through routers that
-//! let nobody in who was not sent something first, and which relays for them when they cannot.
+//! Rendezvous: a public server through which two ends of a call behind routers find each other. It relays their packets
+//! if no direct route exists.
 //!
-//! A protocol of its own rather than QUIC with the server: a server of it needs no key that anybody would have to carry
-//! about, for nothing that it says need be believed; it keeps a kilobyte for a call; and what it relays has 13 bytes more on
-//! the way to it, and 5 on the way from it, not a second connection's.
+//! It uses a small protocol instead of QUIC to the server:
+//!
+//! - The server needs no key that users must distribute, because the ends verify everything important themselves.
+//! - A call takes one kilobyte of the server's memory.
+//! - Relayed packets grow by 13 bytes on the way to the server and by 5 on the way from it.
 
 mod keys;
 mod meeting;
@@ -13,13 +15,13 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use meeting::{Came, Meeting, Need, RELAY};
+pub(crate) use meeting::{Meeting, Need, Outcome, RELAY};
 pub(crate) use message::{Kind, MAGIC, RELAYED_HEADER, Side};
 pub use serve::RendezvousServer;
 pub use server::{Limits, Rendezvous, RendezvousStatus};
 
-/// Reads a datagram as a rendezvous and an end do, for the fuzzer: what is a message says itself again. Gives whether it is
-/// one.
+/// Parses a datagram as a server and an end do, for the fuzzer. A message must encode to the same length. Returns
+/// whether the datagram is a message.
 #[doc(hidden)]
 pub fn read_message(datagram: &[u8]) -> bool {
     let message = message::Message::decode(datagram);
@@ -34,7 +36,7 @@ pub fn read_message(datagram: &[u8]) -> bool {
     message.is_some()
 }
 
-/// A datagram of each kind of message, by the name of the kind, for the fuzzer to start from.
+/// One datagram per kind of message, with the name of the kind, as seeds for the fuzzer.
 #[doc(hidden)]
 #[must_use]
 pub fn messages() -> Vec<(&'static str, Vec<u8>)> {

@@ -1,4 +1,4 @@
-//! The loop of a rendezvous: its sockets, and the clock.
+//! Main loop of a rendezvous: its sockets and its clock.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,7 +12,7 @@ use super::server::{Limits, Rendezvous, RendezvousStatus};
 
 /// Datagrams that may wait for the server.
 const QUEUE: usize = 1_024;
-/// How often the caller hears how it stands.
+/// Interval between two reports of the status.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A rendezvous and its sockets.
@@ -28,27 +28,27 @@ impl std::fmt::Debug for RendezvousServer {
 }
 
 impl RendezvousServer {
-    /// Binds `address`; the unspecified address of IPv6 takes IPv4 along.
+    /// Binds `address`; the unspecified IPv6 address also accepts IPv4.
     ///
     /// # Errors
-    /// If it cannot be bound.
+    /// The address cannot be bound.
     pub fn bind(address: SocketAddr, limits: Limits) -> Result<Self, LiveError> {
         Ok(Self { sockets: Sockets::bind(address)?, limits })
     }
 
-    /// Where it is, as far as this machine knows.
+    /// Addresses of the server, as far as this machine knows them.
     ///
     /// # Errors
-    /// If the sockets have no address.
+    /// The sockets have no address.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, LiveError> {
         Ok(self.sockets.addresses()?)
     }
 
-    /// Serves until `go_on`, which is asked several times a second, says no.
+    /// Serves until `should_run` returns `false`; it is called several times per second.
     ///
     /// # Errors
-    /// If a socket fails, or the system gives no random numbers.
-    pub fn run(mut self, mut go_on: impl FnMut(&RendezvousStatus) -> bool) -> Result<(), LiveError> {
+    /// A socket fails, or the system provides no random numbers.
+    pub fn run(mut self, mut should_run: impl FnMut(&RendezvousStatus) -> bool) -> Result<(), LiveError> {
         let clock = Clock::start();
         let mut server = Rendezvous::new(self.limits)?;
         let (events, incoming) = mpsc::sync_channel(QUEUE);
@@ -60,7 +60,7 @@ impl RendezvousServer {
             if next_status <= now {
                 next_status = now + STATUS_INTERVAL;
                 readers.iter_mut().try_for_each(Reader::check)?;
-                if !go_on(&server.status()) {
+                if !should_run(&server.status()) {
                     return Ok(());
                 }
             }
@@ -71,7 +71,7 @@ impl RendezvousServer {
                     server.handle_datagram(incoming.at, incoming.from, &incoming.datagram);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // No reader is left; why is said when they are checked.
+                // All readers have ended; the next check reports the reason.
                 Err(RecvTimeoutError::Disconnected) => next_status = now,
             }
             while let Some((to, datagram)) = server.poll_transmit() {

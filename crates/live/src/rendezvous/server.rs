@@ -1,12 +1,12 @@
-//! A rendezvous: tells two ends of a call where each of them is, and relays what they send each other when there is no other
-//! way. It knows no call's keys: what it relays are packets of QUIC's, sealed by the ends.
+//! Server of a rendezvous: passes each end's addresses to the other end of its call, and relays packets if no direct
+//! route exists. It knows no keys of a call: relayed packets are encrypted QUIC packets.
 //!
-//! It reads no clock and has no socket. All that it keeps is bounded by [`Limits`], and whatever it forgets, or forgot because
-//! it was started anew, the ends tell it again.
+//! The server reads no clock and owns no socket. [`Limits`] bounds its memory. The ends repeat their announcements, so
+//! the server may forget everything, for example in a restart.
 //!
-//! Nothing is kept for an address that has not shown that it is one: the first answer is a cookie, a code of the address and
-//! the time, as in QUIC's Retry (RFC 9000, section 8.1.2), and no answer is longer than what it answers. Who then wants a
-//! call must sign for it with a key that the ticket's secret gives.
+//! The server keeps no state for an address that is not validated. Its first answer is a cookie as in QUIC's Retry
+//! (RFC 9000, section 8.1.2): a code of the address and the time. No answer is longer than its request. An end then signs
+//! for its call with a key derived from the ticket's secret.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -21,45 +21,45 @@ use crate::LiveError;
 use crate::allowance::Allowance;
 use crate::identity::random;
 
-/// A cookie is good for this long at least, and twice that at most.
+/// Shortest validity of a cookie; the longest is twice this.
 const COOKIE_PERIOD: Duration = Duration::from_secs(30);
-/// An end is forgotten after so long without a word of it, and a call with its last end.
+/// An end is forgotten after this silence, and a call together with its last end.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Nothing is relayed to an end that was not heard for so long: its address may be somebody else's by now. Ends that are there
-/// say so every 5 s.
+/// Packets are relayed only to an end that was active within this time. Later its address may belong to somebody else.
+/// Active ends announce themselves every 5 s.
 const CONSENT: Duration = Duration::from_secs(15);
-/// An end that has had something relayed within this time keeps its place when another shows the same ticket.
+/// An end that relayed a packet within this time keeps its place when another end shows the same ticket.
 const IN_USE: Duration = Duration::from_secs(3);
-/// The longest packet that is relayed.
+/// Longest relayed packet in bytes.
 const LONGEST_PACKET: usize = 2_048;
-/// Announcements a second from an address, and as many at once, that are answered; an end sends 4 a second at most, and some
-/// may be behind one router.
+/// Announcements per second, and in one burst, that are answered per address. An end sends at most 4 per second, and
+/// several may share one router.
 const ANNOUNCEMENTS: f64 = 40.0;
-/// Answers a second, to an address, that a channel is not known.
+/// Reports of an unknown channel per second and address.
 const UNKNOWNS: f64 = 40.0;
-/// Signatures a second that are checked, of all; each takes some 50 microseconds.
+/// Signatures per second that are checked in total; each takes about 50 microseconds.
 const SIGNATURES: f64 = 4_000.0;
-/// Addresses that are remembered for how much they have sent; all others have one allowance together.
+/// Addresses with a separate allowance; all further ones share one.
 const MOST_SENDERS: usize = 65_536;
-/// An address that was silent for so long has its whole allowance again, and need not be remembered.
+/// After this silence, an address has its full allowance again and is forgotten.
 const SENDER_FORGOTTEN: Duration = Duration::from_secs(2);
-/// How often what is over is looked for.
+/// Interval of the cleanup.
 const CLEANING: Duration = Duration::from_secs(1);
-/// What is relayed at once after a pause: so many seconds of the rate.
+/// Burst that is relayed after a pause, in seconds of the rate.
 const RELAY_BURST: f64 = 0.25;
-/// Datagrams that wait to be sent; there are more only when nobody asks for them.
+/// Datagrams that may wait to be sent; the limit matters only if the owner does not send.
 const MOST_WAITING: usize = 1_024;
 
-/// What a rendezvous does for others.
+/// Limits of a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls at once, those that wait for their second end included; about 1 kB each.
+    /// Concurrent calls, including those that wait for their second end; each takes about 1 kB.
     pub calls: usize,
-    /// Calls at once that were begun from one IPv4 address, or one IPv6 network of 64 bits.
+    /// Concurrent calls started from one IPv4 address, or one IPv6 network of 64 bits.
     pub calls_per_address: usize,
-    /// What is relayed for a call in each direction; zero relays nothing.
+    /// Rate of the relay per call and direction; zero disables the relay.
     pub relay_rate: Bitrate,
-    /// What is relayed for all.
+    /// Rate of the relay for all calls together.
     pub total_relay_rate: Bitrate,
 }
 
@@ -74,20 +74,20 @@ impl Default for Limits {
     }
 }
 
-/// What a rendezvous has done so far.
+/// Counters of a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct RendezvousStatus {
-    /// Calls that it knows of, those that wait included.
+    /// Current calls, including those that wait for their second end.
     pub calls: usize,
-    /// Calls whose ends have met since it was started.
+    /// Calls whose ends have met since the start.
     pub met: u64,
-    /// Packets that it has relayed.
+    /// Relayed packets.
     pub relayed_packets: u64,
-    /// Their bytes.
+    /// Relayed bytes.
     pub relayed_bytes: u64,
-    /// Packets that it has not, because of the limits.
+    /// Packets dropped because of the limits.
     pub dropped_packets: u64,
-    /// Announcements that it has refused, because of the limits or because the place was taken.
+    /// Announcements refused, because of the limits or because the place was taken.
     pub refused: u64,
 }
 
@@ -107,17 +107,17 @@ struct End {
 
 #[derive(Debug)]
 struct Call {
-    /// Who began it.
+    /// Network of the end that started the call.
     network: IpAddr,
     ends: [Option<End>; 2],
     met: bool,
 }
 
-/// A rendezvous. Its owner gives it datagrams and the time, and sends what it has to say.
+/// State machine of a rendezvous. Its owner passes in datagrams and the time, and sends its output.
 pub struct Rendezvous {
     limits: Limits,
     key: Key,
-    /// Channels given so far.
+    /// Number of channels created so far.
     given: u64,
     calls: BTreeMap<Name, Call>,
     channels: BTreeMap<Channel, (Name, Side)>,
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Rendezvous {
     }
 }
 
-/// Whom limits are for: an IPv4 address, or the network that one customer has of IPv6 (RFC 6177).
+/// Key of the per-address limits: an IPv4 address, or the IPv6 network of one customer (RFC 6177).
 fn network(address: SocketAddr) -> IpAddr {
     match address.ip() {
         IpAddr::V4(ip) => ip.into(),
@@ -145,26 +145,26 @@ fn network(address: SocketAddr) -> IpAddr {
     }
 }
 
-/// Bits a second.
+/// Bits per second.
 fn bits(rate: Bitrate) -> f64 {
     rate.as_bps() as f64
 }
 
-/// What an end may do at once.
+/// Full allowances of an address.
 fn allowances() -> [Allowance; 2] {
     [Allowance::new(ANNOUNCEMENTS), Allowance::new(UNKNOWNS)]
 }
 
 impl Rendezvous {
-    /// One with a key of its own.
+    /// A rendezvous with a random key.
     ///
     /// # Errors
-    /// If the system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn new(limits: Limits) -> Result<Self, LiveError> {
         Ok(Self::with_key(limits, random()?))
     }
 
-    /// One that makes cookies and channels by `key`.
+    /// A rendezvous that creates cookies and channels with `key`.
     pub(crate) fn with_key(limits: Limits, key: [u8; 32]) -> Self {
         Self {
             limits,
@@ -183,19 +183,19 @@ impl Rendezvous {
         }
     }
 
-    /// How many networks it remembers for the calls that were begun there.
+    /// Number of networks with calls.
     #[cfg(test)]
     pub(super) fn remembered_networks(&self) -> usize {
         self.networks.len()
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     #[must_use]
     pub fn status(&self) -> RendezvousStatus {
         RendezvousStatus { calls: self.calls.len(), ..self.status }
     }
 
-    /// A datagram came.
+    /// Handles a datagram.
     pub fn handle_datagram(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) {
         match Message::decode(datagram) {
             Some(Message::Announce(announce, signature, signed)) => {
@@ -206,18 +206,19 @@ impl Rendezvous {
         }
     }
 
-    /// The next datagram that leaves, and where it goes. Asked until there is none, after everything that happens.
+    /// The next datagram to send, and its destination. The caller repeats this until it returns `None`, after every
+    /// other event.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.waiting.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] wants to be called next.
+    /// When [`Self::handle_timeout`] must be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Timestamp {
         self.cleaned_at + CLEANING
     }
 
-    /// Tells the time: forgets what is over.
+    /// Removes expired state.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         if now < self.poll_timeout() {
             return;
@@ -250,7 +251,7 @@ impl Rendezvous {
         }
     }
 
-    /// What `from` may still do.
+    /// Allowances of the network of `from`.
     fn allowances(&mut self, from: SocketAddr) -> &mut [Allowance; 2] {
         let network = network(from);
         if self.senders.len() >= MOST_SENDERS && !self.senders.contains_key(&network) {
@@ -275,7 +276,7 @@ impl Rendezvous {
         })
     }
 
-    /// A channel that nobody has had and nobody can guess.
+    /// A new channel that nobody can guess.
     fn channel(&mut self) -> Channel {
         self.given += 1;
         let code = sign(&self.key, format!("channel {}", self.given).as_bytes());
@@ -314,14 +315,14 @@ impl Rendezvous {
         }
     }
 
-    /// Keeps what an end says of itself.
+    /// Stores the announcement of an end.
     fn place(&mut self, now: Timestamp, from: SocketAddr, announce: &Announce) -> Result<(), Refusal> {
         let network = network(from);
         if !self.calls.contains_key(&announce.call) {
             if self.calls.len() >= self.limits.calls {
                 return Err(Refusal::Full);
             }
-            // Of who may begin none nothing is kept.
+            // The count is stored only if the network may start a call.
             let count = self.networks.get(&network).copied().unwrap_or(0);
             if count >= self.limits.calls_per_address {
                 return Err(Refusal::TooMany);
@@ -333,7 +334,7 @@ impl Rendezvous {
         let old = self.calls.get_mut(&announce.call).and_then(|call| call.ends[place].as_mut());
         let channel = match old {
             Some(old) if old.session == announce.session => {
-                // What was said before is no news, though it is as well signed.
+                // An old announcement may be replayed with its valid signature; an older number is ignored.
                 if announce.number.wrapping_sub(old.number) < 1 << 31 {
                     (old.number, old.known, old.sealed) = (announce.number, announce.known, announce.sealed);
                     (old.address, old.heard_at) = (from, now);
@@ -367,7 +368,7 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Tells `side` of the other end, and the other end of it if there is news.
+    /// Confirms `side`'s announcement with the other end's data, and informs the other end of news.
     fn introduce(&mut self, call: Name, side: Side) {
         let Some(call) = self.calls.get_mut(&call) else { return };
         let at = |side: Side| usize::from(side.number());
@@ -425,7 +426,7 @@ impl Rendezvous {
     }
 }
 
-/// The period of cookies that a moment is in.
+/// The cookie period that contains `now`.
 fn period(now: Timestamp) -> u64 {
     now.as_nanos() / (COOKIE_PERIOD.as_nanos() as u64)
 }

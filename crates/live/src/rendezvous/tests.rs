@@ -1,4 +1,4 @@
-//! A rendezvous and its limits, without a call.
+//! Tests of a rendezvous and its limits, without a call.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::keys::Keys;
-use super::meeting::{Came, Meeting};
+use super::meeting::{Meeting, Outcome};
 use super::message::{Announce, Channel, Kind, Message, Side};
 use super::server::{Limits, Rendezvous};
 
@@ -32,7 +32,8 @@ fn meeting(secret: u8, side: Side, own: SocketAddr, now: Timestamp) -> Meeting {
     Meeting::new(&[secret; 16], side, vec![server_address()], &[own], false, now).expect("there are random numbers")
 }
 
-/// Lets ends talk with the server, and with each other if `direct`, for so long; gives what each found.
+/// Exchanges datagrams of the ends with the server, and with each other if `direct`, for `time`; returns the addresses
+/// that each found.
 fn talk(
     server: &mut Rendezvous,
     ends: &mut [(SocketAddr, Meeting)],
@@ -56,7 +57,7 @@ fn talk(
             if to == server_address() {
                 server.handle_datagram(*now, from, &datagram);
             } else if let Some((_, end)) = ends.iter_mut().find(|(address, _)| direct && *address == to) {
-                assert_eq!(end.handle_datagram(*now, from, &datagram), Came::Nothing);
+                assert_eq!(end.handle_datagram(*now, from, &datagram), Outcome::Handled);
             }
         }
         while let Some((to, datagram)) = server.poll_transmit() {
@@ -80,7 +81,7 @@ fn pair(secret: u8, first: u8, now: Timestamp) -> Vec<(SocketAddr, Meeting)> {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn two_with_the_same_ticket_find_each_other_and_nobody_else() {
+fn ends_with_the_same_ticket_find_only_each_other() {
     let (mut server, mut now) = (rendezvous(Limits::default()), at(0));
     let mut ends = pair(1, 1, now);
     ends.extend(pair(2, 3, now));
@@ -93,7 +94,7 @@ fn two_with_the_same_ticket_find_each_other_and_nobody_else() {
 }
 
 #[test]
-fn a_call_that_nobody_speaks_of_any_more_is_forgotten() {
+fn silent_call_is_forgotten() {
     let (mut server, mut now) = (rendezvous(Limits::default()), at(0));
     talk(&mut server, &mut pair(1, 1, now), false, &mut now, SECOND);
     talk(&mut server, &mut [], false, &mut now, Duration::from_secs(59));
@@ -103,7 +104,7 @@ fn a_call_that_nobody_speaks_of_any_more_is_forgotten() {
 }
 
 #[test]
-fn of_networks_that_may_begin_no_call_nothing_is_kept() {
+fn network_that_may_start_no_call_is_not_stored() {
     for calls_per_address in [0, 1] {
         let limits = Limits { calls_per_address, ..Limits::default() };
         let (mut server, mut now) = (rendezvous(limits), at(0));
@@ -116,7 +117,7 @@ fn of_networks_that_may_begin_no_call_nothing_is_kept() {
     }
 }
 
-/// What an end with that ticket sends first, and with a cookie of the server's.
+/// Announcement of an end with this ticket and cookie.
 fn announcement(secret: u8, side: Side, session: u8, number: u32, cookie: [u8; 16]) -> Vec<u8> {
     let keys = Keys::of(&[secret; 16]).expect("they can be made");
     let sealed = keys.seal(side, &[address(9)]).expect("it can be sealed");
@@ -124,7 +125,7 @@ fn announcement(secret: u8, side: Side, session: u8, number: u32, cookie: [u8; 1
     keys.sign(Announce { call: keys.name(), side, session, number, known, cookie, sealed })
 }
 
-/// Has `from` announce itself; gives its channel, if the server takes it.
+/// Makes `from` announce itself; returns its channel, if the server accepts it.
 fn announced(
     server: &mut Rendezvous,
     now: Timestamp,
@@ -145,7 +146,7 @@ fn announced(
 }
 
 #[test]
-fn nothing_is_kept_for_who_does_not_show_where_it_is_and_no_answer_is_longer_than_the_question() {
+fn unvalidated_address_causes_no_state_and_no_longer_answer() {
     let mut server = rendezvous(Limits::default());
     let mut stolen = [0; 16];
     for last in 1..=200 {
@@ -154,17 +155,17 @@ fn nothing_is_kept_for_who_does_not_show_where_it_is_and_no_answer_is_longer_tha
         let (to, answer) = server.poll_transmit().expect("it answers");
         assert!(to == address(last) && answer.len() < question.len() && server.poll_transmit().is_none());
         let Some(Message::Prove { cookie, .. }) = Message::decode(&answer) else { panic!("no cookie") };
-        // The next one tries this one's.
+        // The next end tries this cookie.
         stolen = cookie;
     }
     assert_eq!(server.status().calls, 0);
-    // A cookie is good for a while only.
+    // A cookie expires.
     server.handle_datagram(at(61_000), address(200), &announcement(1, Side::Joiner, 1, 1, stolen));
     assert_eq!(server.status().calls, 0);
 }
 
 #[test]
-fn nobody_without_the_ticket_takes_a_place_and_nothing_old_or_changed_is_taken() {
+fn changed_announcement_is_not_accepted() {
     let mut server = rendezvous(Limits::default());
     assert!(announced(&mut server, at(0), address(1), (1, Side::Joiner, 1)).is_some());
     server.handle_datagram(at(0), address(2), &announcement(1, Side::Joiner, 2, 1, [0; 16]));
@@ -184,7 +185,7 @@ fn nobody_without_the_ticket_takes_a_place_and_nothing_old_or_changed_is_taken()
 }
 
 #[test]
-fn limits_on_calls_are_kept_for_all_and_for_each_address() {
+fn call_limits_hold_in_total_and_per_address() {
     let mut server = rendezvous(Limits { calls: 3, calls_per_address: 2, ..Limits::default() });
     let mut take = |secret: u8, last: u8, now: u64| {
         announced(&mut server, at(now), address(last), (secret, Side::Joiner, 1)).is_some()
@@ -197,7 +198,7 @@ fn limits_on_calls_are_kept_for_all_and_for_each_address() {
     assert_eq!([take(6, 1), take(7, 1), take(8, 1)], [true, true, false]);
 }
 
-/// The server relays `packet` by `channel`; gives what it sends, and where.
+/// Sends `packet` to the server by `channel`; returns the server's datagrams and their destinations.
 fn relayed(
     server: &mut Rendezvous,
     now: Timestamp,
@@ -210,7 +211,7 @@ fn relayed(
 }
 
 #[test]
-fn packets_are_relayed_to_the_other_end_from_where_the_end_is_and_not_faster_than_allowed() {
+fn packets_are_relayed_from_the_right_address_within_the_rate() {
     let mut server = rendezvous(Limits { relay_rate: Bitrate::from_kbps(80), ..Limits::default() });
     let joiner = announced(&mut server, at(0), address(1), (1, Side::Joiner, 1)).expect("it is taken");
     assert!(relayed(&mut server, at(0), address(1), joiner, &[9; 100]).is_empty(), "nobody is there");
@@ -219,11 +220,11 @@ fn packets_are_relayed_to_the_other_end_from_where_the_end_is_and_not_faster_tha
     assert_eq!(to, [(address(2), Message::Relayed(&[9; 100]).to_bytes())]);
     let back = relayed(&mut server, at(0), address(2), listener, &[8; 10]);
     assert_eq!(back, [(address(1), Message::Relayed(&[8; 10]).to_bytes())]);
-    // Whoever else knows the channel is told that it is none, in no more bytes than he sent.
+    // Another sender that knows the channel gets an answer no longer than its request.
     let unknown = Message::Unknown { channel: joiner }.to_bytes();
     assert_eq!(relayed(&mut server, at(0), address(3), joiner, &[9; 100]), [(address(3), unknown.clone())]);
     assert_eq!(relayed(&mut server, at(0), address(3), joiner, &[]).len(), 1);
-    // 10 kB a second, a quarter of that at once.
+    // 10 kB per second, a quarter of that in one burst.
     let mut bytes = 0;
     for step in 1..=2_000 {
         let packets = relayed(&mut server, at(step), address(1), joiner, &[9; 100]);
@@ -231,12 +232,12 @@ fn packets_are_relayed_to_the_other_end_from_where_the_end_is_and_not_faster_tha
     }
     assert!((20_000..=22_500).contains(&bytes), "{bytes}");
     assert!(server.status().dropped_packets > 1_000);
-    // An end that is not heard for a while may be gone, and somebody else be there.
+    // A silent end may be gone, and its address may belong to somebody else.
     assert!(relayed(&mut server, at(16_000), address(1), joiner, &[9; 100]).is_empty());
 }
 
 #[test]
-fn who_is_in_a_call_by_the_relay_keeps_his_place_and_otherwise_the_newest_has_it() {
+fn end_that_relays_keeps_its_place_against_a_newer_one() {
     let mut server = rendezvous(Limits::default());
     let first = announced(&mut server, at(0), address(1), (1, Side::Joiner, 1)).expect("it is taken");
     announced(&mut server, at(0), address(2), (1, Side::Listener, 2)).expect("it is taken");
@@ -249,7 +250,7 @@ fn who_is_in_a_call_by_the_relay_keeps_his_place_and_otherwise_the_newest_has_it
 }
 
 #[test]
-fn a_flood_from_an_address_is_hardly_answered_and_keeps_nobody_else_away() {
+fn flood_from_one_address_does_not_block_another() {
     let mut server = rendezvous(Limits::default());
     let question = announcement(1, Side::Joiner, 1, 1, [0; 16]);
     let mut answers = 0;
@@ -265,7 +266,7 @@ fn a_flood_from_an_address_is_hardly_answered_and_keeps_nobody_else_away() {
 }
 
 #[test]
-fn a_probe_is_answered_to_who_has_the_ticket_in_as_many_bytes_and_to_nobody_else() {
+fn probe_is_answered_only_with_the_ticket_and_in_equal_size() {
     let mut end = meeting(1, Side::Listener, address(1), at(0));
     let probe = |secret: u8, side| Keys::of(&[secret; 16]).expect("keys").probe(Kind::Probe, side, [5; 8]);
     for (secret, side, answered) in [(1, Side::Joiner, true), (1, Side::Listener, false), (2, Side::Joiner, false)] {
@@ -274,7 +275,7 @@ fn a_probe_is_answered_to_who_has_the_ticket_in_as_many_bytes_and_to_nobody_else
         let answers: Vec<_> = std::iter::from_fn(|| end.poll_transmit()).collect();
         assert_eq!(answers.iter().any(|(to, answer)| *to == address(3) && answer.len() == probe.len()), answered);
     }
-    // However many addresses somebody sends it on from, few of them are probed.
+    // Probes replayed from many addresses cause few new probes.
     for last in 4..=250 {
         end.handle_datagram(at(0), address(last), &probe(1, Side::Joiner));
     }
@@ -285,14 +286,14 @@ fn a_probe_is_answered_to_who_has_the_ticket_in_as_many_bytes_and_to_nobody_else
 }
 
 #[test]
-fn nothing_that_comes_from_elsewhere_is_taken_for_the_servers_word() {
+fn datagrams_of_other_senders_do_not_pass_as_the_server() {
     let (mut server, mut now) = (rendezvous(Limits::default()), at(0));
     let mut ends = pair(1, 1, now);
     talk(&mut server, &mut ends, false, &mut now, SECOND);
     let (_, end) = &mut ends[0];
     let inner = Message::Relayed(&[1, 2, 3]).to_bytes();
-    assert_eq!(end.handle_datagram(now, address(7), &inner), Came::Nothing);
-    assert_eq!(end.handle_datagram(now, server_address(), &inner), Came::Relayed(5));
+    assert_eq!(end.handle_datagram(now, address(7), &inner), Outcome::Handled);
+    assert_eq!(end.handle_datagram(now, server_address(), &inner), Outcome::Relayed(5));
     let other_session = Message::Met { session: [0; 8], address: address(66), channel: [0; 8], other: None }.to_bytes();
     end.handle_datagram(now, server_address(), &other_session);
     let (_, wrapped) = end.relayed(&[1]).expect("it can relay");
@@ -301,7 +302,7 @@ fn nothing_that_comes_from_elsewhere_is_taken_for_the_servers_word() {
 
 proptest! {
     #[test]
-    fn any_datagrams_are_borne_by_server_and_end(
+    fn random_datagrams_harm_neither_server_nor_end(
         datagrams in vec((any::<u8>(), 0_u8..12, vec(any::<u8>(), 0..400), any::<bool>()), 1..40)
     ) {
         let (mut server, mut now) = (rendezvous(Limits::default()), at(0));

@@ -1,5 +1,5 @@
-//! Calls over loopback.
-#![allow(dead_code)] // each file of tests uses some of it
+//! Calls over loopback, for the tests of this folder.
+#![allow(dead_code)] // each test file uses a part of it
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Picture};
 
-/// Ends a test that hangs.
+/// Time limit of a test, in case it hangs.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// The limits of a call.
+/// Time limits of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Calls {
     pub wait_limit: Option<Duration>,
     pub idle_limit: Option<Duration>,
 }
 
-/// Patient ones.
+/// Long limits.
 pub const CALL: Calls = Calls { wait_limit: Some(LIMIT), idle_limit: Some(LIMIT) };
 
 pub fn clip() -> Box<dyn Source> {
     open_source("generated:64x48@30", &SourceOptions::default()).expect("it is generated")
 }
 
-/// Ends after so many pictures, 30 a second.
+/// Ends after the given number of pictures, at 30 per second.
 struct Few(Box<dyn Source>, u32);
 
 impl Source for Few {
@@ -52,12 +52,12 @@ impl Source for Few {
     }
 }
 
-/// So many pictures of that clip.
+/// The first `count` pictures of the clip.
 pub fn pictures(count: u32) -> Box<dyn Source> {
     Box::new(Few(clip(), count))
 }
 
-/// A sending end whose hello asks for the estimator of that number.
+/// A sending end whose hello requests the estimator with this number.
 pub fn sending_end(estimator: u16, menu: MenuMode) -> SendingEnd {
     let format =
         lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
@@ -98,7 +98,7 @@ pub fn sink(open: impl FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> +
     Box::new(move |_, format| open(format))
 }
 
-/// What one end is told that joins.
+/// Options of an end that joins.
 pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOptions {
     CallOptions {
         peer: OtherEnd::Of(ticket),
@@ -136,7 +136,7 @@ pub fn both_ways(peer: OtherEnd, sending: Sending) -> CallOptions {
     }
 }
 
-/// The log of what was captured, and how many pictures were shown.
+/// Records of captured pictures, and the number of displayed ones.
 #[derive(Default)]
 struct Log(Vec<FrameRecord>, usize);
 
@@ -163,7 +163,7 @@ pub fn run(options: CallOptions) -> (Finished, Vec<FrameRecord>) {
     (finished, log.0)
 }
 
-/// A sender that joins, to its end.
+/// Runs a sender that joins until its call ends.
 pub fn joining(ticket: Ticket, half: Sending, limits: Calls) -> (Finished, Vec<FrameRecord>) {
     run(to(ticket, Some(half), limits))
 }
@@ -179,7 +179,7 @@ pub fn listener() -> (Listener, Ticket) {
     (listener, ticket)
 }
 
-/// A receiver on a thread of its own.
+/// A receiver on a separate thread.
 pub struct Listening {
     ticket: Ticket,
     stop: Arc<AtomicBool>,
@@ -195,7 +195,7 @@ impl Listening {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// How it ended, and how many pictures it showed.
+    /// The result of the call, and the number of displayed pictures.
     pub fn join(self) -> (Finished, usize) {
         self.thread.join().expect("it does not panic")
     }
@@ -210,7 +210,7 @@ pub fn listening_until(open_sink: OpenSink, limits: Calls, stop: Stop) -> Listen
     started(listener, ticket, receiving_end, open_sink, limits, stop)
 }
 
-/// A receiver whose end is `end`.
+/// A receiver with the given receiving end.
 pub fn listening_with(end: impl FnOnce() -> ReceivingEnd + Send + 'static, open_sink: OpenSink) -> Listening {
     let (listener, ticket) = listener();
     started(listener, ticket, end, open_sink, CALL, Box::new(|| false))
@@ -252,7 +252,7 @@ fn started(
     Listening { ticket, stop: stopped, thread }
 }
 
-/// A ticket that nobody waits for, and the socket that keeps its port.
+/// A ticket at which nobody answers, and the listener that keeps its port.
 pub struct Silent {
     pub ticket: Ticket,
     _listener: Listener,
@@ -263,7 +263,7 @@ pub fn silent() -> Silent {
     Silent { ticket, _listener: listener }
 }
 
-/// An emulator, and the ticket that leads through it.
+/// An emulator, and a ticket that leads through it.
 pub struct Through {
     pub ticket: Ticket,
     pub thread: JoinHandle<Emulator>,
@@ -276,7 +276,7 @@ fn link(change: impl Fn(&mut LinkConfig)) -> Link<Carried> {
     Link::new(config, 1).expect("a link")
 }
 
-/// An emulator of links of 10 Mb/s and 5 ms to `ticket`'s addresses, until `is_over` or [`LIMIT`].
+/// An emulator with links of 10 Mb/s and 5 ms to `ticket`'s addresses, until `is_over` or [`LIMIT`].
 fn emulated(
     ticket: &Ticket,
     change: impl FnOnce(&mut EmulatorOptions),
@@ -300,12 +300,12 @@ fn emulated(
     Through { ticket: Ticket { addresses, rendezvous: Vec::new(), ..ticket.clone() }, thread }
 }
 
-/// A perfect link until `length` after its first datagram; then it carries nothing.
+/// A perfect link until `length` after its first datagram; afterwards it carries nothing.
 pub fn through(ticket: &Ticket, length: Duration) -> Through {
     emulated(ticket, |options| options.length = Some(length), |_| false)
 }
 
-/// A link that takes IP packets of up to `mtu` bytes.
+/// A link that carries IP packets of up to `mtu` bytes.
 pub fn narrow(ticket: &Ticket, mtu: u64) -> Through {
     emulated(ticket, |options| options.mtu = Some(mtu), |_| false)
 }
@@ -342,7 +342,7 @@ pub fn plain_sockets() -> ((UdpSocket, Ticket), UdpSocket) {
     ((far, ticket), near)
 }
 
-/// A sink that counts the pictures it shows.
+/// A sink that counts its pictures.
 pub fn counting(shown: &Arc<AtomicUsize>) -> OpenSink {
     struct Counting(Arc<AtomicUsize>);
     impl Sink for Counting {
@@ -355,7 +355,7 @@ pub fn counting(shown: &Arc<AtomicUsize>) -> OpenSink {
     sink(move |_| Ok(Box::new(counting)))
 }
 
-/// Waits for `is_so`; [`LIMIT`] only ends a test that hangs.
+/// Waits until `is_so` returns `true`; [`LIMIT`] only ends a test that hangs.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {

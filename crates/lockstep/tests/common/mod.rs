@@ -1,4 +1,4 @@
-//! A relay between two ends that can be silenced, as if the process behind it was killed.
+//! A relay between two ends that can be silenced, as if the process behind it were killed.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Silenced {
         &self.ticket
     }
 
-    /// Forwards nothing from now on.
+    /// Stops forwarding.
     pub fn silence(&self) {
         self.silent.store(true, Ordering::Relaxed);
     }
