@@ -16,10 +16,11 @@
 //!   two words differ in at least six cells. At the top left, a light cell (luma 224) is a one, and a dark cell (luma
 //!   32) a zero. At the bottom right the levels are inverted, so that a change of brightness affects the two barcodes
 //!   differently. Chroma is 128 (grey) in both.
-//! - **Reading.** The level of a cell is the mean of the luma samples whose centres lie in its middle half, across and
-//!   down. A cell is light from [`MIDDLE`] on and dark below. It is unclear if its level is closer to [`MIDDLE`] than
-//!   [`UNCLEAR`]. The reader looks for the word that differs in at most two cells, unclear cells included. At most one
-//!   such word exists. A barcode without one is refused, and so is a picture with two different numbers.
+//! - **Reading.** The level of a cell is a mean over luma samples. Their centres lie in the middle half of the cell,
+//!   across and down. A cell is light from [`MIDDLE`] on and dark below. It is unclear if its level is closer to
+//!   [`MIDDLE`] than [`UNCLEAR`]. The reader looks for the word that differs in at most two cells, unclear cells
+//!   included. At most one such word exists. A barcode without one is refused, and so is a picture with two different
+//!   numbers.
 //!
 //! These values maximize the readings of 320x180 pictures at the worst quantizers of VP8, VP9, H.264 and H.265. `cargo
 //! run --release -p lockstep-libvpx --example barcode_errors` counts unread and misread pictures for VP8.

@@ -113,8 +113,8 @@ fn end_slope(nearest: f64, next: Option<&f64>, width: f64, next_width: Option<&f
 /// Extra rate of `test` over `anchor` at equal quality, as a share: 0.05 is 5 % more, -0.2 is 20 % less.
 ///
 /// # Errors
-/// If a curve has fewer than two points of rising quality, a point is not finite, or the curves have no common quality
-/// range.
+/// If a curve has fewer than two points of rising quality or a point that is not finite. Also if the curves have no
+/// common quality range.
 pub fn bjontegaard_delta_rate(anchor: &[RatePoint], test: &[RatePoint]) -> Result<f64, RateCurveError> {
     let (anchor, test) = (Curve::new(anchor)?, Curve::new(test)?);
     let from = anchor.x[0].max(test.x[0]);

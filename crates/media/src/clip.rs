@@ -1,4 +1,4 @@
-//! The generated clip: a person who speaks, nods and sways in front of a still background. Sensor noise is added, and
+//! The generated clip: a talking, nodding and swaying person in front of a still background. Sensor noise is added, and
 //! scenes change every ten to twelve seconds. The clip replaces the conversational footage that video-conference codecs
 //! are measured with, and needs no file. It is the same on every platform: it uses only integers, IEEE operations up to
 //! the square root, and its own sine.

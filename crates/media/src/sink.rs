@@ -120,7 +120,7 @@ pub enum SinkError {
         reason: String,
     },
     /// Standard output cannot hold several streams.
-    #[error("standard output holds one video stream, and the other end sends \"{0}\" beside others; name a file")]
+    #[error("standard output holds one video stream, and the other end sends \"{0}\" and other streams; name a file")]
     OneStream(String),
     /// The user closed the window.
     #[error("the window was closed")]

@@ -12,8 +12,8 @@ const TILE_SIGMA: f32 = 32.0;
 const GAIN_BITS: u32 = 10;
 
 /// Noise that changes with each picture. It is nearly Gaussian, and slightly correlated along rows, as after
-/// demosaicing. Its standard deviation in luma is 1.5 in lower mid-tones, 1.2 in black, and about 0.7 in highlights,
-/// where gamma compresses it. In chroma it is 0.8. This models a webcam with noise reduction in a lit room.
+/// demosaicing. Its standard deviation in luma is 1.5 in lower mid-tones and 1.2 in black. In highlights, which gamma
+/// compresses, it is about 0.7. In chroma it is 0.8. This models a webcam with noise reduction in a lit room.
 pub(super) struct SensorNoise {
     seed: u64,
     tile: Vec<i8>,
