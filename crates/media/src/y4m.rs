@@ -143,9 +143,9 @@ fn ratio(value: &str) -> Option<(u32, u32)> {
 }
 
 impl<R: BufRead> Y4mReader<R> {
-    /// Reads the header. As in ffmpeg, the default rate is 25 pictures per second, also for the rate 0:0, and the
-    /// default colour format 4:2:0. The position of chroma samples (`420jpeg`, `420mpeg2`, `420paldv`) is dropped,
-    /// since VP8 does not carry it.
+    /// Reads the header. Defaults are those of ffmpeg: 25 pictures per second, also for the rate 0:0, and the colour
+    /// format 4:2:0. The position of chroma samples (`420jpeg`, `420mpeg2`, `420paldv`) is dropped, since VP8 does not
+    /// carry it.
     ///
     /// # Errors
     /// If the input is not progressive y4m of 8-bit 4:2:0.

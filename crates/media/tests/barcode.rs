@@ -114,7 +114,7 @@ proptest! {
 
     #[test]
     fn random_cells_have_no_number(seed: u64) {
-        // Each cell is light or dark at random, so only the checksum and the agreement of both barcodes can refuse it.
+        // Each cell is light or dark at random. Only the checksum and the agreement of both barcodes can refuse it.
         let (width, height) = (640, 360);
         let cells = noise(seed, 80 * 45);
         let mut samples = vec![128; Picture::i420_length(width, height)];

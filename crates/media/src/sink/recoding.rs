@@ -2,8 +2,8 @@
 
 use lockstep_vp8::{Analysis, Arena, FrameKind, Parameters, Picture, State};
 
-/// Quantizer index of a recording. It gives at least 46 dB relative to the shown pictures, at about the bit rate of a
-/// call over 2 Mb/s.
+/// Quantizer index of a recording. The result has at least 46 dB relative to the shown pictures. It requires about the
+/// bit rate of a call over 2 Mb/s.
 const QUANTIZER: u8 = 12;
 
 /// Encodes pictures in order. Received frames would not play: after a loss, a frame may depend on a state that a
