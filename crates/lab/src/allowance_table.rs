@@ -10,7 +10,7 @@ use lockstep_control::{Allowance, InFlight};
 use lockstep_runner::output_file::OutputFile;
 use lockstep_runner::parquet_table::{Kind, TableWriter, Values};
 
-/// Rows per row group: nine minutes of a call with 30 pictures per second.
+/// Rows per row group.
 const ROW_GROUP: usize = 1 << 14;
 
 /// The columns: integers in the units that their names end in.

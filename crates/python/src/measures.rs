@@ -33,7 +33,8 @@ pub fn luma_ssim(py: Python<'_>, first: PyReadonlyArray2<'_, u8>, second: PyRead
 #[pyfunction]
 pub fn freezes(times: Vec<f64>, frame_interval: f64) -> PyResult<(usize, f64)> {
     let seconds = |value: f64| {
-        Duration::try_from_secs_f64(value).map_err(|_| PyValueError::new_err(format!("expected a time in seconds from 0 on, got {value}")))
+        Duration::try_from_secs_f64(value)
+            .map_err(|_| PyValueError::new_err(format!("expected a time in seconds from 0 on, got {value}")))
     };
     let mut detector = FreezeDetector::new(seconds(frame_interval)?);
     let (mut count, mut frozen) = (0, Duration::ZERO);

@@ -103,7 +103,9 @@ impl WavSource {
         let hound::WavSpec { channels, sample_rate, .. } = reader.spec();
         if channels == 0 || !(8_000..=192_000).contains(&sample_rate) {
             let what = format!("{channels} channels of {sample_rate} samples per second");
-            return Err(unsupported(format!("{what}; expected at least one channel and 8,000 to 192,000 samples per second")));
+            return Err(unsupported(format!(
+                "{what}; expected at least one channel and 8,000 to 192,000 samples per second"
+            )));
         }
         let most = u64::from(sample_rate) * LONGEST;
         if u64::from(reader.duration()) > most {

@@ -113,7 +113,7 @@ pub(super) fn decoding(
             theirs.push(watch.seconds());
         }
         // Each state is hashed while it is in the processor's caches, as in a call. The time of a clock reading is
-        // subtracted, because it is a large part of the time for a small picture.
+        // subtracted. It is a large part of the time for a small picture.
         let clock = median(&(0..CLOCK_SAMPLES).map(|_| Stopwatch::start().seconds()).collect::<Vec<_>>());
         let (mut decoded, mut hashed) = (0.0, 0.0);
         let (arena, mut state) = (Arena::default(), State::default());
