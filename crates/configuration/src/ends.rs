@@ -112,17 +112,22 @@ impl ControlSettings {
         connection: u32,
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<SendingEnd> {
+        self.sending_end_of(format, connection, &self.live_setup(format)?, recorder)
+    }
+
+    /// The setup of a live call's controller. Refuses a program.
+    fn live_setup(&self, format: &VideoFormat) -> Result<ControllerSetup> {
         if self.controller.program().is_some() {
             let controller = &self.controller;
             bail!("controller {controller}: programs decide in virtual time only; use it with `lockstep simulate`");
         }
-        self.sending_end_of(format, connection, &self.setup_for(format, None, RateBounds::default()), recorder)
+        Ok(self.setup_for(format, None, RateBounds::default()))
     }
 
-    /// The end of one of several streams, which shares the budget of `group` by `priority`.
+    /// The end of one of several streams of a live call, which shares the budget of `group` by `priority`.
     ///
     /// # Errors
-    /// As [`ControlSettings::sending_end`].
+    /// As [`ControlSettings::recorded_sending_end`].
     pub fn stream_end(
         &self,
         format: &VideoFormat,
@@ -130,8 +135,8 @@ impl ControlSettings {
         group: &FlowGroup,
         priority: f64,
     ) -> Result<SendingEnd> {
-        let setting = self.setup_for(format, None, RateBounds::default());
-        let controller = group.join(self.controller(&setting, None)?, &setting, priority, setting.bounds.most);
+        let setup = self.live_setup(format)?;
+        let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.most);
         let encoder = self.encoder(format.frame_interval());
         Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }

@@ -594,7 +594,7 @@ impl Call {
     /// The stream of this name that this end sends; none if it sends no such stream.
     pub fn stream(&self, name: &str) -> Option<SentStream<'_>> {
         let stream = self.shares.iter().position(|share| *share.name == *name)?;
-        Some(SentStream::new(self, stream))
+        Some(SentStream::new(self.handle(), stream))
     }
 
     /// The name of a stream that this end sends; empty if it has none.
@@ -607,7 +607,7 @@ impl Call {
         self.shared.received().names.get(&stream).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn handle(&self) -> &CallHandle {
+    fn handle(&self) -> &CallHandle {
         &self.shared.handle
     }
 

@@ -3,12 +3,10 @@
 use std::fmt;
 use std::time::Instant;
 
-use lockstep_live::{LiveError, MOST_STREAMS, PictureSource, StreamName};
+use lockstep_live::{CallHandle, LiveError, MOST_STREAMS, PictureSource, StreamName};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
 use lockstep_units::Bitrate;
 use lockstep_vp8::Picture;
-
-use crate::call::Call;
 
 type OpenSource = Box<dyn FnMut() -> Result<Box<dyn Source>, SourceError> + Send>;
 
@@ -127,33 +125,33 @@ pub(crate) fn split(cap: Bitrate, priorities: &[f64]) -> Vec<Bitrate> {
 /// A video stream that this end of a call sends, while the call runs.
 #[derive(Debug, Clone, Copy)]
 pub struct SentStream<'a> {
-    call: &'a Call,
+    handle: &'a CallHandle,
     stream: usize,
 }
 
 impl<'a> SentStream<'a> {
-    pub(crate) fn new(call: &'a Call, stream: usize) -> Self {
-        Self { call, stream }
+    pub(crate) fn new(handle: &'a CallHandle, stream: usize) -> Self {
+        Self { handle, stream }
     }
 
-    /// Sends a picture that was captured at `captured_at`; as [`Call::send_frame`].
+    /// Sends a picture that was captured at `captured_at`; as [`Call::send_frame`](crate::Call::send_frame).
     pub fn send_frame(&self, picture: Picture, captured_at: Instant) -> bool {
-        self.call.handle().send_frame(self.stream, picture, captured_at)
+        self.handle.send_frame(self.stream, picture, captured_at)
     }
 
     /// Changes the cap of the stream's bit rate; none removes it.
     pub fn set_max_bitrate(&self, cap: Option<Bitrate>) {
-        self.call.handle().set_max_bitrate(self.stream, cap);
+        self.handle.set_max_bitrate(self.stream, cap);
     }
 
     /// Announces another frame rate of the pictures that the application sends.
     pub fn set_frame_rate(&self, frame_rate: FrameRate) {
-        self.call.handle().set_frame_rate(self.stream, frame_rate);
+        self.handle.set_frame_rate(self.stream, frame_rate);
     }
 
     /// Pauses the stream, or resumes it; a source rests meanwhile. The other streams get its part of the budget.
     pub fn set_paused(&self, is_paused: bool) {
-        self.call.handle().set_paused(self.stream, is_paused);
+        self.handle.set_paused(self.stream, is_paused);
     }
 }
 

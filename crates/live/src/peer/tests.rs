@@ -416,7 +416,7 @@ fn streams_beyond_those_taken_refuse_the_call_at_both_ends() {
     ];
     world.run_until(Timestamp::from_millis(500));
     let said = world.events.map(|events| match events.last() {
-        Some(CallEvent::Failed(reason)) => reason.to_string(),
+        Some(CallEvent::Failed(error)) => error.to_string(),
         other => format!("{other:?}"),
     });
     assert!(said[0].contains("takes fewer video streams"), "{}", said[0]);

@@ -327,8 +327,7 @@ fn nothing_of_a_call_reads_the_systems_clock_once_it_has_begun() {
     // Somebody sets it by an hour: only the moment of the start, which logs name, is told by it.
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut readers = Vec::new();
-    let emulator = source.join("../../emulator/src");
-    let folders = [source.clone(), source.join("connection"), emulator];
+    let folders = [source.clone(), source.join("connection"), source.join("../../socket/src")];
     for entry in folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("it is there").flatten()) {
         let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
         if text.contains("SystemTime") {
