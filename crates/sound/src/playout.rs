@@ -12,14 +12,15 @@ use crate::recent_delays::{RecentDelays, beyond};
 const DELAYS: usize = 500;
 /// Share of packets that the wait covers. Later packets are concealed, which disturbs less than a longer delay.
 const IN_TIME: f64 = 0.97;
-/// Minimum wait, for the timers of hosts. It is also the wait before the first measurements.
+/// Minimum wait, for the timers of hosts.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
+/// Wait before the first measurements.
 const FIRST_WAIT: Duration = Duration::from_millis(40);
 /// Above this delay behind the target, frames are skipped, because playing faster takes too long.
 const FURTHEST_BEHIND: Duration = Duration::from_millis(120);
-/// Tolerance around the target within which the pace stays normal. It covers a silent frame and the time between two
-/// calls.
+/// Lateness after the target up to which the pace stays normal. It covers a silent frame, and the time between two calls.
 const LATE_ENOUGH: Duration = Duration::from_millis(22);
+/// Earliness before the target up to which the pace stays normal.
 const EARLY_ENOUGH: Duration = Duration::from_millis(2);
 /// Above this share of missing frames, the buffer waits for one more frame. The next packet has the copy of a lost
 /// frame.

@@ -11,7 +11,7 @@ use crate::{FRAME_DURATION, Frame};
 pub const LOWEST_BITRATE: Bitrate = Bitrate::from_kbps(24);
 /// Highest bit rate from which speech still gains.
 pub const HIGHEST_BITRATE: Bitrate = Bitrate::from_kbps(64);
-/// Share of the joint target that sound receives above its lowest bit rate.
+/// Share of the joint target for sound, between the lowest and the highest bit rate.
 const SHARE: f64 = 0.08;
 /// During silence, every 20th frame (400 ms) has an empty packet, as in Opus. It keeps the path measured.
 const FRAMES_BETWEEN_SILENT_PACKETS: u32 = 20;

@@ -80,8 +80,9 @@ impl Tone {
     const TALK: f64 = 3.0;
     const PAUSE: f64 = 1.0;
     const SYLLABLES: f64 = 4.0;
-    /// Mean pitch, Hz, between those of male and female voices. The next constant is its variation, Hz.
+    /// Mean pitch, Hz, between those of male and female voices.
     const PITCH: f64 = 160.0;
+    /// Amplitude of the gliding pitch, Hz.
     const GLIDE: f64 = 30.0;
     /// A third of full scale over all harmonics.
     const AMPLITUDE: f64 = 6_000.0;

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Minimum length of an IPv4 header, bytes. The next constant is the length of an IPv6 header.
+/// Minimum length of an IPv4 header, bytes.
 const IPV4_HEADER: usize = 20;
+/// Length of an IPv6 header, bytes.
 const IPV6_HEADER: usize = 40;
 /// Offset of the checksum in an IPv4 header.
 const IPV4_CHECKSUM: usize = 10;

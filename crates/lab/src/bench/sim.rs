@@ -40,9 +40,9 @@ pub(super) struct SimArguments {
 
 /// Picture size of the calls with the real codec.
 const REAL_SIZE: (usize, usize) = (640, 360);
-/// Virtual length of a modelled call, seconds. The next constant is that of a call with the real codec. Each runs for
-/// almost a second.
+/// Virtual length of a modelled call, seconds. It runs for almost a second.
 const MODELLED_SECONDS: u64 = 6_000;
+/// Virtual length of a call with the real codec, seconds. It runs for almost a second.
 const REAL_SECONDS: u64 = 10;
 
 /// Kind of call.

@@ -23,11 +23,13 @@ pub const SIZE: u64 = 128;
 /// A pair of files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
-    /// Number of the population. The next field is the seed.
+    /// Number of the population.
     pub population: i64,
+    /// Seed of the sessions.
     pub seed: u64,
-    /// First session of the batch. The next field is the number of sessions.
+    /// First session of the batch.
     pub first: u64,
+    /// Session after the last of the batch.
     pub end: u64,
 }
 

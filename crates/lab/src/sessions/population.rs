@@ -53,8 +53,9 @@ pub struct Access {
     pub taken: f64,
     /// Range of the propagation delay each way, milliseconds.
     pub delay_ms: [f64; 2],
-    /// Share of sessions with random loss. The next field is their loss.
+    /// Share of sessions with random loss.
     pub lossy: f64,
+    /// Loss in these sessions.
     pub loss: Spread,
     /// Range of the queue size, packets.
     pub queue_packets: [u32; 2],

@@ -18,14 +18,15 @@ const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 /// Pacing factor at which no packet waits.
 const UNPACED: f64 = 1_000.0;
 
-/// The control of `--controller gcc`. The next constants are the control without bursts of its pacer, and an
-/// approximation of the control of Concerto's time. That one probes at the start only, and the observed path does not
-/// limit it.
+/// The control of `--controller gcc`.
 pub(super) const TODAY: &str = "current GCC";
+/// The same control without bursts of its pacer.
 pub(super) const WITHOUT_BURSTS: &str = "current GCC, without bursts of 40 ms";
+/// Approximation of GCC in Concerto's time: it probes at the start only, and the observed path does not limit it.
 pub(super) const THEN: &str = "GCC of 2018";
-/// The reference source. The next constant is the video of today's systems.
+/// The reference source.
 pub(super) const FULL_THROTTLE: &str = "full throttle";
+/// The video of today's systems.
 pub(super) const VIDEO: &str = "video";
 /// Frames of exactly the target size: video without codec effects.
 pub(super) const FRAMES: &str = "frames (pauses alone)";

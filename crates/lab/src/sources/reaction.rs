@@ -7,9 +7,9 @@ use lockstep_measure::Series;
 
 /// Ratio of capacities of two seconds up to which a change is a drop. The inverse is a rise.
 const CHANGE: f64 = 0.6;
-/// The rate has followed a drop at or below this share of the new capacity. The next constant is the minimum share
-/// after a rise.
+/// The rate has followed a drop at or below this share of the new capacity.
 const REDUCED: f64 = 1.05;
+/// The rate has followed a rise at or above this share of the new capacity.
 const RECOVERED: f64 = 0.7;
 /// Maximum time, seconds. A change that is not followed within it counts with this time.
 const MOST_SECONDS: usize = 10;
@@ -17,11 +17,13 @@ const MOST_SECONDS: usize = 10;
 /// Mean times from a change of capacity until the sender's rate has followed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Reaction {
-    /// Capacity drops. The next field is the mean time until the rate fits the new capacity, milliseconds.
+    /// Capacity drops.
     pub(super) drops: usize,
+    /// Mean time from a drop until the rate fits the new capacity, milliseconds.
     pub(super) reduction_ms: Option<f64>,
-    /// Capacity rises. The next field is the mean time until the rate is 70 % of the new capacity, milliseconds.
+    /// Capacity rises.
     pub(super) rises: usize,
+    /// Mean time from a rise until the rate is 70 % of the new capacity, milliseconds.
     pub(super) recovery_ms: Option<f64>,
     /// Points of the series with another target than the previous point.
     pub(super) target_updates: usize,

@@ -14,12 +14,13 @@ pub(super) const TRACES: [&str; 4] = [
     "steps:2mbps@40s/800kbps@20s/2mbps@180s",
     "steps:2mbps@40s/400kbps@20s/2mbps@180s",
 ];
-/// Length of a call. The next constant is the time at which the capacity returns.
+/// Length of a call.
 pub(super) const LENGTH: Seconds = Seconds::whole(240);
+/// Time at which the capacity returns, seconds.
 const BACK: u64 = 60;
-/// Window of the mean rate, seconds. The bit rate has recovered when the window delivers the next constant's share of
-/// the capacity.
+/// Window of the mean rate, seconds.
 const WINDOW: usize = 5;
+/// Share of the capacity at which the mean rate has recovered.
 const SHARE: f64 = 0.7;
 
 /// Results of one call.

@@ -62,9 +62,11 @@ const TRACES: [&str; 12] = [
     "cellular:mean=4mbps,seed=18",
     "poisson:5mbps,seed=19",
 ];
-/// Limits for a model: medians of relative errors. The next constants are the largest errors of p95 and of SSIM (dB).
+/// Limit for the medians of relative errors of a model.
 const MEDIAN: f64 = 0.10;
+/// Limit for the relative error of p95.
 const MOST_P95: f64 = 0.30;
+/// Limit for the error of SSIM, dB.
 const MOST_SSIM: f64 = 0.5;
 
 fn controllers() -> Result<Vec<Algorithm>> {

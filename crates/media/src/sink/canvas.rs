@@ -20,16 +20,19 @@ pub(crate) struct Area {
     pub(crate) height: usize,
 }
 
-/// Size of letters. The next constants are the height of a line with its margin, and where the text begins.
+/// Size of letters.
 const LETTERS: RasterHeight = RasterHeight::Size16;
+/// Height of a line of text with its margin, pixels.
 const LINE: usize = 22;
+/// Left margin of text, pixels.
 const INDENT: usize = 10;
-/// The local picture fits in one part out of this number of each side of the window. The next constant is its distance
-/// from the corner.
+/// Divisor of the window sides that limits the size of the local picture.
 const OWN_SHARE: usize = 4;
+/// Distance of the local picture from the corner, pixels.
 const OWN_MARGIN: usize = 12;
-/// Colour of the frame and of text.
+/// Colour of the frame.
 const FRAME: u32 = 0x00d0_d0d0;
+/// Colour of text.
 const WORDS: u32 = 0x00f0_f0f0;
 /// Background colour.
 const GROUND: u32 = 0x0018_1a1c;

@@ -66,8 +66,9 @@ pub(super) struct Aim {
     /// plain numbers: 0.05 is 5 %.
     pub unit: &'static str,
     pub better: Better,
-    /// Limit for the worst clip. The next field is the limit for the median.
+    /// Limit for the worst clip.
     pub worst_allowed: Option<f64>,
+    /// Limit for the median.
     pub median_allowed: Option<f64>,
     /// Whether the limits themselves are excluded.
     pub strict: bool,
