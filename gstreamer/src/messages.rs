@@ -5,7 +5,7 @@ use lockstep::{Delivery, Event, Message, Quality, Way};
 
 /// The name of the structure.
 pub const NAME: &str = "lockstep-event";
-/// The channel of reliable messages, in the field `channel` and in the signal `send-message`.
+/// Channel number of reliable messages, in the field `channel` and in the signal `send-message`.
 pub const RELIABLE: i32 = -1;
 
 fn nanoseconds(time: std::time::Duration) -> u64 {
@@ -57,7 +57,7 @@ pub fn of_event(event: &Event) -> Option<gst::Structure> {
     })
 }
 
-/// Times are nanoseconds, as everywhere in GStreamer; bit rates are bits a second. A value that is unknown has no field.
+/// Times are nanoseconds, as everywhere in GStreamer; bit rates are bits per second. An unknown value has no field.
 fn of_quality(quality: &Quality) -> gst::Structure {
     let mut structure = of("quality");
     if let Some(sending) = &quality.sending {

@@ -25,10 +25,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts the call of `element`; gives the ticket of a listener.
+    /// Starts the call of `element`; returns the ticket of a listener.
     ///
     /// # Errors
-    /// If the settings describe no call, or the system refuses an address or a thread.
+    /// If the settings do not describe a call, or the system refuses an address or a thread.
     pub fn start(
         element: &gst::Element,
         settings: &Settings,

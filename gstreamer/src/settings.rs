@@ -47,7 +47,7 @@ pub struct Settings {
     pub reconnect: bool,
     /// The delay that the sender tolerates.
     pub latency: Latency,
-    /// The cap of the bit rate in bits a second; zero derives it from the pictures.
+    /// Maximum bit rate in bits per second; zero derives it from the pictures.
     pub max_bitrate: u32,
     /// The age of a stale picture in milliseconds; zero means never.
     pub stale_after: u32,
@@ -136,15 +136,15 @@ impl Settings {
         }
     }
 
-    /// The cap of the bit rate; none derives it from the pictures.
+    /// Maximum bit rate. None derives it from the pictures.
     pub fn bitrate_cap(&self) -> Option<Bitrate> {
         (self.max_bitrate > 0).then(|| Bitrate::from_bps(u64::from(self.max_bitrate)))
     }
 
-    /// Starts the call; gives the ticket of a listener.
+    /// Starts the call; returns the ticket of a listener.
     ///
     /// # Errors
-    /// If the properties describe no call, or the address cannot be bound.
+    /// If the properties do not describe a call, or the address cannot be bound.
     pub fn start(&self, mut builder: CallBuilder) -> Result<(Call, Option<Ticket>), String> {
         builder = builder.latency(self.latency.into());
         if let Some(cap) = self.bitrate_cap() {

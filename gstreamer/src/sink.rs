@@ -179,7 +179,7 @@ impl Sink {
     }
 }
 
-/// Has buffers of a live source leave at once, since they are late by definition, and others at their time.
+/// Paces buffers: those of a live source leave at once, since they are late by definition. Others leave at their time.
 fn pace(pad: &gst::Pad) {
     let mut query = gst::query::Latency::new();
     let is_live = pad.peer_query(&mut query) && query.result().0;

@@ -1,7 +1,8 @@
-//! Sound between GStreamer and a call: 48,000 samples a second, 16 bits.
+//! Sound between GStreamer and a call: 48,000 samples per second, 16 bits.
 //!
-//! A call takes one channel in frames of 20 ms and paces them by its own clock. So a short queue lies between the pipeline's
-//! clock and the call's: it drops the oldest samples beyond 200 ms, and gives silence while it fills.
+//! A call accepts one channel in frames of 20 ms and paces them by its own clock. So a short queue connects the
+//! pipeline's clock with that of the call. The queue drops the oldest samples beyond 200 ms, and returns silence while
+//! it fills.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gst::prelude::*;
 use lockstep::{SOUND_FRAME_SAMPLES, SoundFailure, SoundFrame, SoundSink, SoundSource};
 
-/// Samples a second.
+/// Samples per second.
 const RATE: i32 = 48_000;
-/// Time of a frame.
+/// Duration of a frame.
 const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(20);
 /// Samples that wait for the call: 200 ms.
 const MOST_WAITING: usize = 10 * SOUND_FRAME_SAMPLES;
@@ -19,7 +20,7 @@ const MOST_WAITING: usize = 10 * SOUND_FRAME_SAMPLES;
 const FILLED: usize = 2 * SOUND_FRAME_SAMPLES;
 /// Bytes that wait for a pipeline: half a second.
 const MOST_UNPLAYED: u64 = RATE as u64;
-/// Difference of the clocks at which time stamps of received sound start anew.
+/// Clock difference at which time stamps of received sound restart.
 const LARGEST_DRIFT: gst::ClockTime = gst::ClockTime::from_mseconds(40);
 
 /// The caps of sound with these channels.
@@ -58,7 +59,7 @@ impl SoundQueue {
         waiting.samples.drain(..excess);
     }
 
-    /// Forgets all samples.
+    /// Drops all samples.
     pub fn clear(&self) {
         *self.waiting() = Waiting::default();
     }
@@ -77,7 +78,7 @@ impl SoundSource for SoundQueue {
     }
 }
 
-/// Gives the sound of a call to a pipeline.
+/// Passes the sound of a call to a pipeline.
 pub struct PipelineSound {
     appsrc: gst_app::AppSrc,
     next: Option<gst::ClockTime>,

@@ -1,7 +1,8 @@
 //! `lockstepsrc` receives a stream from the other end of a call. It is a live source.
 //!
-//! A buffer's time stamp is its arrival, so that a pipeline shows it at once. Its [`gst::ReferenceTimestampMeta`] with the caps
-//! `timestamp/x-lockstep-capture` is the running time of its capture: the difference is the age of the picture.
+//! The time stamp of a buffer is its arrival, so that a pipeline shows it at once. Its [`gst::ReferenceTimestampMeta`]
+//! with the caps `timestamp/x-lockstep-capture` is the running time of its capture. The difference is the age of the
+//! picture.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,7 +23,7 @@ use crate::{messages, pictures};
 
 /// The caps of the reference time stamp.
 static CAPTURE: LazyLock<gst::Caps> = LazyLock::new(|| gst::Caps::new_empty_simple("timestamp/x-lockstep-capture"));
-/// Time after which the thread of pictures looks whether the call is over.
+/// Interval at which the thread of pictures checks whether the call is over.
 const WAIT: Duration = Duration::from_millis(100);
 
 glib::wrapper! {
@@ -123,7 +124,7 @@ impl Output {
     /// Pushes pictures until the call is over, then the end of the stream.
     fn run(mut self, call: &Call, is_over: &dyn Fn() -> bool) {
         loop {
-            // The order matters: pictures that came before the end are shown.
+            // The order matters: pictures that arrived before the end are shown.
             let ends = is_over();
             match call.next_frame(WAIT) {
                 // The element has one pad: of several streams it shows the first.
@@ -140,7 +141,7 @@ impl Output {
             }
         }
         for appsrc in [Some(&self.video), self.audio.as_ref()].into_iter().flatten() {
-            // A pipeline that stops takes no end of the stream.
+            // A stopping pipeline refuses the end of the stream.
             let _ = appsrc.end_of_stream();
         }
     }

@@ -1,4 +1,5 @@
-//! Calls of `lockstepsink` and `lockstepsrc` over loopback: with each other, and with ends of the crate `lockstep`.
+//! Tests calls of `lockstepsink` and `lockstepsrc` over loopback: with each other, and with ends of the crate
+//! `lockstep`.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::UdpSocket;
@@ -11,13 +12,13 @@ use gst::glib;
 use gst::prelude::*;
 use lockstep::{Call, Event, Message, Picture, Ticket, VideoFormat};
 
-/// Time that a crowded machine may take.
+/// Maximum time on a crowded machine.
 const LIMIT: Duration = Duration::from_secs(30);
 /// A live source of small pictures.
 const PICTURES: &str =
     "videotestsrc is-live=true pattern=ball ! video/x-raw,format=I420,width=160,height=120,framerate=30/1";
 
-/// A pipeline that stops when it goes.
+/// A pipeline that stops on drop.
 struct Pipeline(gst::Pipeline);
 
 impl Drop for Pipeline {
@@ -42,7 +43,7 @@ impl Pipeline {
         self.0.by_name(name).expect("an element of this name")
     }
 
-    /// The next message that `wanted` takes.
+    /// The next message for which `wanted` returns a value.
     fn message<T>(&self, wanted: impl Fn(&gst::Message) -> Option<T>) -> T {
         let deadline = Instant::now() + LIMIT;
         let bus = self.0.bus().expect("a bus");
@@ -99,7 +100,7 @@ fn wait_for(call: &Call, wanted: impl Fn(&Event) -> bool) -> Event {
     }
 }
 
-/// A relay that drops every twentieth datagram in each direction; gives the ticket that leads over it.
+/// A relay that drops every twentieth datagram in each direction; returns the ticket that leads over it.
 fn over_lossy_relay(ticket: &str) -> String {
     let mut ticket: Ticket = ticket.parse().expect("a ticket");
     let listener = ticket.addresses[0];
@@ -126,7 +127,7 @@ fn over_lossy_relay(ticket: &str) -> String {
 }
 
 #[test]
-fn pictures_messages_and_events_arrive_both_ways_round() {
+fn pictures_messages_and_events_arrive_in_both_directions() {
     for sink_listens in [true, false] {
         let source = "lockstepsrc name=source";
         let show = "video/x-raw,format=I420 ! appsink name=show sync=false";
@@ -297,7 +298,7 @@ fn recording_ends_with_the_end_of_the_stream() {
     assert!(samples.try_iter().count() >= 30, "most pictures arrive");
 }
 
-/// A `gst-launch-1.0` with the plugin that Cargo built for this test; none where there is no such command.
+/// A `gst-launch-1.0` with the plugin that Cargo built for this test; none if the command is not installed.
 fn gst_launch(description: &str) -> Option<Child> {
     let program = env::current_exe().expect("a test program");
     let plugin = program.with_file_name("libgstlockstep.so");
@@ -316,7 +317,7 @@ fn gst_launch_sends_to_gst_launch() {
     let file = folder.path().join("shown.yuv");
     let shown = file.display();
     let Some(mut receiving) = gst_launch(&format!("lockstepsrc listen=127.0.0.1:0 ! filesink location={shown}")) else {
-        eprintln!("no gst-launch-1.0: this test is left out");
+        eprintln!("no gst-launch-1.0: this test is skipped");
         return;
     };
     let mut lines = BufReader::new(receiving.stdout.take().expect("its output")).lines().map_while(Result::ok);

@@ -230,7 +230,7 @@ def test_gym_refuses_invalid_use(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"^{name}: {value} is not a whole number from"):
             gym.reset(trace, **numbers)
     gym.reset(trace)
-    with pytest.raises(ValueError, match="no number of bits"):
+    with pytest.raises(ValueError, match="expected a finite bandwidth"):
         gym.step(math.nan)
 
 

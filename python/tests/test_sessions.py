@@ -310,7 +310,7 @@ def test_generated_sessions_repeat_and_are_reported(tmp_path: Path, capsys: pyte
 
     first, again = tmp_path / "first", tmp_path / "again"
     assert "12 sessions in" in generate(first, 12)
-    assert "12 of 12 sessions are there already" in generate(first, 12)
+    assert "12 of 12 sessions exist already" in generate(first, 12)
     generate(again, 12)
     files = sorted(path.relative_to(first) for path in first.rglob("*.parquet"))
     assert len(files) == 2

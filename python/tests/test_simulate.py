@@ -278,7 +278,7 @@ def test_the_report_has_types() -> None:
         ({"trace": "nosuch.up"}, "no such file"),
         ({"trace": "constant:fast"}, "needs a number and a unit"),
         ({"loss": 1.5}, "^loss: .*0 to 1"),
-        ({"loss": float("nan")}, "^loss: .*no finite number"),
+        ({"loss": float("nan")}, "^loss: .*expected a finite number"),
         ({"loss": ["much"]}, r"^loss: \["),
         ({"seed": -1}, "^seed: .*no whole number"),
         ({"queue_packets": 2.5}, "^queue_packets: .*no whole number"),

@@ -130,7 +130,7 @@ fn what_is_no_clip_or_cannot_carry_a_barcode_is_refused() {
     refuses(path, &["-", "out.y4m"], "standard input: not a y4m file");
     assert!(!path.join("out.y4m").exists());
     refuses(path, &["generated:160x90@25", "out.y4m", "--seconds", "1"], "carries no barcodes");
-    refuses(path, &["generated:320x180@25", "out.y4m"], "has no end");
+    refuses(path, &["generated:320x180@25", "out.y4m"], "is endless");
     refuses(path, &["generated:320x180@25", "numbers.txt", "--read", "--seconds", "1"], ".csv or .json");
     refuses(path, &["generated:320x180@25", "out.y4m", "--seconds", "1", "--first", "16777216"], "--first");
     succeed(path, &["generated:320x180@25", "a.y4m", "--seconds", "0.1"]);

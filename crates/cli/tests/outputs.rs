@@ -152,7 +152,7 @@ fn a_live_call_that_cannot_be_is_refused_before_a_report_is_written_over() {
     fs::write(folder.path().join("a.wav"), "no sound").expect("written");
     for (wrong, message) in [
         (&["--audio", "none.wav"][..], "cannot read none.wav"),
-        (&["--audio", "a.wav"], "a.wav is no whole WAV file"),
+        (&["--audio", "a.wav"], "a.wav: truncated or invalid WAV file"),
         (&["--controller", "hindsight"], "the controller hindsight must know"),
         (&["--controller", "mmsys24"], "name one with --model"),
         (&["--clip", "none.y4m"], "cannot open none.y4m"),

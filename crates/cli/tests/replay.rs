@@ -112,7 +112,7 @@ fn another_controller_or_model_is_told_the_same_and_what_it_would_have_allowed_i
         folder.path(),
         &["replay", "it.jsonl", "--controller", "fixed:2mbps", "--json", "replay.json", "--allowances", "it.parquet"],
     );
-    assert!(said.contains("what came back of what lockstep sent") && said.contains("target (kb/s), p95"), "{said}");
+    assert!(said.contains("feedback for the packets of lockstep") && said.contains("target (kb/s), p95"), "{said}");
     let outcome = json(&folder.path().join("replay.json"));
     assert_eq!(outcome["replayed"]["controller"], "fixed:2000000bps");
     let target = outcome["compared"].as_array().expect("quantities").iter().find(|of| of["quantity"] == "target_kbps");

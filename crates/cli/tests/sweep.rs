@@ -77,7 +77,7 @@ fn what_cannot_be_swept_is_said_before_any_call_runs() {
         (["--controllers", "reno"], "unknown controller `reno`"),
         (["--seeds", "5-3"], "no range"),
         (["--seeds", "1-1000000,2000001-2000001"], "1000001 calls, more than 1000000"),
-        (["--workers", "1000000"], "no whole number from 1 to 1024"),
+        (["--workers", "1000000"], "not an integer from 1 to 1024"),
         (["--on", "elsewhere"], "no cluster"),
     ] {
         let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
@@ -112,7 +112,7 @@ fn a_folder_of_traces_may_hold_a_pipe_that_nobody_writes_and_links_to_itself_and
         .expect("the command starts");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(run.status.success(), "{said}");
-    assert_eq!(said.matches("left out").count(), 3, "{said}");
+    assert_eq!(said.matches("lockstep: skipped").count(), 3, "{said}");
     assert!(String::from_utf8_lossy(&run.stdout).contains("2 calls in rows.parquet"), "two traces, each once");
 }
 
@@ -124,7 +124,7 @@ fn words_that_contradict_each_other_are_refused() {
         (&["sweep", "--modelled", "--codecs", "functional"], "--modelled contradicts --codecs functional"),
         (&["sweep", "--controllers", "gcc", "--estimator", "a.py"], "cannot be used with '--estimator"),
         (&["sources", "--controller", "nada"], "decides --controller itself"),
-        (&["sources", "--coded", "--menu", "serial"], "does not heed --menu"),
+        (&["sources", "--coded", "--menu", "serial"], "--menu does not apply"),
         (&["study", "salsify", "--codec", "conventional"], "decides --codec itself"),
         (&["study", "salsify", "--grace-period", "none"], "decides --grace-period itself"),
         (&["sources", "--latency", "low"], "decides --latency itself"),
@@ -268,7 +268,7 @@ fn an_edited_codec_model_is_run_again() {
     assert!(!run_in(folder.path(), &words).contains("already"));
     let refused = command(folder.path(), &["--codecs", "functional", "--codec-model", "model.json"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("none of the codecs heeds --codec-model"), "{said}");
+    assert!(!refused.status.success() && said.contains("--codec-model applies to none of the codecs"), "{said}");
 }
 
 #[cfg(unix)]

@@ -137,7 +137,9 @@ fn without_lip_sync_pictures_are_as_soon_as_without_sound() {
 #[test]
 fn a_sound_that_cannot_be_had_is_refused_with_its_name() {
     for modelled in ["true", "false"] {
-        for (sound, message) in [("no-such.wav", "cannot read no-such.wav"), ("Cargo.toml", "no whole WAV file")] {
+        for (sound, message) in
+            [("no-such.wav", "cannot read no-such.wav"), ("Cargo.toml", "truncated or invalid WAV file")]
+        {
             let settings = settings(&[("audio", sound), ("modelled", modelled)]);
             let error = simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap_err();
             assert!(format!("{error:#}").contains(message), "{sound}, modelled: {modelled}: {error:#}");

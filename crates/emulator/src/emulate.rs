@@ -1,7 +1,7 @@
-//! The emulator of UDP: a link between two real processes, which carries datagrams of any kind.
+//! The UDP emulator: carries datagrams of any kind between two real processes over an emulated link.
 //!
-//! One side sends to the emulator's address; the emulator forwards to the far side through one link and carries what comes
-//! back through another. The link is the simulator's.
+//! The near side sends to the emulator's address. The emulator forwards datagrams to the far side through one link, and
+//! returns the answers through another. The links are those of the simulator.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -21,62 +21,62 @@ use crate::error::EmulatorError;
 
 const EVENT_QUEUE: usize = 4096;
 
-/// What an emulator is told.
+/// Options of an emulator.
 pub struct EmulatorOptions {
-    /// Where the far side listens: every address that its name or its ticket stands for. All are tried until one answers.
+    /// Addresses of the far side, all that its name or ticket resolves to. The emulator tries all until one answers.
     pub to: Vec<SocketAddr>,
-    /// To the far side. Its trace begins when the emulator first hears from the near one.
+    /// Link to the far side. Its trace begins with the first datagram of the near side.
     pub forward: Link<Carried>,
-    /// From the far side.
+    /// Link from the far side.
     pub reverse: Link<Carried>,
-    /// Stop this long after the first datagram; none means never.
+    /// Duration after the first datagram. None means endless.
     pub length: Option<Duration>,
-    /// How much of the call is scored, from the first datagram on.
+    /// Scored duration, from the first datagram on.
     pub scored: Duration,
-    /// When, after the first datagram, a side changes its network.
+    /// Network changes of a side, with times after the first datagram.
     pub moves: Vec<(Duration, Move)>,
-    /// Hears of each datagram.
+    /// Receives a record of each datagram.
     pub log: Option<PacketLog>,
-    /// The largest IP packet that passes, bytes, headers of IP and UDP included; larger ones are lost. None for any size.
+    /// Maximum size of an IP packet, bytes, headers of IP and UDP included. Larger packets are lost. None for any size.
     pub mtu: Option<u64>,
 }
 
-/// Which side changes its network: the other side finds it at another port of the emulator's from then on, and nobody at the
-/// old one.
+/// Side that changes its network. The other side then finds it at another port of the emulator, and the old port is
+/// closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Move {
-    /// The side that sends to the emulator: whoever joins.
+    /// The side that sends to the emulator: the joiner.
     Near,
-    /// The side that the emulator sends to: whoever listens.
+    /// The side that the emulator sends to: the listener.
     Far,
 }
 
-/// The address where the near side finds an emulator.
+/// Bound socket of an emulator for the near side.
 #[derive(Debug)]
 pub struct EmulatorSocket(Sockets);
 
 impl EmulatorSocket {
-    /// Binds `address`; the unspecified address of IPv6 takes IPv4 along.
+    /// Binds `address`. The unspecified IPv6 address includes IPv4.
     ///
     /// # Errors
-    /// If it cannot be bound.
+    /// If the address cannot be bound.
     pub fn bind(address: SocketAddr) -> Result<Self, EmulatorError> {
         Ok(Self(Sockets::bind(address)?))
     }
 
-    /// The addresses at which it can be reached.
+    /// The addresses of the socket.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system call fails.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, EmulatorError> {
         Ok(self.0.addresses()?)
     }
 }
 
-/// What an emulator saw.
+/// Results of an emulator.
 #[derive(Debug)]
 pub struct Emulator {
-    /// When the first datagram came, where the forward trace begins; since the Unix epoch.
+    /// Arrival of the first datagram, at which the forward trace begins, since the Unix epoch.
     pub started_at: Option<Timestamp>,
     /// Rates and delays of the forward link.
     pub series: SeriesRecorder,
@@ -84,7 +84,7 @@ pub struct Emulator {
     pub forward: LinkStatistics,
     /// The reverse link's counters.
     pub reverse: LinkStatistics,
-    /// How late datagrams were sent on.
+    /// Lateness of forwarded datagrams.
     pub lateness: Lateness,
 }
 
@@ -111,7 +111,7 @@ impl Side {
         Ok(Self { sockets, readers, wrap })
     }
 
-    /// Other ports, and nobody at the old ones.
+    /// Moves the side to other ports and closes the old ones.
     fn rebind(&mut self, clock: Clock, events: &SyncSender<Event>) -> Result<(), EmulatorError> {
         *self = Self::new(Sockets::any()?, clock, events, self.wrap)?;
         Ok(())
@@ -129,16 +129,16 @@ struct Sides {
     incoming: Receiver<Event>,
     near: Side,
     far: Side,
-    /// Where the near side is, once it was heard.
+    /// Address of the near side, known after its first datagram.
     near_at: Option<SocketAddr>,
-    /// Where the far side may be: one address once it was heard.
+    /// Possible addresses of the far side. One remains after its first datagram.
     far_at: Vec<SocketAddr>,
     mtu: ByteCount,
-    /// The latest first.
+    /// Moves, latest first.
     moves: Vec<(Duration, Move)>,
 }
 
-/// What is scored of a call: the forward link.
+/// Rates and delays of the forward link, which is scored.
 struct ForwardSeries(SeriesRecorder);
 
 impl Meter for ForwardSeries {
@@ -157,7 +157,7 @@ impl Meter for ForwardSeries {
 }
 
 impl Emulator {
-    /// Carries datagrams between whoever sends to `near` and the far side until the time is up or `keep_going` says no.
+    /// Carries datagrams between `near` and the far side until the duration ends or `keep_going` returns false.
     ///
     /// # Errors
     /// If a socket fails.
@@ -192,7 +192,7 @@ impl Emulator {
 }
 
 impl Sides {
-    /// Whether a datagram is no larger than what the path passes; others are lost before they are on the link.
+    /// Whether the path passes the datagram. A larger one is lost before the link.
     fn fits(&self, datagram: &[u8]) -> bool {
         on_the_link(ByteCount::of(datagram)) <= self.mtu
     }
@@ -204,7 +204,7 @@ impl Ends for Sides {
     }
 
     fn is_ecn_capable(&self, _: &[u8]) -> bool {
-        false // sockets neither show marks nor set them
+        false // Sockets can neither read nor set ECN marks.
     }
 
     fn send(&mut self, direction: Direction, packet: &mut BytesMut, _marked: bool) -> Result<bool, EmulatorError> {
@@ -253,7 +253,7 @@ impl Ends for Sides {
 
     fn tick(&mut self, elapsed: Option<Duration>) -> Result<(), EmulatorError> {
         let Some(elapsed) = elapsed else { return Ok(()) };
-        // Each side knows the other by the socket that is towards itself.
+        // Each side knows the other by the socket towards itself, so the opposite sockets are rebound.
         match self.moves.pop_if(|(at, _)| *at <= elapsed) {
             Some((_, Move::Near)) => self.far.rebind(self.clock, &self.events),
             Some((_, Move::Far)) => self.near.rebind(self.clock, &self.events),

@@ -1,5 +1,5 @@
-//! The two links of an emulator, by the clock of this machine: what both kinds of emulator are made of, the one that carries
-//! UDP datagrams between sockets and the one that carries IP packets between network namespaces.
+//! The two links of an emulator, driven by the clock of this machine. Both emulators use them: the UDP emulator and the
+//! emulator between network namespaces.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,31 +14,31 @@ use serde::Serialize;
 
 use crate::error::EmulatorError;
 
-/// The most bytes that both links hold together: what comes beyond is dropped, however long their queues and delays are.
+/// Maximum number of bytes in both links. Further packets are dropped, whatever the queues and delays.
 const MOST_HELD: ByteCount = ByteCount::new(256 << 20);
-/// The capacity of a link that is open: it limits nothing.
+/// Capacity of an open link, which limits nothing.
 const AMPLE: Bitrate = Bitrate::from_bps(1_000_000_000);
-/// The queue of a link that is open, packets.
+/// Queue of an open link, packets.
 const OPEN_QUEUE: usize = 10_000;
-/// The longest wait, so that whoever waits looks now and then whether it shall end.
+/// Maximum wait, so that the emulator regularly checks whether to stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Which way a packet goes.
+/// Direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// From the near side to the far one.
+    /// From the near side to the far side.
     Forward,
-    /// From the far side to the near one.
+    /// From the far side to the near side.
     Reverse,
 }
 
 impl Direction {
-    /// Both, each at its index.
+    /// Both directions, each at its index.
     pub const BOTH: [Self; 2] = [Self::Forward, Self::Reverse];
 
-    /// Its word in logs.
+    /// Name of the direction in logs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -48,56 +48,56 @@ impl Direction {
     }
 }
 
-/// When the traces of an emulator begin.
+/// Start of the traces of an emulator.
 ///
-/// Before that the path is open: packets pass with the links' propagation delay and nothing else, so that programs find each
-/// other at no cost of the trace.
+/// Before it, the path is open: packets have only the propagation delay of the links. So programs can connect without
+/// using up the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// When the near side sends its first packet.
+    /// With the first packet of the near side.
     FirstPacket,
-    /// At once.
+    /// Immediately.
     Now,
-    /// At this moment of the system's clock, since the Unix epoch; at once if it has passed.
+    /// At this time since the Unix epoch, or immediately if it has passed.
     At(Timestamp),
-    /// When the caller says so, see [`Go::Start`].
+    /// On request of the caller, see [`Go::Start`].
     Told,
 }
 
-/// What an emulator is to do next.
+/// Next action of an emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Go {
-    /// Go on.
+    /// Continue.
     On,
-    /// Begin the traces now, if they have not begun; and go on.
+    /// Begin the traces, if they have not begun, and continue.
     Start,
-    /// End.
+    /// Stop.
     Stop,
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
-    /// It came out.
+    /// The packet left the link.
     Delivered {
-        /// How long it waited until the bottleneck began to serve it.
+        /// Time until the bottleneck began to serve the packet.
         queueing_delay: Duration,
-        /// How much later it was handed over than the link said.
+        /// Delay of the hand-over after the time that the link gave.
         late: Duration,
-        /// Whether the queue marked it (ECN).
+        /// Whether the queue marked the packet (ECN).
         marked: bool,
     },
-    /// The link dropped it; none where it does not say why.
+    /// The link dropped the packet. None if the reason is unknown.
     Dropped(Option<DropReason>),
-    /// The emulator held as much as it may hold.
+    /// The emulator reached its memory limit.
     Overflow,
-    /// The far end of the link did not take it.
+    /// The receiving side refused the packet.
     Refused,
 }
 
 impl Fate {
-    /// Its word in logs.
+    /// Name of the fate in logs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -115,41 +115,41 @@ impl Fate {
     }
 }
 
-/// A packet whose way through an emulator is at its end. Times are since the Unix epoch.
+/// Record of a packet that left an emulator. Times are since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketRecord {
-    /// Which way it went.
+    /// Direction of the packet.
     pub direction: Direction,
-    /// Its size, as the link counted it.
+    /// Size of the packet on the link.
     pub size: ByteCount,
-    /// When it came in.
+    /// Time of arrival at the emulator.
     pub in_at: Timestamp,
-    /// When it came out, or when it was found to be dropped.
+    /// Time of delivery, or of the detection of the drop.
     pub out_at: Timestamp,
-    /// What became of it.
+    /// Fate of the packet.
     pub fate: Fate,
 }
 
-/// Hears of each packet of an emulator.
+/// Callback for each packet of an emulator.
 pub type PacketLog = Box<dyn FnMut(&PacketRecord) + Send>;
 
 /// A packet in a link.
 #[derive(Debug, Clone)]
 pub struct Carried {
     bytes: BytesMut,
-    /// Copies that the link makes share it.
+    /// Log data. Copies that the link makes share it.
     trail: Option<Arc<Trail>>,
 }
 
 impl Carried {
-    /// The packet.
+    /// Bytes of the packet.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// What a log wants to know of a packet that a link holds: links forget those that they drop.
+/// Log data of a packet in a link. Links drop packets without a notice, so its destructor reports the drop.
 #[derive(Debug)]
 struct Trail {
     direction: Direction,
@@ -168,49 +168,50 @@ impl Drop for Trail {
     }
 }
 
-/// Packets that a link dropped: which way they went, their sizes, when they came in.
+/// Packets that a link dropped: direction, size and arrival time.
 type Gone = Arc<Mutex<Vec<(Direction, ByteCount, Timestamp)>>>;
 
-/// How late an emulator handed packets over: after the moment at which the link let them out.
+/// Lateness of delivered packets: the delay after the time that the link gave.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Lateness {
-    /// Packets handed over.
+    /// Delivered packets.
     pub packets: u64,
-    /// The median, milliseconds.
+    /// Median, milliseconds.
     pub p50_ms: Option<f64>,
-    /// The 99th percentile, milliseconds.
+    /// 99th percentile, milliseconds.
     pub p99_ms: Option<f64>,
-    /// The most, milliseconds.
+    /// Maximum, milliseconds.
     pub max_ms: Option<f64>,
 }
 
-/// What an emulator tells its caller a few times a second.
+/// Status that an emulator reports a few times per second.
 #[derive(Debug, Clone)]
 pub struct EmulatorStatus {
-    /// Time since the traces began; zero before.
+    /// Time since the start of the traces. Zero before it.
     pub elapsed: Duration,
-    /// When they began, since the Unix epoch.
+    /// Start of the traces, since the Unix epoch.
     pub started_at: Option<Timestamp>,
     /// The forward link's counters.
     pub forward: LinkStatistics,
     /// The reverse link's counters.
     pub reverse: LinkStatistics,
-    /// Whether something is on its way that will come out of either link.
+    /// Whether a link still holds a packet that it will deliver.
     pub under_way: bool,
 }
 
-/// The ends of the links: where packets come from and go to.
+/// Ends of the links, which provide and receive packets.
 pub(crate) trait Ends {
-    /// The size of `packet` that its link counts.
+    /// Size of `packet` on its link.
     fn size(&self, packet: &[u8]) -> ByteCount;
 
-    /// Whether the ends of `packet` understand marks of congestion.
+    /// Whether the endpoints of `packet` support ECN.
     fn is_ecn_capable(&self, packet: &[u8]) -> bool;
 
-    /// Hands over a packet that has come out, marked if it is to be; says whether it was taken.
+    /// Delivers a packet, with an ECN mark if `marked`. Returns whether the side accepted it.
     fn send(&mut self, direction: Direction, packet: &mut BytesMut, marked: bool) -> Result<bool, EmulatorError>;
 
-    /// Waits for packets, for `most` at most, and hands over those that came, with their times, not after they were read.
+    /// Waits for packets, at most `most`. Passes on those that arrived, with their arrival times instead of their read
+    /// times.
     fn wait(
         &mut self,
         clock: &Clock,
@@ -218,57 +219,57 @@ pub(crate) trait Ends {
         came: &mut dyn FnMut(Direction, Timestamp, BytesMut),
     ) -> Result<(), EmulatorError>;
 
-    /// Called before each wait, with the time since the traces began.
+    /// Called before each wait with the time since the start of the traces.
     fn tick(&mut self, elapsed: Option<Duration>) -> Result<(), EmulatorError>;
 
-    /// Called a few times a second.
+    /// Called a few times per second.
     fn check(&mut self) -> Result<(), EmulatorError>;
 }
 
-/// What hears of sizes and delays, on the links' clock.
+/// Receiver of sizes and delays, on the links' clock.
 pub(crate) trait Meter {
-    /// A packet was given to a link.
+    /// A packet entered a link.
     fn sent(&mut self, direction: Direction, at: Timestamp, size: ByteCount);
 
-    /// A packet came out.
+    /// A packet left a link.
     fn received(&mut self, direction: Direction, delivered: &Delivered<Carried>);
 }
 
-/// Both links while they are driven.
+/// Both links of a running emulator.
 pub(crate) struct EmulatedPath<M> {
     clock: Clock,
     start: Start,
-    /// On `clock`.
+    /// Start of the traces on `clock`.
     started_at: Option<Timestamp>,
     links: [Link<Carried>; 2],
-    /// Those before the start. Their clock is `clock`.
+    /// Links used before the start of the traces. Their clock is `clock`.
     open: [Link<Carried>; 2],
     pub meter: M,
     log: Option<PacketLog>,
     gone: Gone,
-    /// Which of the links' drops the log has been told of, by direction and reason.
+    /// Number of drops reported to the log, by direction and reason.
     told: [[u64; REASONS.len()]; 2],
     lateness: Distribution,
     overflow: u64,
     refused: u64,
 }
 
-/// What an emulator has done.
+/// Results of an emulator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Carriage {
-    /// When the traces began, since the Unix epoch.
+    /// Start of the traces, since the Unix epoch.
     pub started_at: Option<Timestamp>,
-    /// The forward link's counters, from the start of the traces on.
+    /// Counters of the forward link since the start of the traces.
     pub forward: LinkStatistics,
-    /// The reverse link's counters.
+    /// Counters of the reverse link.
     pub reverse: LinkStatistics,
-    /// Packets, both ways, that passed before.
+    /// Packets in both directions before the start of the traces.
     pub before_start: u64,
-    /// How late packets were handed over.
+    /// Lateness of delivered packets.
     pub lateness: Lateness,
-    /// Packets dropped because the emulator held as much as it may hold.
+    /// Packets dropped at the memory limit.
     pub overflow: u64,
-    /// Packets that the side they went to did not take.
+    /// Packets that the receiving side refused.
     pub refused: u64,
 }
 
@@ -287,7 +288,7 @@ fn drops(statistics: &LinkStatistics) -> [u64; REASONS.len()] {
     [dropped_by_queue, random_loss, burst_loss, on_off_loss, scheduled_loss, trace_loss].map(|tally| tally.packets)
 }
 
-/// A link that lets through what one would carry, after the delay that it has at its start.
+/// An open link with the initial delay of `like`.
 fn open_link(like: &LinkConfig) -> Result<Link<Carried>, EmulatorError> {
     let at_start = like.trace.conditions_at(Timestamp::ZERO + like.trace_offset);
     let mut config = LinkConfig::new(Trace::constant(AMPLE));
@@ -325,12 +326,12 @@ impl<M: Meter> EmulatedPath<M> {
         self.clock.epoch() + at.saturating_since(Timestamp::ZERO)
     }
 
-    /// The links' clock: zero until the traces begin.
+    /// Time on the links' clock, which is zero until the traces begin.
     fn since_start(&self, at: Timestamp) -> Timestamp {
         Timestamp::ZERO + self.started_at.map_or(Duration::ZERO, |start| at.saturating_since(start))
     }
 
-    /// The moment of the driver's clock at which the links' clock is at `at`.
+    /// Time on the driver's clock for the time `at` on the links' clock.
     fn moment(&self, at: Timestamp) -> Timestamp {
         self.started_at.unwrap_or(Timestamp::ZERO) + at.saturating_since(Timestamp::ZERO)
     }
@@ -339,7 +340,7 @@ impl<M: Meter> EmulatedPath<M> {
         self.started_at.get_or_insert(at);
     }
 
-    /// The time since the traces began, at `now`; begins them where that is the moment.
+    /// Time since the start of the traces at `now`. Starts the traces if they are due.
     fn elapsed(&mut self, now: Timestamp) -> Option<Duration> {
         if let (Start::At(moment), None) = (self.start, self.started_at) {
             let moment = Timestamp::ZERO + moment.saturating_since(self.clock.epoch());
@@ -350,7 +351,7 @@ impl<M: Meter> EmulatedPath<M> {
         self.started_at.map(|start| now.saturating_since(start))
     }
 
-    /// When there is something to do next, on the driver's clock.
+    /// Time of the next event, on the driver's clock.
     fn due(&self) -> Option<Timestamp> {
         let links = Timestamp::earliest(self.links.each_ref().map(Link::poll_timeout)).map(|at| self.moment(at));
         let open = Timestamp::earliest(self.open.each_ref().map(Link::poll_timeout));
@@ -370,14 +371,14 @@ impl<M: Meter> EmulatedPath<M> {
         held.fold(ByteCount::ZERO, |sum, bytes| sum + bytes)
     }
 
-    /// Tells the log of what the links have dropped by `now`.
+    /// Reports the drops of the links up to `now` to the log.
     fn tell_of_drops(&mut self, now: Timestamp) {
         let Some(log) = &mut self.log else { return };
         let gone = std::mem::take(&mut *self.gone.lock().unwrap_or_else(PoisonError::into_inner));
         for (direction, size, in_at) in gone {
             let link = direction as usize;
             let happened = drops(self.links[link].statistics());
-            // Of those that were dropped between two looks it is known how many had which reason, and not which.
+            // The links count drops by reason only. Drops between two calls get the reasons in order.
             let reason = (0..REASONS.len()).find(|&reason| self.told[link][reason] < happened[reason]);
             if let Some(reason) = reason {
                 self.told[link][reason] += 1;
@@ -395,7 +396,7 @@ impl<M: Meter> EmulatedPath<M> {
         }
     }
 
-    /// Gives a packet that came at `at` to its link.
+    /// Passes a packet that arrived at `at` to its link.
     fn offer(&mut self, ends: &impl Ends, direction: Direction, at: Timestamp, bytes: BytesMut) {
         if self.start == Start::FirstPacket && direction == Direction::Forward {
             self.begin(at);
@@ -412,7 +413,7 @@ impl<M: Meter> EmulatedPath<M> {
         });
         let carried = Carried { bytes, trail };
         let index = direction as usize;
-        // A drop is in the link's counters, and in what is gone.
+        // The counters of the link and `gone` record a drop.
         let _ = if self.started_at.is_some() {
             let at = self.since_start(at);
             self.meter.sent(direction, at, size);
@@ -424,7 +425,7 @@ impl<M: Meter> EmulatedPath<M> {
         self.tell_of_drops(at);
     }
 
-    /// Hands over what has come out.
+    /// Delivers the packets that left the links.
     fn deliver(&mut self, ends: &mut impl Ends) -> Result<(), EmulatorError> {
         let now = self.clock.now();
         for direction in Direction::BOTH {
@@ -469,7 +470,7 @@ impl<M: Meter> EmulatedPath<M> {
         Ok(())
     }
 
-    /// Carries packets between the ends until `length` after the start, or until `go` says to stop.
+    /// Carries packets between the ends until `length` after the start, or until `go` returns [`Go::Stop`].
     pub fn run(
         &mut self,
         ends: &mut impl Ends,

@@ -4,7 +4,7 @@ use std::io;
 
 use lockstep_socket::SystemError;
 
-/// Why an emulator ended early.
+/// Error that ends an emulator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmulatorError {
@@ -14,7 +14,7 @@ pub enum EmulatorError {
     /// A device of a namespace failed while in use.
     #[error("the TUN device failed: {0}; was its network namespace removed?")]
     Device(io::Error),
-    /// The emulated link cannot be so.
+    /// The configuration of the link is invalid.
     #[error("the emulated link: {0}")]
     Link(String),
 }

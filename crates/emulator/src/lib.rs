@@ -1,4 +1,4 @@
-//! The real-time emulator: links between real processes, over UDP sockets ([`Emulator`]) or between network namespaces
+//! Real-time emulator: links between real processes, over UDP sockets ([`Emulator`]) or between network namespaces
 //! (`Tunnel`, on Linux).
 #![forbid(unsafe_code)]
 

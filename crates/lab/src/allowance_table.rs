@@ -1,5 +1,5 @@
-//! What a recorded controller allowed and what a replayed one does, as a Parquet file: a row for each time that it was
-//! asked. Nothing grows with the call but the index of the row groups.
+//! Writes a Parquet file with the recorded and the replayed allowances, one row per decision. Memory stays constant,
+//! except for the index of row groups.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use lockstep_control::{Allowance, InFlight};
 use lockstep_runner::output_file::OutputFile;
 use lockstep_runner::parquet_table::{Kind, TableWriter, Values};
 
-/// Rows that are written at once: four minutes of a call of 30 pictures a second.
+/// Rows per row group.
 const ROW_GROUP: usize = 1 << 14;
 
-/// The columns, whole numbers in the units that their names end in.
+/// The columns: integers in the units that their names end in.
 const COLUMNS: [&str; 9] = [
     "event",
     "at_ns",
@@ -33,7 +33,7 @@ pub struct AllowanceTable {
     rows: usize,
 }
 
-/// Finds out whether a file may be called so.
+/// Checks that the name of the file ends in `.parquet`.
 pub fn check_name(path: &Path) -> Result<()> {
     if path.extension().is_none_or(|extension| extension != "parquet") {
         bail!("--allowances {}: the name must end in .parquet", path.display());
@@ -41,13 +41,13 @@ pub fn check_name(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same number in 63 bits: what is beyond is the most that they hold.
+/// Converts to 63 bits. Larger numbers saturate.
 fn integer(number: u64) -> Option<i64> {
     Some(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 impl AllowanceTable {
-    /// A table at `path`.
+    /// Creates a table at `path`.
     pub fn create(path: &Path) -> Result<Self> {
         let columns = COLUMNS.map(|name| (name, Kind::Integers));
         let table = TableWriter::new(OutputFile::create(path)?, "allowance", &columns)?;
@@ -55,7 +55,7 @@ impl AllowanceTable {
         Ok(Self { table, columns, rows: 0 })
     }
 
-    /// Adds what was answered at event `number` and what is answered now, if that is what may be sent.
+    /// Appends the recorded and the replayed answer to event `number`, if they are allowances.
     pub fn add(&mut self, number: u64, recorded: &Answer, replayed: &Answer) -> Result<()> {
         let Answer::Allowance(at, InFlight { bytes, .. }, recorded) = recorded else { return Ok(()) };
         let Answer::Allowance(_, _, replayed) = replayed else { return Ok(()) };
@@ -85,7 +85,7 @@ impl AllowanceTable {
         Ok(())
     }
 
-    /// Writes what is left. Without this, there is no file.
+    /// Writes the rest. Without this call, no file is created.
     pub fn finish(mut self) -> Result<()> {
         if self.rows > 0 {
             self.table.write_group(&self.columns)?;

@@ -1,4 +1,4 @@
-//! `lockstep barcode`: writes frame numbers into pictures, and reads them from pictures.
+//! `lockstep barcode`: writes frame numbers into pictures, and reads them.
 
 use std::io::{Write, stdin};
 use std::path::{Path, PathBuf};
@@ -22,30 +22,30 @@ fn size(text: &str) -> Result<Size, FormatError> {
     parse_size(text).map(Size)
 }
 
-/// What `lockstep barcode` is told.
+/// Arguments of `lockstep barcode`.
 #[derive(Debug, Clone, Args)]
 pub struct BarcodeArguments {
-    /// The pictures: a y4m file, `-` for y4m from standard input, `generated`, `generated:640x360@25`, or anything else that
-    /// ffmpeg reads.
+    /// The pictures: a y4m file, `-` for y4m from standard input, `generated`, `generated:640x360@25`, or any input of
+    /// ffmpeg.
     input: String,
-    /// The y4m file to write, `-` for standard output. With --read: where the numbers go, as .csv or .json, CSV on standard
-    /// output if it is not given.
+    /// The y4m file to write, `-` for standard output. With --read: the table of numbers as .csv or .json; CSV on
+    /// standard output by default.
     #[arg(required_unless_present = "read")]
     output: Option<PathBuf>,
-    /// Read the numbers that are in the pictures: a row a picture, with its number or what was wrong.
+    /// Read the numbers in the pictures: one row per picture with its number or the error.
     #[arg(long)]
     read: bool,
-    /// The number of the first picture; each next one has one more.
+    /// The number of the first picture; numbers increase by one.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, conflicts_with = "read",
         value_parser = clap::value_parser!(u32).range(..=i64::from(MAXIMUM_NUMBER)))]
     first: u32,
-    /// Stop after so much of the input. A generated clip has no end of its own.
+    /// Stop after this duration of the input. A generated clip is endless.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
-    /// Scale the pictures to this size before, or generate them in it.
+    /// Scale the pictures to this size first, or generate them in it.
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
     size: Option<Size>,
-    /// Resample the pictures to so many a second before, or generate so many.
+    /// Resample the pictures to this rate first, or generate them at it.
     #[arg(long)]
     rate: Option<FrameRate>,
     /// Seed of the generated clip.
@@ -53,7 +53,7 @@ pub struct BarcodeArguments {
     seed: u64,
 }
 
-/// What one picture said.
+/// The reading of a picture.
 #[derive(Debug, Serialize)]
 struct Row {
     picture: u64,
@@ -61,7 +61,7 @@ struct Row {
     problem: Option<String>,
 }
 
-/// Where rows go.
+/// Output of rows.
 enum Table {
     Csv(Box<csv::Writer<OutputFile>>),
     Json(OutputFile, bool),
@@ -119,7 +119,7 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
         SourceOptions { size: arguments.size.map(|Size(size)| size), frame_rate: arguments.rate, seed: arguments.seed };
     let mut source = if is_standard_input(Path::new(&arguments.input)) {
         if options.size.is_some() || options.frame_rate.is_some() {
-            bail!("--size and --rate are not for what comes from standard input: have it come as it is wanted");
+            bail!("--size and --rate do not apply to standard input: convert it before the pipe");
         }
         Box::new(Y4mSource::from_reader(Path::new(standard_input::NAME), stdin())?)
     } else {
@@ -127,7 +127,7 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
     };
     let endless = source.is_live() || arguments.input.split(':').next() == Some("generated");
     if endless && arguments.seconds.is_none() {
-        bail!("{} has no end: say how much of it is wanted, such as --seconds 10", arguments.input);
+        bail!("{} is endless: give a duration, such as --seconds 10", arguments.input);
     }
     let most = arguments.seconds.map(|seconds| {
         let rate = source.format().frame_rate;
@@ -145,7 +145,7 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
     Ok(())
 }
 
-/// Writes numbers into the pictures of `source`, and says how many; nothing is written where there are none.
+/// Writes numbers into the pictures of `source`, and prints how many. Without pictures, it writes no file.
 fn write(
     source: &mut dyn Source,
     most: Option<u64>,
@@ -171,7 +171,7 @@ fn write(
     Ok(Some(format!("{written} pictures, numbers {first} to {}", u64::from(first) + written - 1)))
 }
 
-/// Reads the numbers in the pictures of `source`, and says how many; nothing is written where there are none.
+/// Reads the numbers in the pictures of `source`, and prints how many. Without pictures, it writes no file.
 fn read(source: &mut dyn Source, most: Option<u64>, path: &Path, progress: &mut Progress) -> Result<Option<String>> {
     let mut table = Table::create(path)?;
     let (mut picture, mut certain) = (0u64, 0u64);

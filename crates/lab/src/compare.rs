@@ -1,4 +1,4 @@
-//! `lockstep compare`: the same call in virtual and in real time, side by side.
+//! `lockstep compare`: runs the same call in virtual and in real time, and compares them.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -24,10 +24,10 @@ use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::simulate;
 use lockstep_units::Timestamp;
 
-/// What `lockstep compare` is told.
+/// Arguments of `lockstep compare`.
 #[derive(Debug, Clone, Args)]
 pub struct CompareArguments {
-    /// The pictures, as for `lockstep call`.
+    /// The pictures, as in `lockstep call`.
     #[arg(long, default_value = "generated:640x360@30", value_parser = ClipName::from_word)]
     clip: ClipName,
     #[command(flatten)]
@@ -37,26 +37,26 @@ pub struct CompareArguments {
     /// Scored length of each of the two calls.
     #[arg(long, default_value = "20", value_parser = Seconds::from_word)]
     seconds: Seconds,
-    /// Where the numbers go, as JSON.
+    /// Write the numbers to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// One figure of both calls.
+/// One score of both calls.
 #[derive(Debug, Serialize)]
 struct Row {
     figure: &'static str,
-    /// None where nothing was shown.
+    /// None if no picture was shown.
     live: Option<f64>,
     simulated: Option<f64>,
-    /// Simulated over live, less one.
+    /// Simulated divided by live, minus one.
     difference: Option<f64>,
 }
 
-/// How long the steps of a live call took, milliseconds.
+/// Times of the steps of a live call, milliseconds.
 struct StepTimes {
-    /// What the encoder does until there is something to send. Where it makes frames fit, a picture that was coded more
-    /// than once took longer than that.
+    /// First encoder job on a picture. A picture that was encoded more than once is not measured: its first job took
+    /// longer.
     first_work: EncodeWork,
     encode: Distribution,
     decode: Distribution,
@@ -78,13 +78,13 @@ impl CallObserver for StepTimes {
 }
 
 impl StepTimes {
-    /// The medians of the first job on a picture and of decoding; none for what did not happen.
+    /// Medians of the first encoder job and of decoding. None for steps that did not occur.
     fn medians(&mut self) -> (Option<f64>, Option<f64>) {
         (self.encode.quantile(0.5), self.decode.quantile(0.5))
     }
 }
 
-/// A figure by its name.
+/// A score and its name.
 type Figure = (&'static str, fn(&Scores) -> Option<f64>);
 
 const FIGURES: [Figure; 12] = [
@@ -111,7 +111,7 @@ fn rows(live: &Scores, simulated: &Scores) -> Vec<Row> {
     FIGURES.iter().map(row).collect()
 }
 
-/// What the simulated call was told of the time that coding takes, and where that is from.
+/// Describes the coding times of the simulated call and their source.
 fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: bool, decode_ms: f64) -> String {
     let Some(CodingTimes { machine, first_job_ms, later_pass_ms }) = times else { return String::new() };
     let processor = &machine.processor;
@@ -129,13 +129,13 @@ fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: boo
     format!("simulated with {first_job_ms:.1} ms for {work} ({from}){later}, {decode_ms:.1} ms for decoding one")
 }
 
-/// A live call, and the same one in virtual time with the coding times that the live one measured.
+/// A live call, and the same call in virtual time with the measured coding times.
 pub struct BothWays {
-    /// What came of the live call.
+    /// Scores of the live call.
     pub live: Scores,
-    /// What came of the one in virtual time.
+    /// Scores of the simulated call.
     pub simulated: Scores,
-    /// What the latter was told of the time that coding takes.
+    /// Coding times of the simulated call.
     told: String,
 }
 
@@ -156,12 +156,12 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
     };
     let interruption = Interruption::watch()?;
     let live = call(&live, &interruption, Some(Box::new(times.clone())), None)?;
-    // A call that failed or was cut short is no measure for a simulated one.
+    // A failed or interrupted call is no reference for a simulated one.
     if let Some(problem) = live.problem {
         return Err(problem);
     }
     drop(interruption);
-    // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
+    // The simulation does not know the speed of this machine, so it uses the measured coding times.
     let (first_job_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
     let duration = |milliseconds: f64| Duration::from_secs_f64(milliseconds / 1e3);
     let time = |time: Duration| Milliseconds::new(time).map_err(Error::msg);
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_showed_nothing_is_compared_by_what_there_is() {
+    fn call_without_shown_pictures_is_compared_by_other_scores() {
         let length = Duration::from_secs(1);
         let log = CallLog::new(Timestamp::ZERO, length, Duration::from_millis(33));
         let recorder = SeriesRecorder::new(Timestamp::ZERO, length);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_in_the_readme_has_every_figure() {
+    fn example_in_the_readme_has_every_score() {
         let readme = include_str!("../../../README.md");
         let example = readme.split("$ lockstep compare").nth(1).and_then(|rest| rest.split("\n\n").next());
         let example = example.expect("the README shows a comparison");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pictures_coded_once_say_how_long_a_first_pass_takes_and_that_is_said() {
+    fn only_pictures_coded_once_measure_the_first_pass() {
         let mut times = StepTimes {
             first_work: EncodeWork::FirstPass,
             encode: Distribution::of_milliseconds(),

@@ -1,4 +1,4 @@
-//! Calls on every core, with their progress.
+//! Runs calls on every core and shows progress.
 
 use std::num::NonZero;
 use std::thread::available_parallelism;
@@ -8,11 +8,11 @@ use anyhow::Result;
 use lockstep_runner::progress::Progress;
 use lockstep_sim::in_parallel;
 
-/// Runs `run` on each of `calls`, and gives `keep` every outcome with the index of its call. `what` names the progress, which
-/// counts `kept` calls of an earlier run as well.
+/// Runs `run` on each of `calls`, and passes each result to `keep` with the index of its call. `what` labels the
+/// progress, which includes the `kept` calls of an earlier run.
 ///
 /// # Errors
-/// The first failure of `run` or `keep`; it ends the other calls.
+/// The first failure of `run` or `keep`, which ends the other calls.
 pub fn on_every_core<Call: Sync, Outcome: Send>(
     what: &str,
     kept: usize,
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_outcome_is_kept_with_its_index() {
+    fn each_result_is_kept_with_its_index() {
         let mut kept = [0; 40];
         let calls: Vec<u64> = (0..40).collect();
         let run = |&call: &u64| Ok(call * call);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_a_call_or_of_keeping_is_the_error() {
+    fn first_failure_of_run_or_keep_is_the_error() {
         let run = |&call: &u64| if call == 3 { bail!("call 3 failed") } else { Ok(call) };
         let failed = on_every_core("test", 0, &[1, 2, 3], run, |_, _| Ok(()));
         assert_eq!(failed.unwrap_err().to_string(), "call 3 failed");

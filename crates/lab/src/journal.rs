@@ -1,5 +1,4 @@
-//! What a benchmark has measured or a sweep has run, one line of JSON each, written as soon as it is known: what a killed one
-//! goes on from.
+//! Journal of a benchmark or a sweep: one line of JSON per result, written at once. An interrupted run resumes from it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +20,7 @@ struct Line {
     value: Box<RawValue>,
 }
 
-/// The journal of one benchmark or sweep. The default one is kept in no file.
+/// Journal of one benchmark or sweep. The default one has no file.
 #[derive(Default)]
 pub struct Journal {
     file: Option<(File, PathBuf)>,
@@ -29,8 +28,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// The journal beside `output`, if that is a file; else one that is kept in none: standard output, a device or a pipe has
-    /// nothing beside it to go on from.
+    /// The journal next to `output`, if `output` is a regular file. Standard output, devices and pipes have a journal
+    /// without a file.
     pub fn of_output(output: Option<&Path>, fresh: bool) -> Result<Self> {
         match output {
             Some(output) if !is_standard_output(output) && !is_special(output) => Self::open(output, fresh),
@@ -38,7 +37,7 @@ impl Journal {
         }
     }
 
-    /// The journal beside `output`, with what it has, or empty if it shall be `fresh`.
+    /// Opens the journal next to `output`, or empties it if `fresh`.
     fn open(output: &Path, fresh: bool) -> Result<Self> {
         let path = PathBuf::from(format!("{}.journal", output.display()));
         let mut measured = HashMap::new();
@@ -47,7 +46,7 @@ impl Journal {
             let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let text = String::from_utf8_lossy(&text);
             torn = !text.is_empty() && !text.ends_with('\n');
-            // The last line of a journal whose writer was killed is none.
+            // A killed writer may leave a truncated last line.
             let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
             measured = lines.map(|line| (line.key, line.value)).collect();
         }
@@ -60,12 +59,13 @@ impl Journal {
         Ok(Self { file: Some((file, path)), measured })
     }
 
-    /// What was measured under `key`, if it was.
+    /// The result with key `key`, if the journal has one.
     pub fn known<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         self.measured.get(key).and_then(|value| serde_json::from_str(value.get()).ok())
     }
 
-    /// Keeps what was measured under `key`. What is given back and what is read later are the same numbers to the last digit.
+    /// Keeps the result with key `key`. The returned value is read back from JSON, so that a resumed run has exactly
+    /// the same numbers.
     pub fn keep<T: Serialize + DeserializeOwned>(&mut self, key: &str, measured: &T) -> Result<T> {
         let value = serde_json::value::to_raw_value(measured)?;
         let line = Line { key: key.to_owned(), value };
@@ -79,7 +79,7 @@ impl Journal {
         Ok(read)
     }
 
-    /// What was measured under `key`: what the journal has, or what `measure` now gives.
+    /// The result with key `key`: from the journal, else from `measure`.
     pub fn measured<T: Serialize + DeserializeOwned>(
         &mut self,
         key: &str,
@@ -91,11 +91,11 @@ impl Journal {
         }
     }
 
-    /// What `run` makes of each of `calls`, on every core, in their order: what the journal has under a call's key is not
-    /// run again, and it keeps the others. `what` stands before the progress.
+    /// Results of `run` for each of `calls`, in order, on every core. Calls with a key in the journal do not run again.
+    /// `what` labels the progress.
     ///
     /// # Errors
-    /// Why the first that failed did; it ends the others.
+    /// The first failure, which ends the other calls.
     pub fn each<Call: Sync, Outcome: Serialize + DeserializeOwned + Send>(
         &mut self,
         what: &str,
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_measured_is_not_measured_again_and_a_torn_line_is() {
+    fn kept_results_are_reused_and_truncated_lines_measured() {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("bench.json");
         let mut journal = Journal::open(&output, false).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_device_there_is_no_journal() {
+    fn output_to_a_device_has_no_journal() {
         for output in ["-", "/dev/stdout", "/dev/null"] {
             assert!(Journal::of_output(Some(Path::new(output)), false).unwrap().file.is_none(), "{output}");
         }

@@ -1,8 +1,9 @@
-//! The laboratory of the `lockstep` command: sweeps, scenarios, studies, sessions, benches and data, a module for each command.
+//! The laboratory of the `lockstep` command, with a module per command: sweeps, scenarios, studies, sessions,
+//! benchmarks and data.
 //!
-//! [`Laboratory`] is the subcommands; [`Laboratory::run`] runs one.
+//! [`Laboratory`] has the subcommands; [`Laboratory::run`] runs one.
 #![forbid(unsafe_code)]
-// `println!` panics when nobody reads any more.
+// `println!` panics if the reader closes the pipe.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
@@ -36,17 +37,18 @@ use lockstep_control::Controllers;
 /// The commands of the laboratory.
 #[derive(Subcommand)]
 pub enum Laboratory {
-    /// Run many simulated calls on every core; one Parquet row a call.
+    /// Run many simulated calls on every core; writes one Parquet row per call.
     ///
     /// The calls are the product of controllers, codecs, traces and seeds.
     Sweep(sweep::SweepArguments),
-    /// Run the claims of papers (BoB, Concerto, Salsify) and of this project again.
+    /// Reproduce claims of papers (BoB, Concerto, Salsify) and of this project.
     Study(study::StudyArguments),
-    /// Run the tests of congestion control of RFC 8867 and RFC 8869.
+    /// Run the congestion control tests of RFC 8867 and RFC 8869.
     Scenario(scenario::ScenarioCommand),
     /// Compare sources that fill GCC's target with video over the same links.
     ///
-    /// This is Concerto's observation. Sources between the two show the cause: pauses, pacing, the codec, probes, padding.
+    /// Reproduces Concerto's observation. Intermediate sources isolate the cause: pauses, pacing, codec, probes,
+    /// padding.
     Sources(sources::SourcesArguments),
     /// Run the same call simulated and live, and compare the two.
     Compare(compare::CompareArguments),
@@ -62,20 +64,20 @@ pub enum Laboratory {
     ///
     /// `lockstep train concerto --seed 1 --output DIR`.
     Train(python_module::ModuleWords),
-    /// Write the ONNX model of a training run again: `lockstep export DIR`.
+    /// Export the ONNX model of a training run again: `lockstep export DIR`.
     Export(python_module::ModuleWords),
     /// Measure the codec against libvpx, or the simulator against real time.
     Bench(bench::BenchArguments),
     /// Measure unmodified programs and Lockstep over one link; requires the extra `testbed`.
     ///
-    /// A program such as Chromium's WebRTC gets the same clip and the same ruler: `lockstep testbed run verizon`.
+    /// Programs such as Chromium's WebRTC get the same clip and the same measurement: `lockstep testbed run verizon`.
     Testbed(python_module::ModuleWords),
     /// Write frame numbers into the pictures of a clip, or read them.
     Barcode(barcode::BarcodeArguments),
 }
 
 impl Laboratory {
-    /// Runs the command with the controllers of the program. `given` says whether an option is on the command line.
+    /// Runs the command with the program's controllers. `given` tells whether an option is on the command line.
     ///
     /// # Errors
     /// If the command fails.
@@ -99,11 +101,11 @@ impl Laboratory {
     }
 }
 
-/// The most that runs at once, each in a thread of its own: systems have room for some ten thousand threads.
+/// Maximum number of concurrent threads. Systems support about ten thousand.
 const MOST_WORKERS: usize = 1_024;
 
-/// How many run at once.
+/// Parses a number of threads.
 fn workers(text: &str) -> Result<NonZero<usize>, String> {
     let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MOST_WORKERS);
-    workers.ok_or_else(|| format!("`{text}` is no whole number from 1 to {MOST_WORKERS}"))
+    workers.ok_or_else(|| format!("`{text}` is not an integer from 1 to {MOST_WORKERS}"))
 }

@@ -1,4 +1,4 @@
-//! `lockstep model`: the codec without pixels.
+//! `lockstep model`: fits and shows codec models.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use lockstep_runner::output_file::{self, write_json};
 use lockstep_sim::{ClipMeasurements, ClipModel, CodecModel, HeldOutError, in_parallel};
 use lockstep_vp8::Picture;
 
-/// Fewer pictures say nothing of seconds.
+/// Minimum number of pictures for a fit. Fewer do not show the variation over seconds.
 const LEAST_PICTURES: usize = 60;
 
-/// What `lockstep model` is told.
+/// Arguments of `lockstep model`.
 #[derive(Debug, Args)]
 pub struct ModelArguments {
     #[command(subcommand)]
@@ -26,34 +26,34 @@ pub struct ModelArguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Fit a model to what the real codec makes of clips.
+    /// Fit a model to the real codec's results on clips.
     Fit(FitArguments),
     /// Show the clips of a model.
     Show(ShowArguments),
 }
 
-/// What `lockstep model fit` is told.
+/// Arguments of `lockstep model fit`.
 #[derive(Debug, Args)]
 pub struct FitArguments {
-    /// A clip and its name in the model, such as `talk=generated:640x360@30` or `bunny=bigbuckbunny.mp4`; may be given
-    /// more than once. Several files of one kind make one clip: `signing=one.mkv+another.mkv`.
+    /// A clip with its name in the model, such as `talk=generated:640x360@30` or `bunny=bigbuckbunny.mp4`. Repeatable.
+    /// Several similar files form one clip: `signing=one.mkv+another.mkv`.
     #[arg(long = "clip", value_name = "NAME=CLIP", required = true)]
     clips: Vec<String>,
-    /// Pictures of each file.
+    /// Pictures per file.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(LEAST_PICTURES as i64..=20_000))]
     pictures: u32,
     /// Seed of generated clips.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the model is written, as JSON.
+    /// Write the model to this file as JSON.
     #[arg(long)]
     output: PathBuf,
 }
 
-/// What `lockstep model show` is told.
+/// Arguments of `lockstep model show`.
 #[derive(Debug, Args)]
 pub struct ShowArguments {
-    /// The model; the built-in one if not given.
+    /// The model; default: the built-in one.
     #[arg(long)]
     model: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ pub fn open_model(path: Option<&PathBuf>) -> Result<CodecModel> {
     CodecModel::from_json(&text).with_context(|| format!("model {}", path.display()))
 }
 
-/// The pictures of a clip: of files that follow each other, each on its own.
+/// Pictures of a clip, by file.
 struct Pictures {
     name: String,
     segments: Vec<Vec<Picture>>,
@@ -100,7 +100,7 @@ fn read(named: &str, pictures_of_each: u32, seed: u64) -> Result<Pictures> {
     Ok(read)
 }
 
-/// What the real codec makes of one of the clips.
+/// Measures the real codec on one of the clips.
 fn measure(named: &str, pictures: u32, seed: u64) -> Result<ClipMeasurements> {
     let Pictures { name, segments, frame_interval } = read(named, pictures, seed)?;
     let mut said = 0.0;
@@ -113,7 +113,7 @@ fn measure(named: &str, pictures: u32, seed: u64) -> Result<ClipMeasurements> {
     Ok(ClipMeasurements::new(&name, &segments, frame_interval, progress)?)
 }
 
-/// A model of nothing but `clip`, fitted to its first `pictures`; a generated clip is that of `seed`.
+/// A model of `clip` only, fitted to its first `pictures`. `seed` is that of a generated clip.
 pub fn model_of(clip: &str, pictures: u32, seed: u64) -> Result<CodecModel> {
     let model = CodecModel { clips: vec![measure(&format!("clip={clip}"), pictures, seed)?.fit()] };
     CodecModel::from_json(&serde_json::to_string(&model)?).context("the clip cannot be modelled")

@@ -1,6 +1,6 @@
-//! Commands that a Python module of this project runs: training, studies of learned controllers, reports of sessions.
+//! Runs commands in Python modules of this project: training, studies of learned controllers, reports of sessions.
 //!
-//! [`interpreter`] finds the Python that this command was installed with; [`run`] runs a function of a module in it.
+//! [`interpreter`] finds the Python in which this command was installed. [`run`] runs a function of a module in it.
 
 use std::env::{self, consts::EXE_SUFFIX};
 use std::ffi::{OsStr, OsString};
@@ -10,31 +10,31 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-/// Words that the module takes, its help included.
+/// Arguments for the module, its help included.
 #[derive(Debug, Clone, Args)]
 #[command(disable_help_flag = true)]
 pub struct ModuleWords {
-    /// What the module takes; `--help` says more.
+    /// Arguments for the module; `--help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
 }
 
-/// Names the interpreter; no other is tried.
+/// Environment variable that names the interpreter. No other is tried.
 const PYTHON: &str = "LOCKSTEP_PYTHON";
-/// Names this command for the interpreter, which starts the same one.
+/// Environment variable that names this command for the interpreter, which starts the same one.
 const COMMAND: &str = "LOCKSTEP_COMMAND";
-/// Succeeds in an interpreter that has the package. A folder called `lockstep` has no origin.
+/// Program that succeeds in an interpreter with the package. A mere folder called `lockstep` has no origin.
 const PROBE: &str =
     "import sys, importlib.util as u; p = u.find_spec('lockstep'); sys.exit(p is None or p.origin is None)";
 
-/// Runs the function `entry` of `module` with `words` in [`interpreter`], on the same terminal. `extra` is the extra of the
-/// package that installs what the module needs.
+/// Runs the function `entry` of `module` with the arguments `words` in [`interpreter`], on the same terminal. `extra`
+/// is the extra of the package that installs the dependencies of the module.
 ///
-/// On Unix the interpreter replaces this process: signals and Ctrl-C reach it, and its status is the command's. Elsewhere
-/// this process waits for it.
+/// On Unix the interpreter replaces this process, so that signals and the exit status are its own. Elsewhere this
+/// process waits for it.
 ///
 /// # Errors
-/// If there is no such interpreter; elsewhere than on Unix also if the function fails, which prints the reason.
+/// If no interpreter has the package. Except on Unix, also if the function fails; it prints the reason.
 pub fn run(module: &str, entry: &str, extra: &str, words: &[OsString]) -> Result<()> {
     let python = interpreter()?;
     let program = format!(
@@ -54,15 +54,15 @@ pub fn run(module: &str, entry: &str, extra: &str, words: &[OsString]) -> Result
         .with_context(|| format!("cannot run {}; {PYTHON} may name another Python", python.to_string_lossy()))
 }
 
-/// The interpreter that `LOCKSTEP_PYTHON` names, else the first of [`candidates`] that has the package.
+/// The interpreter in `LOCKSTEP_PYTHON`, else the first of [`candidates`] with the package.
 ///
 /// # Errors
-/// If none has it: names those tried, and a command that installs the package.
+/// If no interpreter has the package. The error names those tried, and a command that installs the package.
 pub fn interpreter() -> Result<PathBuf> {
     if let Some(named) = env::var_os(PYTHON).filter(|name| !name.is_empty()) {
         return Ok(named.into());
     }
-    // Resolved: `uv tool install` links the command from a folder of the PATH.
+    // Links are resolved: `uv tool install` links the command from a folder of the PATH.
     let executable = env::current_exe().and_then(|path| path.canonicalize()).ok();
     let candidates = candidates(executable.as_deref());
     if let Some(found) = candidates.iter().find(|python| has_package(python)) {
@@ -73,8 +73,8 @@ pub fn interpreter() -> Result<PathBuf> {
     bail!("no Python has the package lockstep: tried {}; {}", tried.join(", "), remedy(checkout))
 }
 
-/// The interpreters that may have the package, in order: beside `executable` as in a virtual environment, in the `.venv` of
-/// its checkout, and on the PATH.
+/// Possible interpreters, in order: next to `executable` as in a virtual environment, in the `.venv` of its checkout,
+/// on the PATH.
 fn candidates(executable: Option<&Path>) -> Vec<PathBuf> {
     let python = format!("python{EXE_SUFFIX}");
     let beside = executable.and_then(Path::parent).map(|folder| folder.join(&python));
@@ -85,7 +85,7 @@ fn candidates(executable: Option<&Path>) -> Vec<PathBuf> {
     candidates
 }
 
-/// The checkout in whose `target` folder `executable` was built.
+/// The checkout that built `executable` in its `target` folder.
 fn checkout(executable: &Path) -> Option<&Path> {
     let target = executable.ancestors().find(|folder| folder.file_name() == Some(OsStr::new("target")))?;
     target.parent().filter(|checkout| checkout.join("pyproject.toml").is_file())
@@ -97,7 +97,7 @@ fn has_package(python: &Path) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// How the package is installed.
+/// Instructions to install the package.
 fn remedy(checkout: Option<&Path>) -> String {
     let install = match checkout {
         Some(checkout) => format!("run: make -C {} setup", checkout.display()),
@@ -106,7 +106,7 @@ fn remedy(checkout: Option<&Path>) -> String {
     format!("{install}, or name a Python that has it: {PYTHON}=PATH")
 }
 
-/// Replaces this process by `command`; returns only if that cannot be.
+/// Replaces this process by `command`. Returns only on failure.
 #[cfg(unix)]
 fn become_or_run(command: &mut Command) -> Result<()> {
     use std::os::unix::process::CommandExt;

@@ -1,4 +1,5 @@
-//! `lockstep replay`: a recorded controller decides again in virtual time, or another one is told the same.
+//! `lockstep replay`: replays recorded feedback to a controller in virtual time. The controller is the recorded one or
+//! another.
 
 use std::fmt;
 use std::io::BufReader;
@@ -19,43 +20,42 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::allowance_table::{self, AllowanceTable};
 
-/// What `lockstep replay` is told.
+/// Arguments of `lockstep replay`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArguments {
-    /// What `--decisions` of `simulate`, `call`, `send` or `talk` wrote.
+    /// Recording of `--decisions` of `simulate`, `call`, `send` or `talk`.
     recording: PathBuf,
-    /// Tell it to this controller instead, and say how what that would have allowed differs.
+    /// Replay it to this controller instead, and print how its allowances differ.
     #[arg(long, value_name = "NAME")]
     controller: Option<Algorithm>,
-    /// The model of a learned controller, an ONNX file, in the place of the one that comes with it.
+    /// The model of a learned controller, an ONNX file, instead of the built-in one.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Where what came of it goes, as JSON; `-` is standard output.
+    /// Write the results to this file as JSON; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where a row goes for each time that it was asked what may be sent, with what was recorded and what is answered now;
-    /// as .parquet.
+    /// Write a table with one row per decision, with the recorded and the replayed allowance; as .parquet.
     #[arg(long, value_name = "FILE")]
     allowances: Option<PathBuf>,
 }
 
-/// A controller, as people tell it from others.
+/// A controller as reports identify it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Named {
     controller: String,
-    /// SHA-256 of the model that it runs, if it runs one.
+    /// SHA-256 of its model, if it has one.
     model_sha256: Option<String>,
 }
 
 impl fmt::Display for Named {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.controller)?;
-        // The beginning is enough to tell one's own models apart.
+        // The beginning identifies one's own models.
         self.model_sha256.iter().try_for_each(|hash| write!(formatter, " (model {:.12})", hash))
     }
 }
 
-/// Of one quantity: of those recorded, or of those replayed.
+/// Distribution of one quantity, recorded or replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Spread {
     mean: f64,
@@ -80,7 +80,7 @@ struct Compared {
     replayed: Option<Spread>,
 }
 
-/// Where a controller first decided otherwise than it was recorded.
+/// First decision that differs from the recorded one.
 #[derive(Debug, Serialize)]
 struct Difference {
     event: u64,
@@ -91,15 +91,15 @@ struct Difference {
     replayed: String,
 }
 
-/// What came of a replay.
+/// Results of a replay.
 #[derive(Debug, Serialize)]
 struct Outcome {
     lockstep: &'static str,
-    /// The version that recorded it.
+    /// Lockstep version that made the recording.
     recorded_by: String,
     recorded: Named,
     replayed: Named,
-    /// `whole`, `cut off`, or `gap` where events are missing.
+    /// `whole`, `cut off`, or `gap` if events are missing.
     ending: &'static str,
     events: u64,
     seconds: f64,
@@ -109,7 +109,7 @@ struct Outcome {
     compared: Vec<Compared>,
 }
 
-/// What was allowed.
+/// Comparable values of an allowance.
 struct Allowed {
     budget: Distribution,
     pacing: Distribution,
@@ -118,7 +118,7 @@ struct Allowed {
 
 impl Allowed {
     fn new() -> Self {
-        // To the byte, the microsecond, and the bit a second.
+        // Rounded to bytes, microseconds and bits per second.
         Self {
             budget: Distribution::new(1.0),
             pacing: Distribution::of_milliseconds(),
@@ -135,9 +135,9 @@ impl Allowed {
     }
 }
 
-/// What is counted while events are told again.
+/// State of a replay.
 struct Replay {
-    /// What the controller reads of the path, from the recorded inputs.
+    /// Path observer for the controller, fed with the recorded inputs.
     path: PathObserver,
     controller: Box<dyn Controller>,
     recorded: Allowed,
@@ -168,7 +168,8 @@ impl Replay {
         self.now.saturating_since(self.first_at.unwrap_or(self.now)).as_secs_f64()
     }
 
-    /// Tells the controller `event`, that of this number in this line: what was answered, and what it answers.
+    /// Passes `event` to the controller. `number` and `line` are its position. Returns the recorded and the replayed
+    /// answer.
     fn hear(&mut self, event: &Event, number: u64, line: u64) -> Option<(Answer, Answer)> {
         if let Some(at) = event.at() {
             self.first_at.get_or_insert(at);
@@ -210,7 +211,7 @@ impl Replay {
     }
 }
 
-/// Who is told, and whether that is who was recorded.
+/// The replayed controller, and whether it is the recorded one.
 struct Cast {
     recorded: Named,
     replayed: Named,
@@ -297,11 +298,11 @@ fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
     })
 }
 
-/// The names of quantities for people, and digits after the point.
+/// Displayed names of quantities, and their digits after the point.
 const LABELS: [(&str, &str, usize); 3] =
     [("budget_bytes", "budget (B)", 0), ("pacing_ms", "pacing (ms)", 3), ("target_kbps", "target (kb/s)", 1)];
 
-/// A figure of a quantity, by its name.
+/// A statistic and its name.
 type Figure = (&'static str, fn(&Spread) -> f64);
 
 const FIGURES: [Figure; 4] = [
@@ -315,8 +316,8 @@ fn print_comparison(outcome: &Outcome) {
     let Outcome { recorded, replayed, decisions, differences, .. } = outcome;
     say!("of {decisions} answers {differences} are not the recorded ones");
     say!(
-        "what {} is told here is what came back of what {} sent: it says what the one would have allowed \
-         at each moment of the other's call, and not how a call of its own would have gone",
+        "{} receives the feedback for the packets of {}: the table compares allowances at each time of \
+         that call, and does not predict another call",
         replayed.controller,
         recorded.controller
     );

@@ -1,4 +1,4 @@
-//! `lockstep scenario`: the tests of congestion control that RFC 8867 and RFC 8869 describe.
+//! `lockstep scenario`: the congestion control tests of RFC 8867 and RFC 8869.
 
 mod all;
 
@@ -17,7 +17,7 @@ use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
 
 use crate::model::open_model;
 
-/// What `lockstep scenario` is told.
+/// Arguments of `lockstep scenario`.
 #[derive(Debug, Args)]
 pub struct ScenarioCommand {
     #[command(subcommand)]
@@ -26,41 +26,41 @@ pub struct ScenarioCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the scenarios that are known by name.
+    /// List the built-in scenarios.
     List,
-    /// Print a scenario as the JSON that `run` reads, to be changed.
+    /// Print a scenario as JSON, which `run` reads after changes.
     Show(ShowArguments),
     /// Run a scenario under a controller.
     Run(RunArguments),
-    /// Run all of them under a controller, for one table of RFC 8868's metrics.
+    /// Run all scenarios under a controller, for one table of RFC 8868's metrics.
     All(all::AllArguments),
 }
 
-/// What `lockstep scenario show` is told.
+/// Arguments of `lockstep scenario show`.
 #[derive(Debug, Args)]
 struct ShowArguments {
-    /// Its name, see `lockstep scenario list`.
+    /// Name of the scenario, see `lockstep scenario list`.
     scenario: String,
 }
 
-/// What `lockstep scenario run` is told.
+/// Arguments of `lockstep scenario run`.
 #[derive(Debug, Args)]
 struct RunArguments {
-    /// Its name, see `lockstep scenario list`, or a file like those that `lockstep scenario show` prints.
+    /// Name of the scenario, see `lockstep scenario list`, or a file in the format of `lockstep scenario show`.
     scenario: String,
     #[command(flatten)]
     arguments: ScenarioArguments,
-    /// The codec model; the built-in one if not given.
+    /// The codec model; default: the built-in one.
     #[arg(long)]
     codec_model: Option<PathBuf>,
-    /// Where the results go, as JSON: every flow's rates over time, delays, losses, scores; links; phases.
+    /// Write the results to this file as JSON: rates over time, delays, losses and scores of every flow; links; phases.
     #[arg(long)]
     json: Option<PathBuf>,
     #[command(flatten)]
     session: SessionArguments,
 }
 
-/// The document of a run.
+/// JSON document of a run.
 #[derive(Serialize)]
 struct Document<'a> {
     lockstep: &'a str,
@@ -76,7 +76,7 @@ fn find(name: &str) -> Result<Scenario> {
     }
     let path = Path::new(name);
     if !path.exists() {
-        bail!("scenario {name}: there is no file and no scenario of this name; `lockstep scenario list` lists them");
+        bail!("scenario {name}: neither a file nor a built-in scenario; `lockstep scenario list` lists them");
     }
     let text = read_regular_text(path).with_context(|| format!("scenario {name}"))?;
     Scenario::from_json(&text).with_context(|| format!("scenario {name}"))
@@ -90,7 +90,7 @@ fn list() {
     }
 }
 
-/// Leaves the logs of the calls of `scenario`.
+/// Writes the session logs of the calls of `scenario`.
 fn log_sessions(
     told: &SessionArguments,
     arguments: &ScenarioArguments,
@@ -157,7 +157,7 @@ pub fn run(command: &ScenarioCommand, controllers: &Controllers) -> Result<()> {
     Ok(())
 }
 
-/// The columns of the table, and what stands above them.
+/// The columns of the table, with their headings.
 const COLUMNS: [&str; 11] = [
     "flow",
     "kind",
@@ -198,7 +198,7 @@ fn row(flow: &FlowReport, report: &ScenarioReport) -> Vec<String> {
     ]
 }
 
-/// Prints `rows` under `columns`, of which the first few are words and the others numbers.
+/// Prints `rows` under `columns`. The first `words` columns are text, the others numbers.
 fn table(columns: &[&str], words: usize, rows: &[Vec<String>], markdown: bool) {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).chain([columns[column].len()]).max();
     let widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::python_module::{self, ModuleWords};
 
-/// Where both are done.
+/// Python module of both commands.
 const MODULE: &str = "lockstep.learn.__main__";
 
 /// `lockstep train`.

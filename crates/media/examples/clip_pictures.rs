@@ -1,5 +1,5 @@
-//! Writes pictures of the generated clip to a y4m file, and says how long they took:
-//! `cargo run --release -p lockstep-media --example clip_pictures -- OUT.y4m 1280x720@30 SEED FIRST STEP COUNT`.
+//! Writes pictures of the generated clip to a y4m file, and prints how long they took. Usage:
+//! `cargo run --release -p lockstep-media --example clip_pictures -- OUT.y4m 1280x720@30 SEED FIRST STEP COUNT`
 
 use std::error::Error;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Shows a source in a window, or puts it into a file:
+//! Shows a source in a window, or writes it to a file. Usage:
 //! `cargo run --release -p lockstep-media --example show_source -- SOURCE SINK COUNT`, such as `generated window 300`.
 
 use std::error::Error;

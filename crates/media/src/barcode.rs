@@ -1,59 +1,62 @@
-//! Frame numbers in the picture itself, which survive codecs and scaling: the ruler of the testbed.
+//! Frame numbers as barcodes in the picture. They survive codecs and scaling, so the testbed can measure other
+//! programs.
 //!
-//! A picture carries two barcodes, as in the measurements of Salsify (Fouladi et al., NSDI 2018): one at the top
-//! left, one at the bottom right. Both must say the same, so that a picture that tore (its top from one frame, its bottom from
-//! another) is no reading. A reading that might be wrong is refused: an unread picture costs a measurement one point, a
+//! A picture carries two barcodes, as in the measurements of Salsify (Fouladi et al., NSDI 2018). One is at the top
+//! left, one at the bottom right. Both must hold the same number, so that a torn picture (top and bottom from different
+//! frames) is refused. An uncertain reading is refused, too. An unread picture costs a measurement one point, while a
 //! misread one falsifies it.
 //!
 //! # Format
-//! - **Geometry.** The picture's width is 80 units, its height 45: at 1280x720 a unit is a macroblock of 16x16 samples. A barcode
-//!   is [`COLUMNS`] x [`ROWS`] cells of a unit each, and lies one unit from both borders of its corner. Edges are those
-//!   fractions of the picture's sides, rounded to the nearest sample, so that a scaled picture has its barcodes where one of
-//!   that size has them. The smallest picture is [`MINIMUM_WIDTH`] x [`MINIMUM_HEIGHT`], with cells of 4x4.
-//! - **Bits.** Row by row from the left, the highest bit first: 24 of the number, then 16 of a checksum over the number's three
-//!   bytes: CRC-16/EN-13757 (polynomial 0x3D65, start 0, complemented at the end). Any two words differ in six cells at least.
-//!   At the top left a light cell (luma 224) is a one and a dark one (luma 32) a zero; at the bottom right it is the other way,
-//!   so that what makes cells lighter or darker does not do the same to both. Chroma is 128 in both: grey.
-//! - **Reading.** A cell's level is the mean of the luma samples whose centres lie in its middle half, across and down. From
-//!   [`MIDDLE`] on it is light, below it is dark; less than [`UNCLEAR`] from there it is unclear as well. A barcode stands for
-//!   the one word that differs from what was read in two cells at most, where these and the unclear ones are two together at
-//!   most; there is no other such word. A barcode without one is refused, and so is a picture whose two barcodes stand for
-//!   different numbers.
+//! - **Geometry.** The picture is 80 units wide and 45 high. At 1280x720 a unit is a macroblock of 16x16 samples. A
+//!   barcode has [`COLUMNS`] x [`ROWS`] cells of one unit each. It lies one unit from both borders of its corner. Edges
+//!   are rounded from these fractions to the nearest sample, so barcodes scale with the picture. The smallest picture
+//!   is [`MINIMUM_WIDTH`] x [`MINIMUM_HEIGHT`], with cells of 4x4 samples.
+//! - **Bits.** Cells go row by row from the left, highest bit first. 24 bits hold the number, and 16 bits a checksum
+//!   over its three bytes. The checksum is CRC-16/EN-13757 (polynomial 0x3D65, start 0, complemented at the end). Any
+//!   two words differ in at least six cells. At the top left, a light cell (luma 224) is a one, and a dark cell (luma
+//!   32) a zero. At the bottom right the levels are inverted, so that a change of brightness affects the two barcodes
+//!   differently. Chroma is 128 (grey) in both.
+//! - **Reading.** The level of a cell is a mean over luma samples. Their centres lie in the middle half of the cell,
+//!   across and down. A cell is light from [`MIDDLE`] on and dark below. It is unclear if its level is closer to
+//!   [`MIDDLE`] than [`UNCLEAR`]. The reader looks for the word that differs in at most two cells, unclear cells
+//!   included. At most one such word exists. A barcode without one is refused, and so is a picture with two different
+//!   numbers.
 //!
-//! The figures were chosen with pictures of 320x180 coded at the worst quantizers of VP8, VP9, H.264 and H.265, of which the
-//! most are read so; `cargo run --release -p lockstep-libvpx --example barcode_errors` counts what is not read and what is
-//! misread for VP8, and `docs/how-to/testbed.md` has the figures for the others.
+//! These values maximize the readings of 320x180 pictures at the worst quantizers of VP8, VP9, H.264 and H.265. `cargo
+//! run --release -p lockstep-libvpx --example barcode_errors` counts unread and misread pictures for VP8.
+//! `docs/how-to/testbed.md` has the results for the others.
 
 use lockstep_vp8::{MAXIMUM_DIMENSION, Picture};
 
-/// Cells in a row of a barcode.
+/// Cells per row of a barcode.
 pub const COLUMNS: usize = 10;
-/// Rows of cells of a barcode.
+/// Rows of a barcode.
 pub const ROWS: usize = 4;
-/// Width of the narrowest picture that carries barcodes, luma samples.
+/// Minimum width of a picture with barcodes, luma samples.
 pub const MINIMUM_WIDTH: usize = 320;
-/// Height of the lowest, luma samples.
+/// Minimum height of a picture with barcodes, luma samples.
 pub const MINIMUM_HEIGHT: usize = 180;
-/// The largest number that a barcode carries: at 60 pictures a second it takes three days to get there.
+/// Largest number of a barcode. At 60 pictures per second it lasts for three days.
 pub const MAXIMUM_NUMBER: u32 = (1 << NUMBER_BITS) - 1;
 
 const NUMBER_BITS: usize = 24;
 const CHECKSUM_BITS: usize = 16;
-/// Units of a picture's width and of its height.
+/// Units across the width and the height of a picture.
 const UNITS: [usize; 2] = [80, 45];
 const DARK: u8 = 32;
 const LIGHT: u8 = 224;
-/// The level between dark cells and light ones.
+/// Level between dark and light cells.
 pub const MIDDLE: u8 = 128;
 /// Cells whose level is closer to [`MIDDLE`] than this are unclear.
 pub const UNCLEAR: u8 = 8;
-/// Cells of a barcode that may be wrong or unclear: of words that differ in six cells, three would be as near to another one.
+/// Maximum number of wrong or unclear cells in a barcode. Words differ in six cells, so three errors would be
+/// ambiguous.
 const MOST_WRONG: u32 = 2;
 const GREY: u8 = 128;
 
 const _: () = assert!(NUMBER_BITS + CHECKSUM_BITS == COLUMNS * ROWS);
 
-/// Which of a picture's two barcodes.
+/// Corner of the picture with a barcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Corner {
     /// The one at the top left.
@@ -65,7 +68,7 @@ pub enum Corner {
 impl Corner {
     const BOTH: [Self; 2] = [Self::TopLeft, Self::BottomRight];
 
-    /// The unit at which the barcode begins along an axis of `units` on which it has `cells`.
+    /// First unit of the barcode along an axis. The axis has `units` units, the barcode `cells` cells.
     fn first(self, units: usize, cells: usize) -> usize {
         match self {
             Self::TopLeft => 1,
@@ -81,62 +84,63 @@ impl Corner {
     }
 }
 
-/// Why a picture gave no number, or cannot take one.
+/// Error of reading or writing a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarcodeError {
-    /// The picture is smaller than [`MINIMUM_WIDTH`] x [`MINIMUM_HEIGHT`], or a side is longer than [`MAXIMUM_DIMENSION`].
+    /// The picture is smaller than [`MINIMUM_WIDTH`] x [`MINIMUM_HEIGHT`], or a side is longer than
+    /// [`MAXIMUM_DIMENSION`].
     #[error(
         "a picture of {width}x{height} carries no barcodes: sides are from {MINIMUM_WIDTH}x{MINIMUM_HEIGHT} to \
          {MAXIMUM_DIMENSION}x{MAXIMUM_DIMENSION}"
     )]
     Size {
-        /// Luma samples in a row.
+        /// Width, luma samples.
         width: usize,
-        /// Luma rows.
+        /// Height, luma samples.
         height: usize,
     },
     /// The number is above [`MAXIMUM_NUMBER`].
     #[error("{0} is above {MAXIMUM_NUMBER}, the largest number of a barcode")]
     Number(u32),
-    /// The samples that were given are fewer than the picture or the region has.
+    /// The buffer has fewer samples than the picture or the region.
     #[error("{corner} barcode: {expected} luma samples were expected, {actual} given", corner = corner.name())]
     Samples {
-        /// Where they were missing.
+        /// Corner with missing samples.
         corner: Corner,
-        /// Samples that the rows need up to the last.
+        /// Required number of samples.
         expected: usize,
-        /// Samples that there are.
+        /// Actual number of samples.
         actual: usize,
     },
-    /// Rows are said to be closer together than they are long.
+    /// The stride is smaller than the width.
     #[error("rows of {width} luma samples cannot be {stride} apart")]
     Stride {
-        /// Samples in a row.
+        /// Width of a row, samples.
         width: usize,
-        /// The distance that was given.
+        /// Distance between two rows, samples.
         stride: usize,
     },
     /// Too many cells are neither light nor dark.
     #[error("{corner} barcode: {cells} cells are neither light nor dark", corner = corner.name())]
     Unclear {
-        /// Which barcode.
+        /// Corner of the barcode.
         corner: Corner,
-        /// How many cells.
+        /// Number of unclear cells.
         cells: u32,
     },
-    /// Its cells are no number with its checksum, nor nearly one.
+    /// No number matches the cells closely enough.
     #[error("{corner} barcode: the checksum is wrong", corner = corner.name())]
     Checksum {
-        /// Which barcode.
+        /// Corner of the barcode.
         corner: Corner,
     },
-    /// Both barcodes can be read, and say different numbers: the picture is made of two.
+    /// The two barcodes hold different numbers: the picture is torn.
     #[error("the barcodes disagree: {0} at the top left, {1} at the bottom right")]
     Disagree(u32, u32),
 }
 
-/// A rectangle of a picture, in luma samples. All its edges are even, so that it can be cut out of 4:2:0.
+/// Rectangle in luma samples. All its edges are even, which suits 4:2:0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BarcodeRegion {
     /// First column.
@@ -149,8 +153,8 @@ pub struct BarcodeRegion {
     pub height: usize,
 }
 
-/// The rectangles, at the top left and at the bottom right, that a picture of `width` x `height` has its barcodes in: what has to
-/// be copied from it to read them.
+/// Rectangles of the barcodes at the top left and at the bottom right of a `width` x `height` picture. They are the
+/// part to copy for reading.
 ///
 /// # Errors
 /// [`BarcodeError::Size`].
@@ -162,26 +166,26 @@ pub fn barcode_regions(width: usize, height: usize) -> Result<[BarcodeRegion; 2]
     Ok(Corner::BOTH.map(|corner| {
         let [x, y] = [(width, UNITS[0], COLUMNS), (height, UNITS[1], ROWS)].map(|(side, units, cells)| {
             let first = corner.first(units, cells);
-            // One unit is 4 samples at least: rounding to even numbers stays inside the picture.
+            // A unit has at least 4 samples, so rounding to even numbers stays inside the picture.
             (edge(side, units, first) & !1)..edge(side, units, first + cells).next_multiple_of(2)
         });
         BarcodeRegion { x: x.start, y: y.start, width: x.len(), height: y.len() }
     }))
 }
 
-/// The sample at which unit `unit` begins, of `units` on a side of `side` samples: the nearest to the exact fraction.
+/// First sample of unit `unit`. A side of `side` samples has `units` units. The exact fraction is rounded.
 fn edge(side: usize, units: usize, unit: usize) -> usize {
     (2 * unit * side + units) / (2 * units)
 }
 
-/// The first and the last sample whose centres lie in the middle half of unit `unit`.
+/// First and last sample whose centres lie in the middle half of unit `unit`.
 fn middle(side: usize, units: usize, unit: usize) -> (usize, usize) {
     let first = ((4 * unit + 1) * side - 2 * units).div_ceil(4 * units);
     let last = ((4 * unit + 3) * side - 2 * units) / (4 * units);
     (first, last)
 }
 
-/// CRC-16/EN-13757 of the number's three bytes, the highest first.
+/// CRC-16/EN-13757 of the number's three bytes, highest byte first.
 const fn checksum(number: u32) -> u16 {
     let mut remainder = 0u16;
     let mut bit = NUMBER_BITS;
@@ -193,12 +197,12 @@ const fn checksum(number: u32) -> u16 {
     !remainder
 }
 
-/// Number and checksum, the first cell in bit 39.
+/// Number and checksum, with the first cell in bit 39.
 fn word(number: u32) -> u64 {
     u64::from(number) << CHECKSUM_BITS | u64::from(checksum(number))
 }
 
-/// What the checksum of a word is wrong by if only the cell of this bit is.
+/// Difference of the checksum if only the cell of this bit is wrong.
 const fn syndrome_of(bit: usize) -> u16 {
     if bit < CHECKSUM_BITS { 1 << bit } else { checksum(1 << (bit - CHECKSUM_BITS)) ^ checksum(0) }
 }
@@ -213,8 +217,8 @@ const SYNDROMES: [u16; COLUMNS * ROWS] = {
     syndromes
 };
 
-/// The number of the word that differs from `bits` in [`MOST_WRONG`] cells at most, the `unclear` ones counted as well; none if
-/// there is no such word.
+/// Number of the word that differs from `bits` in at most [`MOST_WRONG`] cells, `unclear` ones included. None without
+/// such a word.
 fn nearest(bits: u64, unclear: u64) -> Option<u32> {
     let number = |bits: u64| (bits >> CHECKSUM_BITS) as u32;
     let syndrome = checksum(number(bits)) ^ bits as u16;
@@ -224,7 +228,7 @@ fn nearest(bits: u64, unclear: u64) -> Option<u32> {
     ((wrong | unclear).count_ones() <= MOST_WRONG).then(|| number(bits ^ wrong))
 }
 
-/// `picture` with the barcodes of `number` in it.
+/// Writes the barcodes of `number` into a copy of `picture`.
 ///
 /// # Errors
 /// [`BarcodeError::Size`] and [`BarcodeError::Number`].
@@ -257,20 +261,20 @@ pub fn write_barcode(picture: &Picture, number: u32) -> Result<Picture, BarcodeE
             }
         }
     }
-    // The length is that of the picture whose samples these were.
+    // The samples come from a picture of this size.
     Picture::from_i420(width, height, samples).map_err(|_| BarcodeError::Size { width, height })
 }
 
-/// Luma samples of a picture or of a region of it.
+/// Luma samples of a picture or of a region.
 struct Luma<'a> {
     samples: &'a [u8],
     stride: usize,
-    /// The place in the picture that the first sample is from.
+    /// Position of the first sample in the picture.
     origin: (usize, usize),
 }
 
 impl Luma<'_> {
-    /// The number in the barcode at `corner` of a picture of `width` x `height`, whose region these samples hold.
+    /// Reads the barcode at `corner` of a `width` x `height` picture. The samples cover its region.
     fn read(&self, corner: Corner, width: usize, height: usize) -> Result<u32, BarcodeError> {
         let (left, top) = (corner.first(UNITS[0], COLUMNS), corner.first(UNITS[1], ROWS));
         let (mut bits, mut unclear) = (0u64, 0u64);
@@ -312,19 +316,19 @@ fn enough(corner: Corner, samples: &[u8], stride: usize, width: usize, height: u
     if actual < expected { Err(BarcodeError::Samples { corner, expected, actual }) } else { Ok(()) }
 }
 
-/// The number in `picture`'s barcodes.
+/// Reads the number in the barcodes of `picture`.
 ///
 /// # Errors
-/// Why there is none, or none that is certain.
+/// If there is no certain reading.
 pub fn read_barcode(picture: &Picture) -> Result<u32, BarcodeError> {
     let (samples, stride) = picture.luma().samples();
     read_barcode_luma(samples, stride, picture.width(), picture.height())
 }
 
-/// The number in the barcodes of a picture of `width` x `height` whose luma is `samples`, rows `stride` apart.
+/// Reads the number in the barcodes of a `width` x `height` picture. `samples` are its luma, with rows `stride` apart.
 ///
 /// # Errors
-/// Why there is none, or none that is certain.
+/// If there is no certain reading.
 pub fn read_barcode_luma(samples: &[u8], stride: usize, width: usize, height: usize) -> Result<u32, BarcodeError> {
     barcode_regions(width, height)?;
     enough(Corner::BottomRight, samples, stride, width, height)?;
@@ -332,11 +336,11 @@ pub fn read_barcode_luma(samples: &[u8], stride: usize, width: usize, height: us
     agreed([luma.read(Corner::TopLeft, width, height)?, luma.read(Corner::BottomRight, width, height)?])
 }
 
-/// The number in the barcodes of a picture of `width` x `height` of which only the luma of its two [`barcode_regions`] was
-/// copied: the samples of each and the distance between its rows.
+/// Reads the number in the barcodes of a `width` x `height` picture. `copied` holds the luma and the stride of each of
+/// the two [`barcode_regions`].
 ///
 /// # Errors
-/// Why there is none, or none that is certain.
+/// If there is no certain reading.
 pub fn read_barcode_regions(copied: [(&[u8], usize); 2], width: usize, height: usize) -> Result<u32, BarcodeError> {
     let regions = barcode_regions(width, height)?;
     let read = |index: usize| {
@@ -352,8 +356,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_catalogued_one() {
-        // The check value of the catalogue of CRCs is over "123456789": as here, but of nine bytes.
+    fn checksum_matches_the_catalogue() {
+        // The check value of the CRC catalogue is that of the nine bytes "123456789".
         let remainder = b"123456789".iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
         let crc = remainder.fold(0u16, |crc, bit| crc << 1 ^ if crc >> 15 ^ u16::from(bit) == 1 { 0x3d65 } else { 0 });
         assert_eq!(!crc, 0xc2b7);
@@ -364,8 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn any_two_words_differ_in_six_cells_and_none_is_the_reverse_of_another() {
-        // The code is linear but for the constant: the least distance is the least weight.
+    fn words_differ_in_six_cells_and_no_word_reverses_another() {
+        // The code is linear except for a constant, so the minimum distance is the minimum weight.
         let zero = word(0);
         let least = (1..=MAXIMUM_NUMBER).map(|number| (word(number) ^ zero).count_ones()).min();
         assert_eq!(least, Some(6));
@@ -374,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn two_wrong_or_unclear_cells_are_put_right_and_three_are_refused() {
+    fn two_wrong_or_unclear_cells_are_corrected_three_refused() {
         let cells = COLUMNS * ROWS;
         for number in [0, 1, 0x123456, MAXIMUM_NUMBER] {
             for (a, b) in (0..cells).flat_map(|a| (0..cells).map(move |b| (a, b))) {
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_lie_on_macroblocks_at_720p_and_on_their_blocks_at_180p() {
+    fn cells_align_with_macroblocks_at_720p_and_blocks_at_180p() {
         let [first, second] = barcode_regions(1280, 720).unwrap();
         assert_eq!(first, BarcodeRegion { x: 16, y: 16, width: 160, height: 64 });
         assert_eq!(second, BarcodeRegion { x: 1104, y: 640, width: 160, height: 64 });

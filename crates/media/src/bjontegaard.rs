@@ -1,32 +1,32 @@
-//! The Bjontegaard delta rate: how many per cent more bits one encoder needs than another at the same quality, averaged
-//! over the quality range that both cover (ITU-T VCEG-M33; with the piecewise cubic interpolation of VCEG-AE07 /
-//! JVET common test conditions instead of one cubic through all points, which overshoots between uneven points).
+//! The Bjontegaard delta rate (ITU-T VCEG-M33): the extra rate of one encoder over another at equal quality. It is the
+//! mean over the quality range that both curves cover. Interpolation is piecewise cubic (VCEG-AE07 / JVET common test
+//! conditions). One cubic through all points would overshoot between uneven points.
 
-/// One measured point of a rate-quality curve.
+/// A measured point of a rate-quality curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RatePoint {
-    /// Bit rate or size, in any unit that both curves share; positive.
+    /// Positive bit rate or size, in any unit that both curves share.
     pub rate: f64,
     /// Quality, dB.
     pub quality: f64,
 }
 
-/// Why two curves cannot be compared.
+/// Error of comparing two curves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateCurveError {
-    /// Too few points to interpolate.
+    /// The curve has too few points to interpolate.
     #[error("a rate-quality curve needs at least 2 points of rising quality, got {0}")]
     TooFewPoints(usize),
-    /// A rate or quality is not a usable number.
+    /// A rate or quality is NaN, infinite or not positive.
     #[error("a point of the curve has a rate or quality that is no positive, finite number")]
     NotANumber,
-    /// The curves share no quality.
+    /// The curves have no common quality range.
     #[error("the two curves have no quality in common")]
     NoOverlap,
 }
 
-/// A monotone piecewise cubic (Fritsch and Carlson 1980) through points of rising abscissa.
+/// Monotone piecewise cubic (Fritsch and Carlson 1980) through points of rising abscissa.
 struct Curve {
     x: Vec<f64>,
     y: Vec<f64>,
@@ -65,7 +65,7 @@ impl Curve {
         Ok(Self { x, y, slope })
     }
 
-    /// The integral from `from` to `to`, both within the curve.
+    /// Integral from `from` to `to`, both within the curve.
     fn integral(&self, from: f64, to: f64) -> f64 {
         (0..self.x.len() - 1)
             .map(|piece| {
@@ -75,7 +75,7 @@ impl Curve {
             .sum()
     }
 
-    /// The integral of one piece from its left end to `at` (the Hermite cubic, integrated).
+    /// Integral of one Hermite piece from its left end to `at`.
     fn piece_integral(&self, piece: usize, at: f64) -> f64 {
         let width = self.x[piece + 1] - self.x[piece];
         let t = (at - self.x[piece]) / width;
@@ -88,7 +88,7 @@ impl Curve {
     }
 }
 
-/// Slope at a point between two secants: their weighted harmonic mean, flat at an extremum.
+/// Slope at an inner point: the weighted harmonic mean of both secants, zero at an extremum.
 fn inner_slope(left: f64, right: f64, left_width: f64, right_width: f64) -> f64 {
     if left * right <= 0.0 {
         return 0.0;
@@ -97,7 +97,7 @@ fn inner_slope(left: f64, right: f64, left_width: f64, right_width: f64) -> f64 
     (w1 + w2) / (w1 / left + w2 / right)
 }
 
-/// Slope at an end: three-point, limited so that the curve stays monotone.
+/// Slope at an end: three-point formula, limited so that the curve stays monotone.
 fn end_slope(nearest: f64, next: Option<&f64>, width: f64, next_width: Option<&f64>) -> f64 {
     let (Some(&next), Some(&next_width)) = (next, next_width) else { return nearest };
     let slope = ((2.0 * width + next_width) * nearest - width * next) / (width + next_width);
@@ -110,11 +110,11 @@ fn end_slope(nearest: f64, next: Option<&f64>, width: f64, next_width: Option<&f
     }
 }
 
-/// How much more rate `test` needs than `anchor` for the same quality, as a share: 0.05 is five per cent more, -0.2 is
-/// twenty per cent less.
+/// Extra rate of `test` over `anchor` at equal quality, as a share: 0.05 is 5 % more, -0.2 is 20 % less.
 ///
 /// # Errors
-/// If a curve has fewer than two points of rising quality, a point is no number, or the curves share no quality.
+/// If a curve has fewer than two points of rising quality or a point that is not finite. Also if the curves have no
+/// common quality range.
 pub fn bjontegaard_delta_rate(anchor: &[RatePoint], test: &[RatePoint]) -> Result<f64, RateCurveError> {
     let (anchor, test) = (Curve::new(anchor)?, Curve::new(test)?);
     let from = anchor.x[0].max(test.x[0]);
@@ -137,19 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_against_itself_differs_by_nothing() {
+    fn curve_against_itself_has_delta_zero() {
         assert!(bjontegaard_delta_rate(&curve(1.0), &curve(1.0)).unwrap().abs() < 1e-12);
     }
 
     #[test]
-    fn ten_per_cent_more_rate_everywhere_is_ten_per_cent() {
+    fn ten_per_cent_more_rate_everywhere_gives_ten_per_cent() {
         assert!((bjontegaard_delta_rate(&curve(1.0), &curve(1.1)).unwrap() - 0.1).abs() < 1e-9);
         let reverse = bjontegaard_delta_rate(&curve(1.1), &curve(1.0)).unwrap();
         assert!((reverse - (1.0 / 1.1 - 1.0)).abs() < 1e-9);
     }
 
     #[test]
-    fn curves_of_other_qualities_cannot_be_compared() {
+    fn curves_without_common_quality_are_refused() {
         let far: Vec<_> =
             curve(1.0).into_iter().map(|point| RatePoint { quality: point.quality + 50.0, ..point }).collect();
         assert_eq!(bjontegaard_delta_rate(&curve(1.0), &far), Err(RateCurveError::NoOverlap));

@@ -1,7 +1,7 @@
-//! The generated clip: a person who speaks, nods and sways before a still background, seen by a camera with sensor noise
-//! and cut to another scene every ten to twelve seconds. It stands in for the conversational footage that
-//! video-conference codecs are measured with, needs no file, and is the same on every platform: integers, IEEE addition
-//! to square root, and a sine of our own are all it is made of.
+//! The generated clip: a talking, nodding and swaying person in front of a still background. Sensor noise is added, and
+//! scenes change every ten to twelve seconds. The clip replaces the conversational footage that video-conference codecs
+//! are measured with, and needs no file. It is the same on every platform: it uses only integers, IEEE operations up to
+//! the square root, and its own sine.
 
 mod background;
 mod motion;
@@ -23,34 +23,34 @@ use random::{hash, pair};
 use sensor::SensorNoise;
 use sprite::Canvas;
 
-/// Samples that a generated picture may have at most: 4096x2304.
+/// Maximum number of samples in a generated picture: 4096x2304.
 const MAXIMUM_SAMPLES: usize = 4096 * 2304;
-/// Different scenes of one clip. After the last, all come again.
+/// Number of scenes in a clip. After the last, the first returns.
 const SCENES: u64 = 5;
-/// Mean time from cut to cut, nanoseconds.
+/// Mean time between cuts, nanoseconds.
 const SHOT_NANOS: u64 = 11_000_000_000;
-/// A cut comes at most half of this before or after its mean time, nanoseconds.
+/// Range of a cut around its mean time, nanoseconds: at most half of this before or after.
 const CUT_JITTER_NANOS: u64 = 1_000_000_000;
 
-/// Why a clip cannot be generated.
+/// Error of generating a clip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClipError {
-    /// A side is zero or over VP8's limit, or the picture too large.
+    /// A side is zero or above the limit of VP8, or the picture is too large.
     #[error("no clip of {width}x{height} can be generated: sides are 1 to 16383, samples at most 4096x2304")]
     Size {
-        /// Asked width.
+        /// Requested width.
         width: usize,
-        /// Asked height.
+        /// Requested height.
         height: usize,
     },
 }
 
-/// A generated clip without end; see the module's text. Any picture can be had at any time: the same format, seed and
-/// index give the same samples.
+/// An endless generated clip; see the module's documentation. Pictures are available in any order. Equal format, seed
+/// and index give equal samples.
 ///
-/// Scenes are painted once, when their first picture is asked for, and kept: about 5 bytes a sample for each of five
-/// scenes.
+/// A scene is painted when its first picture is requested, and kept. Each of the five scenes requires about 5 bytes per
+/// sample.
 pub struct GeneratedClip {
     format: VideoFormat,
     seed: u64,
@@ -58,14 +58,14 @@ pub struct GeneratedClip {
     scenes: [OnceLock<Scene>; SCENES as usize],
 }
 
-/// What is painted once for all shots of a scene.
+/// The parts of a scene that are painted once for all its shots.
 struct Scene {
     background: Canvas,
     person: Person,
 }
 
 impl GeneratedClip {
-    /// A clip of this format. Clips of different seeds differ in people, rooms, movement and noise.
+    /// A clip of this format. The seed selects people, rooms, movement and noise.
     ///
     /// # Errors
     /// If the size is not between 1x1 and 4096x2304 samples.
@@ -90,14 +90,14 @@ impl GeneratedClip {
         self.seed
     }
 
-    /// Paints all scenes now, so that no later picture takes longer for it: for calls in real time.
+    /// Paints all scenes now, so that no later picture is delayed by it. Real-time calls need it.
     pub fn prepare(&self) {
         for scene in 0..SCENES {
             self.scene(scene);
         }
     }
 
-    /// The picture that the camera takes at [`VideoFormat::time_of`] `index`.
+    /// The picture at time [`VideoFormat::time_of`] `index`.
     #[must_use]
     pub fn picture(&self, index: u64) -> Picture {
         let nanoseconds = self.format.time_of(index).as_nanos() as u64; // saturates below 2^64
@@ -111,7 +111,7 @@ impl GeneratedClip {
         canvas.into_picture()
     }
 
-    /// The shot that is on at a moment; shots are numbered from zero.
+    /// Number of the shot at a time. Shots are numbered from zero.
     fn shot(&self, nanoseconds: u64) -> u64 {
         let near = nanoseconds / SHOT_NANOS;
         if nanoseconds >= self.cut(near + 1) {
@@ -123,13 +123,13 @@ impl GeneratedClip {
         }
     }
 
-    /// When a shot after the first starts, nanoseconds.
+    /// Start of a shot after the first, nanoseconds.
     fn cut(&self, shot: u64) -> u64 {
         let jitter = pair(self.seed ^ 0xc075, shot) % CUT_JITTER_NANOS;
         shot.saturating_mul(SHOT_NANOS).saturating_add(jitter).saturating_sub(CUT_JITTER_NANOS / 2)
     }
 
-    /// Scenes come in turn, with a first one and a step that the seed says: neighbours always differ.
+    /// The scene of a shot. Scenes take turns with a start and a step from the seed, so neighbours always differ.
     fn scene_of(&self, shot: u64) -> u64 {
         let (first, step) = (hash(self.seed) % SCENES, 1 + hash(self.seed ^ 0x57e9) % (SCENES - 1));
         (first + shot % SCENES * step) % SCENES

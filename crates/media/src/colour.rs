@@ -1,9 +1,9 @@
-//! Conversions between I420 and the formats of cameras, windows and applications. All of it is BT.601 in limited range, what VP8's colour
-//! space 0 means (RFC 6386, section 9.2).
+//! Conversions between I420 and the formats of cameras, windows and applications. All use BT.601 in limited range,
+//! which is VP8's colour space 0 (RFC 6386, section 9.2).
 
 use lockstep_vp8::{Picture, PictureError};
 
-/// Fills `items`, N for each pixel, row after row, with `convert` of red, green and blue.
+/// Fills `items` row by row with the result of `convert`, which receives red, green and blue of each pixel.
 fn fill<T, const N: usize>(picture: &Picture, items: &mut [T], convert: impl Fn([u8; 3]) -> [T; N]) {
     let [luma, blue, red] = picture.planes();
     for (y, row) in items.chunks_exact_mut(N * picture.width()).enumerate() {
@@ -17,14 +17,14 @@ fn fill<T, const N: usize>(picture: &Picture, items: &mut [T], convert: impl Fn(
     }
 }
 
-/// Converts one picture to `0x00RRGGBB` words, row after row, in `pixels`, which is resized to fit.
+/// Converts a picture to `0x00RRGGBB` words, row by row. `pixels` is resized to fit.
 #[cfg(any(test, feature = "window"))]
 pub(crate) fn to_rgb(picture: &Picture, pixels: &mut Vec<u32>) {
     pixels.resize(picture.width() * picture.height(), 0);
     fill(picture, pixels, |[red, green, blue]| [u32::from_be_bytes([0, red, green, blue])]);
 }
 
-/// The picture as packed RGB: red, green and blue of each pixel, row after row.
+/// Converts a picture to packed RGB: red, green and blue of each pixel, row by row.
 #[must_use]
 pub fn picture_to_rgb(picture: &Picture) -> Vec<u8> {
     let mut bytes = vec![0; 3 * picture.width() * picture.height()];
@@ -32,17 +32,17 @@ pub fn picture_to_rgb(picture: &Picture) -> Vec<u8> {
     bytes
 }
 
-/// A picture from packed RGB: red, green and blue of each pixel, row after row. Chroma of each four pixels is averaged.
+/// Converts packed RGB to a picture. Chroma is the mean of four pixels.
 ///
 /// # Errors
-/// If a side is outside 1 to 16383, or the bytes are too few or too many.
+/// If a side is outside 1 to 16383, or the number of bytes does not match.
 pub fn picture_from_rgb(width: usize, height: usize, rgb: &[u8]) -> Result<Picture, PictureError> {
     let fits = Some(rgb.len()) == width.checked_mul(height).and_then(|pixels| pixels.checked_mul(3));
     if width == 0 || height == 0 || !fits {
         return Picture::from_i420(width, height, Vec::new());
     }
     let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
-    // The weights of BT.601 in limited range, in 16-bit fixed point.
+    // Weights of BT.601 in limited range, 16-bit fixed point.
     samples.extend(rgb.chunks_exact(3).map(|pixel| {
         let [red, green, blue] = [pixel[0], pixel[1], pixel[2]].map(i32::from);
         (16 + ((16_829 * red + 33_039 * green + 6_416 * blue + 32_768) >> 16)) as u8
@@ -64,8 +64,8 @@ pub fn picture_from_rgb(width: usize, height: usize, rgb: &[u8]) -> Result<Pictu
     Picture::from_i420(width, height, samples)
 }
 
-/// Converts packed YUYV 4:2:2 with rows `stride` bytes apart; pairs of chroma rows are averaged. Bytes that are missing
-/// (a short buffer) become grey: a camera that delivers too little has said so already.
+/// Converts packed YUYV 4:2:2 with rows `stride` bytes apart. Chroma is the mean of two rows. Missing bytes of a short
+/// buffer become grey, since the camera reports them itself.
 #[cfg(any(test, all(feature = "camera", target_os = "linux")))]
 pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
     let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
@@ -86,7 +86,7 @@ pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]
     Picture::from_i420(width, height, samples)
 }
 
-/// Converts packed full-range YCbCr 4:4:4, as JPEG decoders give it; chroma of each four pixels is averaged.
+/// Converts packed full-range YCbCr 4:4:4, the output of JPEG decoders. Chroma is the mean of four pixels.
 #[cfg(any(test, all(feature = "camera", target_os = "linux")))]
 pub(crate) fn from_full_range_ycbcr(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
     let expected = Picture::i420_length(width, height);
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn primary_colours_come_out_as_themselves() {
+    fn primary_colours_are_preserved() {
         for ((y, u, v), expected) in [
             ((16, 128, 128), 0x00_00_00),
             ((235, 128, 128), 0xff_ff_ff),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn rgb_survives_the_way_to_i420_and_back() {
+    fn rgb_survives_a_round_trip_through_i420() {
         for colour in [[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [200, 120, 40]] {
             let rgb = colour.repeat(5 * 3);
             let back = picture_to_rgb(&picture_from_rgb(5, 3, &rgb).unwrap());
@@ -145,11 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn chroma_of_rgb_is_the_mean_of_four_pixels() {
+    fn rgb_chroma_is_the_mean_of_four_pixels() {
         let picture = picture_from_rgb(2, 2, &[[255, 0, 0], [0, 0, 255], [0, 0, 0], [255, 255, 255]].concat()).unwrap();
         assert_eq!(picture.luma().row(0), [81, 41]);
         assert_eq!(picture.luma().row(1), [16, 235]);
-        // U of the four is 90.2, 240, 128 and 128, of mean 146.55; V is 240, 109.8, 128 and 128, of mean 151.45.
+        // The four U values are 90.2, 240, 128 and 128, with mean 146.55. V has 240, 109.8, 128 and 128, with mean
+        // 151.45.
         assert_eq!(picture.planes()[1].row(0), [147]);
         assert_eq!(picture.planes()[2].row(0), [151]);
     }
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn yuyv_of_odd_size_with_padded_rows_keeps_every_luma_sample() {
+    fn yuyv_of_odd_size_with_padding_keeps_all_luma_samples() {
         let bytes: Vec<u8> = (0..3 * 10).collect();
         let picture = from_yuyv(3, 3, 10, &bytes).unwrap();
         assert_eq!(picture.luma().row(1), [10, 12, 14]);

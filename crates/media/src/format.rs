@@ -1,4 +1,4 @@
-//! The size and the frame rate of a video.
+//! Size and frame rate of a video.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use lockstep_units::MAXIMUM_FRAME_RATE;
 use lockstep_vp8::MAXIMUM_DIMENSION;
 
-/// Why a size or a frame rate was refused.
+/// Error of reading a size or a frame rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// Not `N`, `N/D` or a plain decimal, or zero, or more than [`MAXIMUM_FRAME_RATE`].
+    /// The text is not `N`, `N/D` or a plain decimal, or the rate is zero or above [`MAXIMUM_FRAME_RATE`].
     #[error(
         "frame rate \"{0}\" is not a number or ratio such as 30 or 30000/1001, more than 0 and at most \
          {MAXIMUM_FRAME_RATE}"
     )]
     FrameRate(String),
-    /// Not `WIDTHxHEIGHT`, or a side outside what VP8 can carry.
+    /// The text is not `WIDTHxHEIGHT`, or a side is outside the limits of VP8.
     #[error("size \"{0}\" is not WIDTHxHEIGHT with sides from 1 to 16383, such as 1280x720")]
     Size(String),
 }
 
-/// Pictures a second, as a ratio of whole numbers, so that 29.97 (30000/1001) does not drift.
+/// Frame rate as a ratio of integers, so that 29.97 (30000/1001) does not drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FrameRate {
     numerator: u32,
@@ -30,7 +30,7 @@ pub struct FrameRate {
 }
 
 impl FrameRate {
-    /// `numerator / denominator` pictures a second, kept as given. None if either is zero, or if that is more than
+    /// `numerator / denominator` pictures per second, not reduced. None if either is zero or the rate exceeds
     /// [`MAXIMUM_FRAME_RATE`].
     #[must_use]
     pub const fn new(numerator: u32, denominator: u32) -> Option<Self> {
@@ -44,26 +44,26 @@ impl FrameRate {
         self.numerator
     }
 
-    /// Seconds in which [`FrameRate::numerator`] pictures are shown.
+    /// Duration in seconds of [`FrameRate::numerator`] pictures.
     #[must_use]
     pub const fn denominator(self) -> u32 {
         self.denominator
     }
 
-    /// Pictures a second.
+    /// Pictures per second.
     #[must_use]
     pub fn as_f64(self) -> f64 {
         f64::from(self.numerator) / f64::from(self.denominator)
     }
 
-    /// Time from the first picture to picture `index`, rounded down to a nanosecond; saturates after 584 years.
+    /// Time from the first picture to picture `index`, rounded down to a nanosecond. It saturates after 584 years.
     #[must_use]
     pub fn time_of(self, index: u64) -> Duration {
         let nanoseconds = u128::from(index) * u128::from(self.denominator) * 1_000_000_000 / u128::from(self.numerator);
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Index of the picture whose time is nearest to `time`, the inverse of [`FrameRate::time_of`]; saturates at `u64::MAX`.
+    /// Index of the picture nearest to `time`, the inverse of [`FrameRate::time_of`]. It saturates at `u64::MAX`.
     #[must_use]
     pub fn nearest_index(self, time: Duration) -> u64 {
         let second = u128::from(self.denominator) * 1_000_000_000;
@@ -73,7 +73,7 @@ impl FrameRate {
 }
 
 impl Default for FrameRate {
-    /// 30 pictures a second.
+    /// 30 pictures per second.
     fn default() -> Self {
         Self { numerator: 30, denominator: 1 }
     }
@@ -111,32 +111,32 @@ impl FromStr for FrameRate {
     }
 }
 
-/// What all pictures of a video have in common.
+/// Common properties of all pictures of a video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VideoFormat {
-    /// Luma samples in a row.
+    /// Width, luma samples.
     pub width: usize,
-    /// Luma rows.
+    /// Height, luma samples.
     pub height: usize,
-    /// Pictures a second.
+    /// Frame rate.
     pub frame_rate: FrameRate,
 }
 
 impl VideoFormat {
-    /// Pictures of this size, 30 a second.
+    /// A format of this size with 30 pictures per second.
     #[must_use]
     pub fn new(width: usize, height: usize) -> Self {
         Self { width, height, frame_rate: FrameRate::default() }
     }
 
-    /// The same at another rate.
+    /// The format with another frame rate.
     #[must_use]
     pub fn at(self, frame_rate: FrameRate) -> Self {
         Self { frame_rate, ..self }
     }
 
-    /// Time from one picture to the next, rounded down to a nanosecond. Sums of it drift: use
-    /// [`VideoFormat::time_of`].
+    /// Time between two pictures, rounded down to a nanosecond. Sums of it drift, so use [`VideoFormat::time_of`] for
+    /// times.
     #[must_use]
     pub fn frame_interval(&self) -> Duration {
         self.frame_rate.time_of(1)
@@ -150,7 +150,7 @@ impl VideoFormat {
 }
 
 impl Default for VideoFormat {
-    /// 1280x720 at 30 pictures a second.
+    /// 1280x720 at 30 pictures per second.
     fn default() -> Self {
         Self { width: 1280, height: 720, frame_rate: FrameRate::default() }
     }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frame_rates_are_read_in_every_common_spelling() {
+    fn common_spellings_of_frame_rates_are_read() {
         assert_eq!("30".parse(), Ok(FrameRate::new(30, 1).unwrap()));
         assert_eq!("30000/1001".parse(), Ok(FrameRate::new(30_000, 1001).unwrap()));
         assert_eq!("12.5".parse(), Ok(FrameRate::new(125, 10).unwrap()));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_a_fractional_rate_do_not_drift() {
+    fn fractional_rates_do_not_drift() {
         let rate = FrameRate::new(30_000, 1001).unwrap();
         assert_eq!(rate.time_of(30_000), Duration::from_secs(1001));
         assert!(rate.time_of(1) * 30_000 < Duration::from_secs(1001));

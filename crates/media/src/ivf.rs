@@ -1,7 +1,7 @@
-//! IVF files: a 32-byte header, then for each coded frame its length, its time and its bytes, all little-endian. The
-//! format is libvpx's (its `ivfenc.c` and `ivfdec.c` define it; there is no standard).
+//! Reads and writes IVF files. A 32-byte header precedes the frames, each with its length, time and bytes, all
+//! little-endian. There is no standard: `ivfenc.c` and `ivfdec.c` of libvpx define the format.
 //!
-//! Own code: the `ivf` crate only writes, `av-ivf` brings a demuxer framework; the format is two records.
+//! Own code, because the format is two records. The `ivf` crate only writes, and `av-ivf` requires a demuxer framework.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -9,31 +9,31 @@ use lockstep_units::MAXIMUM_FRAME_RATE;
 
 use crate::format::{FrameRate, VideoFormat};
 
-/// Bytes of the header that every IVF file has.
+/// Minimum length of the header, bytes.
 const HEADER_BYTES: u16 = 32;
-/// Where the header holds the number of frames.
+/// Offset of the number of frames in the header.
 const COUNT_OFFSET: u64 = 24;
-/// The longest frame that is read, bytes: above what the largest VP8 picture takes at the finest quantizer.
+/// Maximum length of a frame, bytes. It exceeds the largest VP8 picture at the finest quantizer.
 const MAXIMUM_FRAME: u32 = 1 << 29;
-/// Room taken for a frame before its bytes arrive; larger frames grow as they are read.
+/// Memory reserved for a frame before its bytes arrive. Larger frames grow as they are read.
 const INITIAL_CAPACITY: usize = 1 << 20;
-/// The only codec here.
+/// VP8, the only supported codec.
 const FOURCC: [u8; 4] = *b"VP80";
 
-/// What is wrong with an IVF file.
+/// Error of reading or writing an IVF file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IvfError {
     /// Reading or writing failed.
     #[error("ivf: {0}")]
     Io(#[from] io::Error),
-    /// The file does not start as IVF files do, or ends in its header.
+    /// The file does not start with an IVF header, or ends inside it.
     #[error("not an ivf file: it does not start with a 32-byte \"DKIF\" header of version 0")]
     Header,
-    /// Another codec.
+    /// The codec is not VP8.
     #[error("ivf file holds {0}, not VP80")]
     Codec(String),
-    /// The size or the rate is zero, or a side is over VP8's limit.
+    /// The size or the rate is zero, or a side exceeds the limit of VP8.
     #[error("ivf header says {width}x{height} at {rate}/{scale}, which no VP8 video has")]
     Format {
         /// Width from the header.
@@ -45,7 +45,7 @@ pub enum IvfError {
         /// Denominator of the rate.
         scale: u32,
     },
-    /// More frames a second than anything shows.
+    /// The frame rate exceeds [`MAXIMUM_FRAME_RATE`].
     #[error(
         "ivf header says {rate}/{scale} frames a second, more than {MAXIMUM_FRAME_RATE}; rewrite it with: \
          ffmpeg -r 30 -i IN.ivf -c copy OUT.ivf"
@@ -61,7 +61,7 @@ pub enum IvfError {
     Truncated {
         /// Number of the frame, from zero.
         frame: u64,
-        /// Where the file ends.
+        /// Length of the file, bytes.
         offset: u64,
     },
     /// A frame is longer than any VP8 frame.
@@ -69,19 +69,19 @@ pub enum IvfError {
     FrameLength {
         /// Number of the frame, from zero.
         frame: u64,
-        /// Where its header starts.
+        /// Offset of its header.
         offset: u64,
-        /// What its header says.
+        /// Length in its header.
         length: u64,
     },
 }
 
-/// What an IVF header says.
+/// Content of an IVF header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IvfHeader {
-    /// Size and time base: a frame's time counts units of one over the rate.
+    /// Size and time base. Frame times count units of one over the rate.
     pub format: VideoFormat,
-    /// Number of frames that the header announces: what the writer knew, zero if it could not seek. Not to be relied on.
+    /// Number of frames in the header. It is unreliable, and zero if the writer could not seek.
     pub frames: u32,
 }
 
@@ -90,11 +90,11 @@ pub struct IvfHeader {
 pub struct IvfFrame {
     /// Presentation time, in units of one over the header's rate.
     pub time: u64,
-    /// The frame's bytes.
+    /// Bytes of the frame.
     pub data: Vec<u8>,
 }
 
-/// Reads an IVF file from its start to its end.
+/// Reads an IVF file from start to end.
 #[derive(Debug)]
 pub struct IvfReader<R> {
     reader: R,
@@ -111,7 +111,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Reads until `buffer` is full or the input ends; gives the number of bytes read.
+/// Reads until `buffer` is full or the input ends. Returns the number of bytes read.
 fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -126,10 +126,10 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 impl<R: Read> IvfReader<R> {
-    /// Reads the header. Give it a buffered reader.
+    /// Reads the header. The reader should be buffered.
     ///
     /// # Errors
-    /// If this is not an IVF file of VP8.
+    /// If the input is not an IVF file of VP8.
     pub fn new(mut reader: R) -> Result<Self, IvfError> {
         let mut header = [0; HEADER_BYTES as usize];
         if read_up_to(&mut reader, &mut header)? < header.len() || &header[..4] != b"DKIF" || u16_at(&header, 4) != 0 {
@@ -155,16 +155,16 @@ impl<R: Read> IvfReader<R> {
         Ok(Self { reader, header, offset: u64::from(length), frames: 0 })
     }
 
-    /// What the header says.
+    /// The header of the file.
     #[must_use]
     pub fn header(&self) -> IvfHeader {
         self.header
     }
 
-    /// Reads the next frame; None at the end of the file, whatever number of frames the header announced.
+    /// Reads the next frame. None at the end of the file, whatever the header announced.
     ///
     /// # Errors
-    /// If reading fails, the file breaks off inside a frame or a frame is too long.
+    /// If reading fails, the file ends inside a frame, or a frame is too long.
     pub fn read_frame(&mut self) -> Result<Option<IvfFrame>, IvfError> {
         let (frame, start) = (self.frames, self.offset);
         let mut header = [0; 12];
@@ -199,10 +199,10 @@ pub struct IvfWriter<W> {
 }
 
 impl<W: Write> IvfWriter<W> {
-    /// Writes the header, with no frames announced. Give it a buffered writer.
+    /// Writes a header without a number of frames. The writer should be buffered.
     ///
     /// # Errors
-    /// If writing fails or the size is not one of VP8's.
+    /// If writing fails or the size exceeds the limits of VP8.
     pub fn new(mut writer: W, format: VideoFormat) -> Result<Self, IvfError> {
         let (rate, scale) = (format.frame_rate.numerator(), format.frame_rate.denominator());
         let side = |side: usize| u16::try_from(side).ok().filter(|side| (1..=16_383).contains(side));
@@ -223,7 +223,7 @@ impl<W: Write> IvfWriter<W> {
         Ok(Self { writer, frames: 0 })
     }
 
-    /// Appends a coded frame that is shown at `time`, in units of one over the header's rate.
+    /// Appends a frame that is shown at `time`, in units of one over the header's rate.
     ///
     /// # Errors
     /// If writing fails or the frame is too long to be read back.
@@ -239,12 +239,12 @@ impl<W: Write> IvfWriter<W> {
         Ok(())
     }
 
-    /// Only the first `frames` frames were written after all, and are counted: for who finds that out by [`Self::flush`].
+    /// Sets the number of written frames to `frames`, after [`Self::flush`] failed and later frames were discarded.
     pub fn forget_after(&mut self, frames: u64) {
         self.frames = self.frames.min(frames);
     }
 
-    /// Hands on whatever was written so far.
+    /// Flushes the writer.
     ///
     /// # Errors
     /// If writing fails.
@@ -252,7 +252,7 @@ impl<W: Write> IvfWriter<W> {
         Ok(self.writer.flush()?)
     }
 
-    /// Flushes, and gives back what was written to. The header announces no frames: right for a pipe; for a file see
+    /// Flushes and returns the output. The header announces no frames, which suits pipes. For files use
     /// [`IvfWriter::finish`].
     ///
     /// # Errors
@@ -262,7 +262,7 @@ impl<W: Write> IvfWriter<W> {
         Ok(self.writer)
     }
 
-    /// Puts the number of frames into the header, flushes, and gives back what was written to, positioned at its end.
+    /// Writes the number of frames into the header and flushes. Returns the output, positioned at its end.
     ///
     /// # Errors
     /// If writing or seeking fails.
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_header_is_skipped_and_a_shorter_one_refused() {
+    fn longer_header_is_skipped_shorter_header_is_refused() {
         let bytes = file(&[(7, b"abc")]);
         let mut longer = bytes[..32].to_vec();
         longer[6] = 36;
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_breaks_off_is_an_error_with_its_place() {
+    fn truncated_frame_is_an_error_with_its_offset() {
         let bytes = file(&[(0, b"abc"), (1, b"defg")]);
         for cut in [47 + 1, 47 + 11, 47 + 12, 47 + 15] {
             let Err(IvfError::Truncated { frame: 1, offset }) = read_all(&bytes[..cut]) else { panic!("{cut}") };
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_lie_cost_no_memory() {
+    fn wrong_lengths_cost_no_memory() {
         let mut bytes = file(&[(0, b"abc")]);
         bytes[32..36].copy_from_slice(&MAXIMUM_FRAME.to_le_bytes());
         assert!(matches!(read_all(&bytes), Err(IvfError::Truncated { .. })));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_no_video_has_is_refused() {
+    fn excessive_frame_rate_is_refused() {
         let mut bytes = file(&[]);
         for (rate, refused) in [(1_000, false), (1_001, true), (u32::MAX, true)] {
             bytes[16..20].copy_from_slice(&u32::to_le_bytes(rate));
@@ -343,14 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn other_codecs_are_named_in_the_error() {
+    fn error_names_the_unsupported_codec() {
         let mut bytes = file(&[]);
         bytes[8..12].copy_from_slice(b"AV01");
         assert_eq!(read_all(&bytes).unwrap_err().to_string(), "ivf file holds AV01, not VP80");
     }
 
     #[test]
-    fn a_pipe_gets_a_header_without_a_count() {
+    fn output_to_a_pipe_has_no_frame_count() {
         let mut writer = IvfWriter::new(Vec::new(), VideoFormat::default()).unwrap();
         writer.write_frame(0, b"x").unwrap();
         let (header, frames) = read_all(&writer.into_inner().unwrap()).unwrap();
@@ -370,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_an_error_or_frames_but_never_a_panic(
+        fn garbage_does_not_panic(
             body in proptest::collection::vec(any::<u8>(), 0..200), places in proptest::collection::vec(0..60_usize, 0..6),
         ) {
             let _ = read_all(&body);

@@ -1,11 +1,12 @@
-//! Where pictures come from, where they go, and how good they are: video files (y4m, IVF, WebM), generated clips, cameras and
-//! windows, SSIM and PSNR; frame numbers in pictures ([`barcode`]).
+//! Sources, sinks and quality of pictures: video files (y4m, IVF, WebM), generated clips, cameras and windows. It also
+//! has SSIM, PSNR and VMAF, and frame numbers in pictures ([`barcode`]).
 //!
-//! A [`Source`] gives pictures one after the other, a [`Sink`] takes them; [`open_source`] and [`open_sink`] make
-//! either from what a person typed. Neither reads a clock: whoever drives them paces them, see [`Source::is_live`].
+//! A [`Source`] produces pictures, a [`Sink`] consumes them. [`open_source`] and [`open_sink`] create them from a
+//! command-line argument. Neither reads a clock; the caller paces them, see [`Source::is_live`].
 //!
 //! # Features
-//! `window` has `open_sink("window")` open one, `camera` has `open_source("camera")` read one. Neither is on by default.
+//! Feature `window` supports `open_sink("window")`, feature `camera` supports `open_source("camera")`. Both are off by
+//! default.
 #![deny(unsafe_code)]
 
 pub mod barcode;

@@ -1,15 +1,14 @@
-//! How much a shown picture is like its original: SSIM and PSNR.
+//! Picture quality: SSIM and PSNR.
 //!
-//! SSIM (Wang et al., "Image Quality Assessment: From Error Visibility to Structural Similarity", 2004) is computed as
-//! video coders do: windows of 8x8 samples, every fourth sample in both directions, each weighing the same, with the
-//! unbiased estimate of variance and covariance; the constants are (0.01 * 255)^2 and (0.03 * 255)^2, rounded at the
-//! scale of the window's sums. These are the windows of x264 and of ffmpeg's `ssim` filter, whose Y value this equals
-//! to within the precision of its single-precision arithmetic. Columns and rows beyond the last whole block of four are
-//! not looked at. A plane with a side below eight samples is one window.
+//! SSIM follows Wang et al., "Image Quality Assessment: From Error Visibility to Structural Similarity", 2004. Windows
+//! have 8x8 samples, at every fourth sample in both directions, with equal weights. Variance and covariance are
+//! unbiased estimates. The constants are (0.01 * 255)^2 and (0.03 * 255)^2, rounded at the scale of the window's sums.
+//! x264 and ffmpeg's `ssim` filter use the same windows. The result equals ffmpeg's Y value up to its single precision.
+//! Columns and rows after the last whole block of four are ignored. A plane with a side below eight samples is one
+//! window.
 //!
-//! Results are the same on every platform: sums are integers, the rest is IEEE arithmetic in a fixed order, and
-//! logarithms come from the `libm` crate instead of the platform's library. Vector instructions (AVX2) change no bit of
-//! them; there are none for other processors, where the compiler makes of the portable code what it can.
+//! Results are the same on every platform. Sums are integers, the rest is IEEE arithmetic in a fixed order, and `libm`
+//! computes logarithms. AVX2 code gives the same bits as the portable code, which other processors use.
 
 #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "processors with AVX2 need only part of it"))]
 mod portable;
@@ -22,15 +21,15 @@ use portable::{add_windows, row_squared_error, sum_blocks};
 #[cfg(target_arch = "x86_64")]
 use x86::{add_windows, row_squared_error, sum_blocks};
 
-/// What [`ssim_db`] gives for identical pictures and at most: SSIM of 0.999 999.
+/// Maximum of [`ssim_db`], for identical pictures: SSIM of 0.999 999.
 pub const MAXIMUM_SSIM_DB: f64 = 60.0;
-/// What [`psnr`] gives for identical pictures and at most.
+/// Maximum of [`psnr`], for identical pictures.
 pub const MAXIMUM_PSNR_DB: f64 = 100.0;
 
-/// Samples a side of a block; a window is two blocks a side.
+/// Side of a block, samples. A window is two blocks wide and high.
 const BLOCK: usize = 4;
 
-/// Why two pictures cannot be compared.
+/// Error of comparing two pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QualityError {
@@ -58,7 +57,7 @@ fn same_size(first: &Picture, second: &Picture) -> Result<(), QualityError> {
     }
 }
 
-/// The mean SSIM of the luma planes, at most 1 (identical); see the module's text for the windows.
+/// Mean SSIM of the luma planes, at most 1 (identical). The module's documentation defines the windows.
 ///
 /// # Errors
 /// If the sizes differ.
@@ -67,15 +66,14 @@ pub fn ssim(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
     Ok(plane_ssim(first.luma(), second.luma()))
 }
 
-/// SSIM in decibels, -10 log10(1 - ssim) (as Salsify and Puffer report it), at most [`MAXIMUM_SSIM_DB`]. Not a number
-/// for what is not a number.
+/// SSIM in decibels: -10 log10(1 - ssim), as in Salsify and Puffer, at most [`MAXIMUM_SSIM_DB`]. NaN for NaN.
 #[must_use]
 pub fn ssim_db(ssim: f64) -> f64 {
     let distance = 1.0 - ssim;
     if distance <= 1e-6 { MAXIMUM_SSIM_DB } else { -10.0 * libm::log10(distance) }
 }
 
-/// The PSNR of the luma planes in decibels, 10 log10(255^2 / mean squared error), at most [`MAXIMUM_PSNR_DB`].
+/// PSNR of the luma planes in decibels: 10 log10(255^2 / mean squared error), at most [`MAXIMUM_PSNR_DB`].
 ///
 /// # Errors
 /// If the sizes differ.
@@ -99,7 +97,7 @@ fn squared_error(first: &Plane, second: &Plane) -> (u64, u64) {
     (error, (first.width() * first.height()) as u64)
 }
 
-/// Sums over a rectangle of at most 2^14 samples: of either plane's samples, of the squares of both, of products.
+/// Sums over a rectangle of at most 2^14 samples: samples of each plane, squares of both, products.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     first: i32,
@@ -108,8 +106,8 @@ struct Sums {
     products: i32,
 }
 
-/// The two constants of SSIM for a window of so many samples. 0.5 is added for rounding, as x264 does; all sums are then
-/// whole numbers.
+/// The two constants of SSIM for a window of `samples` samples. Adding 0.5 rounds, as in x264, so that all sums are
+/// integers.
 const fn constants(samples: i32) -> (i64, i64) {
     let scale = 255.0 * 255.0 * samples as f64;
     let others = if samples < 2 { 1 } else { samples - 1 };
@@ -131,8 +129,8 @@ impl Sums {
         }
     }
 
-    /// SSIM of a window of `samples` samples, at most 2^14 of them. For the 64 of an ordinary one no number that is
-    /// converted reaches 2^31: sums of samples are below 2^14, and their squares and products times 64 below 2^30.
+    /// SSIM of a window of at most 2^14 samples. In a window of 64, no converted number reaches 2^31: sums are below
+    /// 2^14, and 64 times the squares or products below 2^30.
     fn ssim(self, samples: i32) -> f64 {
         let count = i64::from(samples);
         let (c1, c2) = constants(samples);
@@ -145,7 +143,7 @@ impl Sums {
     }
 }
 
-/// Sums of a row of blocks. Behind the last there is room for a register of vector instructions.
+/// Sums of a row of blocks, padded by one vector register.
 struct BlockRow {
     blocks: usize,
     first: Vec<i32>,
@@ -188,7 +186,7 @@ fn plane_ssim(first: &Plane, second: &Plane) -> f64 {
     total / ((across - 1) * (down - 1)) as f64
 }
 
-/// SSIM of planes that are too narrow or too low for a window of 8x8: the mean over strips of at most 16384 samples.
+/// SSIM of planes too small for an 8x8 window: the mean over strips of at most 16384 samples.
 fn single_window(first: &Plane, second: &Plane) -> f64 {
     let (mut total, mut windows) = (0.0, 0.0);
     let rows_a_window = (16_384 / first.width()).max(1);
@@ -218,7 +216,7 @@ mod tests {
         Picture::from_i420(width, height, (0..Picture::i420_length(width, height)).map(sample).collect()).unwrap()
     }
 
-    /// The definition, window by window, in floating point.
+    /// SSIM by its definition, window by window, in floating point.
     fn slow_ssim(first: &Plane, second: &Plane) -> f64 {
         let (mut total, mut windows) = (0.0, 0.0);
         for y in (0..=first.height() / 4 * 4 - 8).step_by(4) {
@@ -244,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vector_instructions_compare_as_the_portable_code_does(
+        fn vector_code_equals_portable_code(
             samples in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0), Just(255)], 8 * 300),
             blocks in 2_usize..75,
             above_share in 0..3_usize,
@@ -269,7 +267,7 @@ mod tests {
         }
 
         #[test]
-        fn ssim_is_its_definition(width in 8..70_usize, height in 8..40_usize, seed: u32, noise in 0..90_u32) {
+        fn ssim_equals_its_definition(width in 8..70_usize, height in 8..40_usize, seed: u32, noise in 0..90_u32) {
             let random = |i: usize, salt: u32| {
                 let mut x = (i as u32 ^ seed).wrapping_mul(0x9e37_79b9) ^ salt;
                 x ^= x >> 15;
@@ -283,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn every_size_has_a_finite_score(width in 1..20_usize, height in 1..20_usize, salt: u8) {
+        fn score_is_finite_at_any_size(width in 1..20_usize, height in 1..20_usize, salt: u8) {
             let (first, second) = (picture(width, height, |i| i as u8), picture(width, height, |i| i as u8 ^ salt));
             let score = ssim(&first, &second).unwrap();
             prop_assert!((-1.0..=1.0).contains(&score), "{}", score);
@@ -316,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_of_different_sizes_are_not_compared() {
+    fn pictures_of_different_sizes_are_refused() {
         let (first, second) = (picture(16, 16, |_| 0), picture(16, 15, |_| 0));
         for score in [ssim, psnr] {
             assert!(score(&first, &second).is_err());

@@ -1,4 +1,4 @@
-//! Where pictures go.
+//! Sinks: consumers of pictures.
 
 #[cfg(feature = "window")]
 mod canvas;
@@ -23,36 +23,36 @@ pub use ivf::IvfSink;
 use recording::Recording;
 pub use webm::WebmSink;
 
-/// Takes pictures one after the other.
+/// Consumer of pictures.
 pub trait Sink: Send {
-    /// Takes the next picture, captured at `captured_at` on its sender's clock.
+    /// Shows or records a picture, captured at `captured_at` on the sender's clock.
     ///
     /// # Errors
-    /// If the sink can take no more pictures.
+    /// If the sink cannot accept more pictures.
     fn show(&mut self, picture: &Picture, captured_at: Timestamp) -> Result<(), SinkError>;
 
-    /// Whether only what is shown now matters, as in a window: of pictures that come faster than they are taken, the newest
-    /// should be given. Otherwise each picture is wanted, as in a recording.
+    /// Whether only the newest picture matters, as in a window. Callers then skip older pictures that wait. A recording
+    /// needs every picture.
     fn is_live(&self) -> bool {
         false
     }
 
-    /// Announces sound before the first picture: Opus, one channel, which its encoder delays by `delay` samples at 48 kHz. Says
+    /// Announces sound before the first picture: Opus, one channel, delayed by `delay` samples at 48 kHz. Returns
     /// whether the sink records it.
     fn begin_sound(&mut self, _delay: u16) -> bool {
         false
     }
 
-    /// Takes an Opus packet of 20 ms of sound, captured from `captured_at` on, on the clock of the pictures. Packets come in
+    /// Records an Opus packet of 20 ms. `captured_at` is its capture time on the clock of the pictures. Packets are in
     /// order; those before the first picture are dropped.
     ///
     /// # Errors
-    /// If the sink can take no more sound.
+    /// If the sink cannot accept more sound.
     fn hear(&mut self, _packet: &[u8], _captured_at: Timestamp) -> Result<(), SinkError> {
         Ok(())
     }
 
-    /// Ends the output: files are complete after it. Showing more is an error.
+    /// Completes the output. Showing more pictures is an error.
     ///
     /// # Errors
     /// If the output cannot be completed.
@@ -61,73 +61,73 @@ pub trait Sink: Send {
     }
 }
 
-/// Why a sink takes no picture.
+/// Error of a sink.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
-    /// The name is none of a sink.
+    /// The name denotes no sink.
     #[error(
         "sink \"{0}\" is none of: none, window, FILE.webm, FILE.mkv, FILE.ivf, FILE.y4m, or - for y4m on standard output"
     )]
     Specification(String),
-    /// A file whose index is written at its end: an interrupted recording would not play.
+    /// The index of this format is at the end, so an interrupted recording would not play.
     #[error("cannot record {0}: an interrupted call leaves no {1} file that plays; name a .webm or .mkv file")]
     Unplayable(String, &'static str),
-    /// A file cannot be made.
+    /// A file cannot be created.
     #[error("cannot write {path}: {error}")]
     Create {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
     /// Writing a file failed.
     #[error("cannot write {path}: {error}")]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// Error of the system.
         error: io::Error,
     },
     /// Writing y4m failed.
     #[error("{path}: {error}")]
     Y4m {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the writer.
         error: Y4mError,
     },
     /// Writing IVF failed.
     #[error("{path}: {error}")]
     Ivf {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the writer.
         error: IvfError,
     },
-    /// The sink was finished before.
+    /// The sink is already finished.
     #[error("the sink is finished and takes no more pictures")]
     Finished,
-    /// This build has no windows.
+    /// This build does not support windows.
     #[error(
         "cannot open a window: this program was built without lockstep-media's feature `window`; choose another sink"
     )]
     NoWindows,
-    /// There is no display to open a window on.
+    /// No display is available for a window.
     #[error("no display: {reason}; set DISPLAY or use --sink none")]
     Display {
-        /// What the window system said.
+        /// Error of the window system.
         reason: String,
     },
     /// Standard output cannot hold several streams.
-    #[error("standard output holds one video stream, and the other end sends \"{0}\" beside others; name a file")]
+    #[error("standard output holds one video stream, and the other end sends \"{0}\" and other streams; name a file")]
     OneStream(String),
-    /// The person closed the window.
+    /// The user closed the window.
     #[error("the window was closed")]
     WindowClosed,
 }
 
-/// The formats of files that a sink writes.
+/// File formats of sinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileFormat {
     Y4m,
@@ -136,7 +136,7 @@ enum FileFormat {
 }
 
 impl FileFormat {
-    /// The format that the name of a file asks for.
+    /// The format for a file name.
     fn of(path: &str) -> Result<Self, SinkError> {
         let extension = Path::new(path).extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         match extension.as_str() {
@@ -151,10 +151,10 @@ impl FileFormat {
     }
 }
 
-/// The file that the sink called `specification` writes, `-` for standard output; none if it writes none.
+/// Path of the file of the sink `specification`, `-` for standard output. None if it writes no file.
 ///
 /// # Errors
-/// If there is no such sink.
+/// If the name denotes no sink.
 pub fn sink_path(specification: &str) -> Result<Option<&Path>, SinkError> {
     match specification {
         "none" | "window" => Ok(None),
@@ -163,14 +163,14 @@ pub fn sink_path(specification: &str) -> Result<Option<&Path>, SinkError> {
     }
 }
 
-/// Whether the sink called `specification` records sound, too.
+/// Whether the sink `specification` records sound, too.
 #[must_use]
 pub fn records_sound(specification: &str) -> bool {
     FileFormat::of(specification).is_ok_and(|format| format == FileFormat::Webm)
 }
 
-/// The sink for the stream of that name of several, where `specification` names the sink of a call: the name stands before the
-/// extension, as in `x.front.y4m` for `x.y4m`. A stream without a name has the sink of the call.
+/// The sink for one of several streams. `specification` is the sink of the call. The name of the stream precedes the
+/// extension: `x.y4m` becomes `x.front.y4m`. A stream without a name uses the sink of the call.
 ///
 /// # Errors
 /// If the sink is standard output, which holds one stream.
@@ -185,13 +185,17 @@ pub fn sink_of_stream(specification: &str, stream: &str) -> Result<String, SinkE
     }
 }
 
-/// Opens the sink that `specification` names: `none`, `window`, a `.webm` or `.mkv` file (VP8 with sound, see [`WebmSink`]), an
-/// `.ivf` file (VP8 with timestamps, see [`IvfSink`]), a `.y4m` file (pictures one after another), or `-` for y4m on standard
-/// output. y4m requires pictures of the size in `format`.
+/// Opens the sink `specification`:
+/// - `none`;
+/// - `window`;
+/// - a `.webm` or `.mkv` file: VP8 with sound, see [`WebmSink`];
+/// - an `.ivf` file: VP8 with timestamps, see [`IvfSink`];
+/// - a `.y4m` file, whose pictures must have the size in `format`;
+/// - `-` for y4m on standard output.
 ///
-/// A file grows with each picture: whatever ends the process, the file plays up to there. A full disk ends it with the last
-/// picture that has room. (The index and the duration of a `.webm` file, and the count in the header of an `.ivf` file, are
-/// written when it is finished; players do without them.)
+/// A file grows with each picture, and plays up to there after any interruption. A full disk ends it with the last
+/// complete picture. Finishing a `.webm` file writes its index and duration, finishing an `.ivf` file its frame count.
+/// Players do not require them.
 ///
 /// # Errors
 /// If the sink cannot be opened.
@@ -219,7 +223,7 @@ fn create(path: &Path) -> Result<Recording, SinkError> {
     Ok(Recording::new(file))
 }
 
-/// Standard output without the buffer of lines that Rust puts before it.
+/// Standard output without the line buffer of Rust.
 fn standard_output() -> io::Result<File> {
     #[cfg(unix)]
     let output = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?;
@@ -228,7 +232,7 @@ fn standard_output() -> io::Result<File> {
     Ok(File::from(output))
 }
 
-/// Takes pictures and forgets them.
+/// Sink that discards pictures.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DiscardSink;
 
@@ -247,20 +251,20 @@ pub struct Y4mSink {
 }
 
 impl Y4mSink {
-    /// Writes to standard output, which nothing else should write to meanwhile.
+    /// Writes to standard output, which must have no other writer.
     ///
     /// # Errors
-    /// If there is none.
+    /// If standard output is not available.
     pub fn standard_output(format: VideoFormat) -> Result<Self, SinkError> {
         let path = PathBuf::from("standard output");
         let file = standard_output().map_err(|error| SinkError::Create { path: path.clone(), error })?;
         let writer = Y4mWriter::new(Recording::standard(file), format)
             .map_err(|error| SinkError::Y4m { path: path.clone(), error })?;
-        // Whoever reads a pipe shows what comes, or is too slow for it.
+        // The reader of a pipe is live, or slower than the call.
         Ok(Self { path, writer: Some(writer), is_live: true })
     }
 
-    /// Makes the file, or empties it.
+    /// Creates the file, or truncates it.
     ///
     /// # Errors
     /// If that fails.
@@ -303,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_sink_is_whole_once_finished_or_dropped() {
+    fn file_is_complete_after_finish_or_drop() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let picture = Picture::from_i420(4, 2, (0..12).collect()).unwrap();
@@ -324,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_is_in_the_file_before_the_sink_is_finished() {
+    fn shown_pictures_are_in_the_file_before_finish() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let picture = Picture::from_i420(4, 2, (0..12).collect()).unwrap();
@@ -332,7 +336,7 @@ mod tests {
         for sink in &mut sinks {
             sink.show(&picture, Timestamp::ZERO).unwrap();
         }
-        // As if the process were killed here: nothing of the sinks runs any more.
+        // Simulates a kill: no code of the sinks runs after this point.
         assert_eq!(Y4mReader::new(open(&path("out.y4m"))).unwrap().read_picture().unwrap(), Some(picture));
         let mut reader = IvfReader::new(open(&path("out.ivf"))).unwrap();
         assert!(reader.read_frame().unwrap().is_some());
@@ -340,7 +344,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_full_disk_is_said_to_be_one() {
+    fn full_disk_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let picture = Picture::from_i420(4, 2, (0..12).collect()).unwrap();
         for name in ["full.y4m", "full.ivf", "full.webm"] {
@@ -353,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_sinks_and_places_that_cannot_be_written_are_errors() {
+    fn unknown_sinks_and_unwritable_paths_are_errors() {
         for name in ["out", "out.wmv", "webm", "/tmp/.webm"] {
             let refused = sink_path(name).unwrap_err();
             assert!(matches!(&refused, SinkError::Specification(_)), "{refused}");
@@ -373,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stream_has_a_file_of_its_own() {
+    fn each_stream_has_its_own_file() {
         let of = |sink, stream| sink_of_stream(sink, stream).map_err(|error| error.to_string());
         assert_eq!(of("a/x.y4m", "front"), Ok("a/x.front.y4m".to_owned()));
         assert_eq!((of("x.y4m", ""), of("none", "rear")), (Ok("x.y4m".to_owned()), Ok("none".to_owned())));
@@ -383,7 +387,7 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "window"))]
-    fn a_window_is_refused_without_the_feature() {
+    fn window_without_the_feature_is_refused() {
         assert!(matches!(open_sink("window", format()), Err(SinkError::NoWindows)));
     }
 }

@@ -1,4 +1,4 @@
-//! Where pictures come from.
+//! Sources: producers of pictures.
 
 pub(crate) mod camera;
 pub(crate) mod ffmpeg;
@@ -17,125 +17,124 @@ use crate::y4m::{Y4mError, Y4mReader};
 /// Name of standard input in errors.
 const STANDARD_INPUT: &str = "standard input";
 
-/// Gives pictures one after the other: those of the codec, or whatever stands for them.
+/// Producer of pictures, or of values that stand for them.
 pub trait Source<P = Picture>: Send {
-    /// Size and frame rate of its pictures. It does not change.
+    /// Size and frame rate, which are constant.
     fn format(&self) -> VideoFormat;
 
-    /// The next picture, or None after the last. A camera waits until it has one.
+    /// The next picture, or None after the last. A camera blocks until it has one.
     ///
     /// # Errors
-    /// If there is no next picture for another reason than the end.
+    /// If no next picture is available for another reason than the end.
     fn next(&mut self) -> Result<Option<P>, SourceError>;
 
-    /// Does now what would make a later picture late: for whoever shows pictures at their time. Others need not ask for it.
+    /// Prepares later pictures, so that none is late. Real-time callers need it, others do not.
     fn prepare(&mut self) {}
 
-    /// No picture is wanted for a while, until [`Self::next`] is called again: a camera is closed meanwhile.
+    /// Pauses the source until the next call of [`Self::next`]. A camera closes meanwhile.
     fn rest(&mut self) {}
 
-    /// Whether the source keeps time by itself, as a camera does. Any other source gives pictures as fast as it is
-    /// asked.
+    /// Whether the source paces itself, as a camera does. Other sources return pictures at once.
     fn is_live(&self) -> bool {
         false
     }
 }
 
-/// Why a source has no next picture.
+/// Error of a source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
     /// A file cannot be opened.
     #[error("cannot open {path}: {error}")]
     Open {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
     /// A y4m file or stream is damaged.
     #[error("{path}: {error}")]
     Y4m {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of the reader.
         error: Y4mError,
     },
-    /// A y4m file ends with its header.
+    /// A y4m file ends after its header.
     #[error("{path}: no pictures")]
     NoPictures {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// What was asked for is not a size or a rate.
+    /// The requested size or rate is invalid.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The clip cannot be generated.
     #[error(transparent)]
     Clip(#[from] ClipError),
-    /// What was read makes no picture.
+    /// The samples do not make a picture.
     #[error(transparent)]
     Picture(#[from] PictureError),
     /// The ffmpeg command is not installed.
     #[error("cannot run ffmpeg to read {input}: it is not installed (Debian, Ubuntu: apt install ffmpeg)")]
     FfmpegMissing {
-        /// What it should have read.
+        /// Input of ffmpeg.
         input: String,
     },
     /// The ffmpeg command cannot be started or waited for.
     #[error("cannot run ffmpeg to read {input}: {error}")]
     FfmpegStart {
-        /// What it should have read.
+        /// Input of ffmpeg.
         input: String,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
     /// The ffmpeg command failed.
     #[error("ffmpeg cannot read {input}: {reason}")]
     Ffmpeg {
-        /// What it should have read.
+        /// Input of ffmpeg.
         input: String,
-        /// The last lines of its own words.
+        /// Last lines of its error output.
         reason: String,
     },
-    /// What ffmpeg decodes is not as VP8 has it.
+    /// VP8 does not support the output of ffmpeg.
     #[error("{input} {problem}; make another of it with: ffmpeg -i {input} -vf {filter} OUT.y4m")]
     Unsuited {
-        /// What it reads.
+        /// Input of ffmpeg.
         input: String,
-        /// What is wrong with it.
+        /// The unsupported property.
         problem: String,
-        /// The filter of ffmpeg that mends that.
+        /// Filter of ffmpeg that converts the input.
         filter: &'static str,
     },
-    /// No camera, or one that does not work.
+    /// No camera, or a camera that fails.
     #[error("no camera at {device}: {reason}; plug one in or choose --source generated")]
     Camera {
-        /// The device file.
+        /// Path of the device.
         device: PathBuf,
-        /// What is wrong.
+        /// Cause of the failure.
         reason: String,
     },
 }
 
-/// What a caller may ask of any source beside its name.
+/// Options of a source besides its name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourceOptions {
-    /// Width and height. Files are scaled to it; a camera is asked for it and may give another.
+    /// Width and height. Files are scaled to it. A camera receives it as a request.
     pub size: Option<(usize, usize)>,
-    /// Files are resampled to it; a camera is asked for it and may give another.
+    /// Frame rate. Files are resampled to it. A camera receives it as a request.
     pub frame_rate: Option<FrameRate>,
     /// Seed of a generated clip.
     pub seed: u64,
 }
 
-/// Opens the source that `specification` names:
-/// - `generated`, `generated:640x360`, `generated:@25` or `generated:640x360@25`: a clip without end, see
-///   [`GeneratedClip`]; what is not said comes from `options`, else 1280x720 at 30 pictures a second;
-/// - `camera` or a device such as `/dev/video0` (`camera` is that one);
-/// - `-`, standard input: y4m, or whatever ffmpeg can read from a pipe;
-/// - a file that ends in `.y4m`, read here if it is of 8-bit 4:2:0, unless `options` want another size or rate;
-/// - anything else is what ffmpeg can read.
+/// Opens the source `specification`:
+/// - `generated`, `generated:640x360`, `generated:@25` or `generated:640x360@25`: an endless clip, see
+///   [`GeneratedClip`]. Missing values come from `options`, else 1280x720 at 30 pictures per second;
+/// - `camera` or a device such as `/dev/video0`, which is the default;
+/// - `-` for standard input: y4m, or any format that ffmpeg reads from a pipe;
+/// - a `.y4m` file of 8-bit 4:2:0, unless `options` request another size or rate;
+/// - any other input of ffmpeg.
 ///
 /// # Errors
 /// If the source cannot be opened.
@@ -156,7 +155,7 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
     if as_it_is && specification.to_ascii_lowercase().ends_with(".y4m") {
         match Y4mSource::open(Path::new(specification)) {
             Ok(source) => return Ok(Box::new(source)),
-            // Where there is an ffmpeg to convert it; else it is said how to convert it.
+            // ffmpeg converts the file if it is installed. Otherwise the error names the command.
             Err(SourceError::Y4m { path, error: error @ Y4mError::Colour { .. } }) => {
                 return match ffmpeg::FfmpegSource::open(specification, options) {
                     Err(SourceError::FfmpegMissing { .. }) => Err(SourceError::Y4m { path, error }),
@@ -169,7 +168,7 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
     Ok(Box::new(ffmpeg::FfmpegSource::open(specification, options)?))
 }
 
-/// Size and frame rate of what [`open_source`] would open. A generated clip is not painted for it.
+/// Size and frame rate of the source that [`open_source`] would open. A generated clip is not painted.
 ///
 /// # Errors
 /// If the source cannot be opened.
@@ -183,7 +182,7 @@ pub fn source_format(specification: &str, options: &SourceOptions) -> Result<Vid
     }
 }
 
-/// Reads `640x360@25`, either part of which may be missing.
+/// Parses `640x360@25`. Either part may be missing.
 fn generated_format(wanted: &str, options: &SourceOptions) -> Result<VideoFormat, SourceError> {
     let default = VideoFormat::default();
     let (size, rate) = wanted.split_once('@').map_or((wanted, None), |(size, rate)| (size, Some(rate)));
@@ -196,7 +195,7 @@ fn generated_format(wanted: &str, options: &SourceOptions) -> Result<VideoFormat
     Ok(VideoFormat { width, height, frame_rate })
 }
 
-/// The pictures of a generated clip, from the first one on, without end.
+/// The endless pictures of a generated clip, from the first one on.
 #[derive(Debug)]
 pub struct GeneratedSource {
     clip: GeneratedClip,
@@ -204,7 +203,7 @@ pub struct GeneratedSource {
 }
 
 impl GeneratedSource {
-    /// Starts at the clip's first picture. A scene is painted when its first picture is asked for, or all of them by
+    /// Starts at the first picture of the clip. A scene is painted with its first picture, or in advance by
     /// [`Source::prepare`].
     #[must_use]
     pub fn new(clip: GeneratedClip) -> Self {
@@ -228,7 +227,7 @@ impl Source for GeneratedSource {
     }
 }
 
-/// The pictures of a y4m file, or of a stream of such.
+/// The pictures of a y4m file or stream.
 #[derive(Debug)]
 pub struct Y4mSource<R = File> {
     path: PathBuf,
@@ -239,7 +238,7 @@ impl Y4mSource {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// If the file cannot be opened, is not y4m of 8-bit 4:2:0 or has no picture.
+    /// If the file cannot be opened, is not y4m of 8-bit 4:2:0, or has no picture.
     pub fn open(path: &Path) -> Result<Self, SourceError> {
         let file = File::open(path).map_err(|error| SourceError::Open { path: path.to_owned(), error })?;
         Self::from_reader(path, file)?.with_pictures()
@@ -247,17 +246,17 @@ impl Y4mSource {
 }
 
 impl<R: Read> Y4mSource<R> {
-    /// Reads the header of what comes out of `reader`, which errors call `name`.
+    /// Reads the header from `reader`. Errors call it `name`.
     ///
     /// # Errors
-    /// If that is not y4m of 8-bit 4:2:0.
+    /// If the input is not y4m of 8-bit 4:2:0.
     pub fn from_reader(name: &Path, reader: R) -> Result<Self, SourceError> {
         let reader = Y4mReader::new(BufReader::new(reader))
             .map_err(|error| SourceError::Y4m { path: name.to_owned(), error })?;
         Ok(Self { path: name.to_owned(), reader })
     }
 
-    /// The same, if at least one picture follows the header.
+    /// Returns the source if at least one picture follows the header.
     fn with_pictures(mut self) -> Result<Self, SourceError> {
         match self.reader.is_at_end() {
             Ok(false) => Ok(self),
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_clips_take_size_and_rate_from_their_name() {
+    fn name_of_a_generated_clip_sets_size_and_rate() {
         assert_eq!(format_of("generated:64x36@25"), "64x36@25");
         assert_eq!(format_of("generated:64x36"), "64x36@30");
         let options = SourceOptions { size: Some((32, 18)), frame_rate: FrameRate::new(15, 1), seed: 0 };
@@ -295,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_said_to_be_none() {
+    fn invalid_size_is_refused() {
         for wrong in ["generated:64", "generated:64x36@0", "generated:0x0", "generated:16383x16383"] {
             assert!(open_source(wrong, &SourceOptions::default()).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_missing_camera_says_what_else_to_choose() {
+    fn error_of_a_missing_camera_names_an_alternative() {
         let Err(error) = open_source("/dev/video97", &SourceOptions::default()) else { panic!("a camera?") };
         let text = error.to_string();
         assert!(text.starts_with("no camera at /dev/video97: "), "{text}");
@@ -310,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_named() {
+    fn error_of_a_missing_file_names_it() {
         let Err(error) = open_source("/nowhere/at/all.y4m", &SourceOptions::default()) else { panic!() };
         assert!(error.to_string().contains("/nowhere/at/all.y4m"), "{error}");
     }
 
     #[test]
-    fn a_file_that_ends_with_its_header_is_no_source() {
+    fn file_without_pictures_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("none.y4m");
         for (bytes, is_one) in
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_source_goes_on_and_moves() {
+    fn generated_source_is_endless_and_moves() {
         let mut source = open_source("generated:64x48", &SourceOptions::default()).unwrap();
         let first = source.next().unwrap().unwrap();
         assert_ne!(first, source.next().unwrap().unwrap());

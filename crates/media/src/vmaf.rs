@@ -1,5 +1,5 @@
-//! VMAF (Netflix): how good a video looks beside its original, 0-100, as libvmaf computes it. This crate carries no
-//! libvmaf; it hands the pictures to an ffmpeg that does.
+//! VMAF (Netflix), 0 to 100: quality of a video compared with its original. This crate does not link libvmaf; it runs
+//! an ffmpeg with libvmaf.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,47 +12,47 @@ use lockstep_vp8::Picture;
 use crate::format::VideoFormat;
 use crate::y4m::{Y4mError, Y4mWriter};
 
-/// The environment variable that names an ffmpeg with libvmaf; without it, `ffmpeg` is looked for.
+/// Environment variable with the path of an ffmpeg with libvmaf. The default is `ffmpeg`.
 pub const VMAF_VARIABLE: &str = "LOCKSTEP_VMAF";
 
-/// Bytes of ffmpeg's own words that are looked at.
+/// Maximum length of ffmpeg's output that is read, bytes.
 const MOST_WORDS: u64 = 1 << 20;
 
-/// The graph: even pictures are originals, odd ones what was shown. The numbers of the pictures are their times, so that
-/// pairs meet.
+/// The filter graph: even pictures are originals, odd ones shown pictures. Picture numbers are the times, so that pairs
+/// match.
 const GRAPH: &str = "[0:v]split[a][b];[a]select='not(mod(n\\,2))',setpts=N[original];\
                      [b]select='mod(n\\,2)',setpts=N[shown];[shown][original]libvmaf";
 
-/// Why there is no VMAF.
+/// Error of computing VMAF.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VmafError {
-    /// The program is not there.
+    /// The program cannot be started.
     #[error("no VMAF: cannot run {program}: {error}; LOCKSTEP_VMAF may name an ffmpeg with libvmaf")]
     Start {
-        /// The program.
+        /// Path of the program.
         program: String,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The program has no libvmaf.
+    /// The program lacks libvmaf.
     #[error(
         "no VMAF: {program} has no libvmaf; LOCKSTEP_VMAF may name an ffmpeg that has it, such as the one in PyPI's \
          imageio-ffmpeg"
     )]
     NoLibvmaf {
-        /// The program.
+        /// Path of the program.
         program: String,
     },
-    /// A picture cannot be handed over.
+    /// A picture cannot be passed to the program.
     #[error("no VMAF: {0}")]
     Picture(#[from] Y4mError),
-    /// The program failed, or was shown nothing.
+    /// The program failed, or received no picture.
     #[error("no VMAF: ffmpeg gave no score: {0}")]
     NoScore(String),
 }
 
-/// Compares videos picture by picture, in a process of its own.
+/// Compares videos picture by picture in a separate process.
 #[derive(Debug)]
 pub struct VmafMeter {
     child: Child,
@@ -98,10 +98,10 @@ impl VmafMeter {
         Ok(meter)
     }
 
-    /// Takes a picture as it was shown, beside its original.
+    /// Adds a shown picture and its original.
     ///
     /// # Errors
-    /// If the pictures have another size than was said, or the process takes no more.
+    /// If a picture has another size than the format, or the process ended.
     pub fn compare(&mut self, original: &Picture, shown: &Picture) -> Result<(), VmafError> {
         if let Some(pictures) = &mut self.pictures {
             pictures.write_picture(original)?;
@@ -110,10 +110,10 @@ impl VmafMeter {
         Ok(())
     }
 
-    /// The mean VMAF of all pictures, 0-100.
+    /// Mean VMAF of all pictures, 0 to 100.
     ///
     /// # Errors
-    /// If there were none, or the process failed.
+    /// If the meter received no picture, or the process failed.
     pub fn finish(mut self) -> Result<f64, VmafError> {
         if let Some(pictures) = self.pictures.take() {
             drop(pictures.finish()?);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_missing_or_lacks_libvmaf_is_named() {
+    fn error_names_a_program_without_libvmaf() {
         let (format, _) = pictures(1);
         let error = VmafMeter::start_with("no-such-ffmpeg".into(), format).unwrap_err().to_string();
         assert!(error.contains("no-such-ffmpeg") && error.contains(VMAF_VARIABLE), "{error}");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_video_equals_itself_and_a_frozen_one_is_worse() {
+    fn equal_videos_score_high_and_frozen_video_lower() {
         let (format, pictures) = pictures(20);
         let Ok(mut same) = VmafMeter::start(format) else {
             eprintln!("skipped: no ffmpeg with libvmaf; {VMAF_VARIABLE} may name one");
@@ -177,11 +177,11 @@ mod tests {
         }
         let (same, frozen) = (same.finish().unwrap(), frozen.finish().unwrap());
         assert!(same > 95.0, "{same}");
-        assert!(frozen < same - 10.0, "{frozen} beside {same}");
+        assert!(frozen < same - 10.0, "{frozen} frozen, {same} equal");
     }
 
     #[test]
-    fn a_video_of_nothing_has_no_score() {
+    fn empty_video_has_no_score() {
         let (format, _) = pictures(1);
         let Ok(meter) = VmafMeter::start(format) else { return };
         assert!(matches!(meter.finish(), Err(VmafError::NoScore(_))));

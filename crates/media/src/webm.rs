@@ -1,12 +1,13 @@
-//! WebM and Matroska files of VP8 and Opus (RFC 9559), written so that a file that breaks off anywhere still plays.
+//! Writes WebM and Matroska files of VP8 and Opus (RFC 9559). A truncated file still plays.
 //!
 //!     EBML header | Segment { SeekHead | Info | Tracks | Cluster { SimpleBlock ... } ... | Cues }
 //!
-//! Segment and clusters have unknown sizes, so no byte before the last block has to change. [`WebmWriter::finish`] adds the
-//! cues, and writes their place and the duration over the voids that seek head and info reserve.
+//! Segment and clusters have unknown sizes, so writing a block changes no earlier byte. [`WebmWriter::finish`] appends
+//! the cues. It also overwrites two reserved voids in seek head and info with the position of the cues and the
+//! duration.
 //!
-//! Own code: no crate in Rust writes WebM. `webm` binds libwebm (C++, MPL), `matroska` and `matroska-demuxer` only read, and
-//! `webm-iterable` only writes single EBML elements, for twenty more dependencies.
+//! Own code, because no Rust crate writes WebM. `webm` binds libwebm (C++, MPL), and `matroska` and `matroska-demuxer`
+//! only read. `webm-iterable` only writes single EBML elements, and has twenty more dependencies.
 
 use std::io::{self, Seek, SeekFrom, Write};
 use std::time::Duration;
@@ -14,11 +15,12 @@ use std::time::Duration;
 /// Track numbers.
 const VIDEO: u8 = 1;
 const SOUND: u8 = 2;
-/// A cluster lasts at most this long, milliseconds; a block's time is a 16-bit offset in its cluster.
+/// Maximum duration of a cluster, milliseconds. The time of a block is a 16-bit offset in its cluster.
 const CLUSTER_MS: i64 = 5_000;
-/// The size that says that an element ends where its parent's next child begins. Some readers know only this shortest form.
+/// Unknown size: the element ends where the next child of its parent begins. Some readers support only this shortest
+/// form.
 const UNKNOWN_SIZE: u8 = 0xff;
-/// Samples a second of Opus in Matroska.
+/// Sampling rate of Opus in Matroska.
 const OPUS_RATE: u32 = 48_000;
 /// An Opus decoder converges within 80 ms after a seek (RFC 7845, section 4.6), in nanoseconds.
 const SEEK_PRE_ROLL: u64 = 80_000_000;
@@ -77,7 +79,7 @@ fn identifier(id: u32) -> Vec<u8> {
     id.to_be_bytes().into_iter().skip_while(|&byte| byte == 0).collect()
 }
 
-/// A size in as few bytes as it takes. All ones mean unknown, so the largest value of a length takes the next.
+/// Encodes a size in the fewest bytes. All ones mean unknown, so the largest value of a length uses the next length.
 fn size(value: usize) -> Vec<u8> {
     let value = value as u64;
     let bytes = (1..8).find(|&bytes| value + 1 < 1 << (7 * bytes)).unwrap_or(8);
@@ -89,12 +91,12 @@ fn element(id: u32, content: &[u8]) -> Vec<u8> {
     [&identifier(id), &size(content.len()), content].concat()
 }
 
-/// The beginning of an element of unknown size.
+/// Start of an element of unknown size.
 fn open_element(id: u32) -> Vec<u8> {
     [&identifier(id)[..], &[UNKNOWN_SIZE]].concat()
 }
 
-/// An unsigned integer in eight bytes, so that its element has the same size whatever it is.
+/// An unsigned integer in eight bytes, so that the size of its element is constant.
 fn number(id: u32, value: u64) -> Vec<u8> {
     element(id, &value.to_be_bytes())
 }
@@ -111,17 +113,17 @@ fn parent(id: u32, children: &[Vec<u8>]) -> Vec<u8> {
     element(id, &children.concat())
 }
 
-/// An element that readers skip, as long as `replaced`.
+/// A void element with the size of `replaced`, which readers skip.
 fn void(replaced: &[u8]) -> Vec<u8> {
     element(id::VOID, &vec![0; replaced.len().saturating_sub(2)])
 }
 
-/// The place of a child of the segment, in bytes from the first one.
+/// A seek entry: position of a child of the segment, in bytes from the first child.
 fn seek(child: u32, place: u64) -> Vec<u8> {
     parent(id::SEEK, &[element(id::SEEK_ID, &identifier(child)), number(id::SEEK_POSITION, place)])
 }
 
-/// The seek head, with room for the place of the cues at its end.
+/// The seek head. It reserves room for the position of the cues at its end.
 fn seek_head(info_at: u64, tracks_at: u64) -> Vec<u8> {
     parent(id::SEEK_HEAD, &[seek(id::INFO, info_at), seek(id::TRACKS, tracks_at), void(&seek(id::CUES, 0))])
 }
@@ -135,7 +137,7 @@ fn duration(length: Duration) -> Vec<u8> {
 pub(crate) enum Container {
     /// `.webm`, which browsers play.
     Webm,
-    /// `.mkv`, the same under its general name.
+    /// `.mkv`, the general format.
     Matroska,
 }
 
@@ -145,7 +147,7 @@ pub(crate) struct Tracks {
     /// Size of the first picture.
     pub width: usize,
     pub height: usize,
-    /// Samples by which the Opus encoder delays the sound; none without sound.
+    /// Delay of the Opus encoder in samples. None without sound.
     pub sound_delay: Option<u16>,
 }
 
@@ -185,18 +187,18 @@ fn opus_head(pre_skip: u16) -> Vec<u8> {
         .concat()
 }
 
-/// Writes a file. Times are rounded to milliseconds and should not decrease.
+/// Writes a file. Times are rounded to milliseconds and must not decrease.
 #[derive(Debug)]
 pub(crate) struct WebmWriter<W> {
     writer: W,
-    /// Where in the file the places for the seek entry of the cues and for the duration are.
+    /// Offsets in the file of the seek entry of the cues and of the duration.
     cues_seek_at: u64,
     duration_at: u64,
-    /// Bytes of the segment so far.
+    /// Length of the segment so far, bytes.
     written: u64,
-    /// The time of the open cluster, milliseconds.
+    /// Time of the open cluster, milliseconds.
     cluster: Option<i64>,
-    /// Time and place of each cluster that begins with a key frame.
+    /// Time and position of each cluster that begins with a key frame.
     cues: Vec<(i64, u64)>,
     end: Duration,
 }
@@ -290,12 +292,12 @@ impl<W: Write> WebmWriter<W> {
         Ok(())
     }
 
-    /// Hands on what was written so far.
+    /// Flushes the writer.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
 
-    /// Writes the cues and the duration: the last block lasts for `last`.
+    /// Writes the cues and the duration. `last` is the duration of the last block.
     pub(crate) fn finish(mut self, last: Duration) -> io::Result<()>
     where
         W: Seek,
@@ -328,12 +330,12 @@ mod tests {
     const KEY: [u8; 4] = [0x10, 1, 2, 3];
     const INTER: [u8; 2] = [0x11, 4];
 
-    /// Time in milliseconds, track, bytes, and whether it is a key frame, of each block.
+    /// Time in milliseconds, track, bytes and key frame flag of each block.
     fn blocks(file: &[u8]) -> Vec<(u64, u64, Vec<u8>, bool)> {
         let mut reader = matroska_demuxer::MatroskaFile::open(Cursor::new(file)).unwrap();
         let mut frame = matroska_demuxer::Frame::default();
         let mut blocks = Vec::new();
-        // A block that is cut is an error for this reader.
+        // This reader reports a truncated block as an error.
         while reader.next_frame(&mut frame).unwrap_or(false) {
             blocks.push((frame.timestamp, frame.track, frame.data.clone(), frame.is_keyframe == Some(true)));
         }
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_anywhere_has_the_blocks_before_the_cut() {
+    fn truncated_file_keeps_the_blocks_before_the_cut() {
         let file = written(|writer| drop(writer));
         assert_eq!(blocks(&file), expected());
         let (mut counts, mut before) = (Vec::new(), 0);
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_as_short_as_they_can_be() {
+    fn sizes_use_the_fewest_bytes() {
         let cases: [(usize, &[u8]); 4] =
             [(0, &[0x80]), (126, &[0xfe]), (127, &[0x40, 0x7f]), (16_383, &[0x20, 0x3f, 0xff])];
         for (value, bytes) in cases {
@@ -404,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn times_beyond_any_call_do_not_panic() {
+    fn extreme_times_do_not_panic() {
         let mut writer =
             WebmWriter::new(Vec::new(), Container::Matroska, &Tracks { width: 2, height: 2, sound_delay: None })
                 .unwrap();

@@ -1,9 +1,9 @@
-//! YUV4MPEG2 files (`.y4m`): one line of text, then for each picture the line `FRAME` and its samples. The format is
-//! described in the manual page yuv4mpeg(5) of mjpegtools; only what VP8 can carry is read: progressive 4:2:0 of eight
-//! bits.
+//! Reads and writes YUV4MPEG2 files (`.y4m`): a header line, then the line `FRAME` and the samples of each picture. The
+//! manual page yuv4mpeg(5) of mjpegtools describes the format. The reader supports what VP8 can carry: progressive
+//! 4:2:0 of eight bits.
 //!
-//! Own code and not the `y4m` crate (0.8): that one multiplies sizes from the header unchecked, allocates what they say
-//! before it saw a sample, and takes a picture that breaks off for the end of the file.
+//! Own code instead of the `y4m` crate (0.8). The crate multiplies header sizes unchecked and allocates memory before
+//! it reads a sample. It also takes a truncated picture for the end of the file.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -12,21 +12,21 @@ use lockstep_vp8::{MAXIMUM_DIMENSION, Picture, PictureError};
 
 use crate::format::{FrameRate, VideoFormat};
 
-/// The longest header line that is read, bytes. ffmpeg writes about 60.
+/// Maximum length of a header line, bytes. ffmpeg writes about 60.
 pub(crate) const MAXIMUM_LINE: usize = 1024;
-/// Room taken for a picture before its samples arrive, bytes; larger pictures grow as they are read.
+/// Memory reserved for a picture before its samples arrive, bytes. Larger pictures grow as they are read.
 const INITIAL_CAPACITY: usize = 4 << 20;
-/// The rate of a file that does not say one, as ffmpeg assumes.
+/// Rate of a file without one, as in ffmpeg.
 const UNSAID_RATE: (u32, u32) = (25, 1);
 
-/// What is wrong with a y4m file.
+/// Error of reading or writing y4m.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Y4mError {
     /// Reading or writing failed.
     #[error("y4m: {0}")]
     Io(#[from] io::Error),
-    /// The file does not start as y4m files do.
+    /// The file does not start with a y4m header.
     #[error(
         "not a y4m file: it does not start with \"YUV4MPEG2\"; make one of a video with: ffmpeg -i IN -pix_fmt yuv420p OUT.y4m"
     )]
@@ -34,48 +34,48 @@ pub enum Y4mError {
     /// A header line does not end.
     #[error("y4m header at byte {offset} is longer than {MAXIMUM_LINE} bytes")]
     Line {
-        /// Where the line starts.
+        /// Offset of the line.
         offset: u64,
     },
-    /// A field of the file header is not what it should be.
+    /// A field of the file header is invalid.
     #[error("y4m header field {field:?} is not valid; {allowed}")]
     Field {
-        /// The field as it stands in the file.
+        /// The field in the file.
         field: String,
-        /// What may stand there.
+        /// The allowed values.
         allowed: String,
     },
-    /// More pictures a second than anything shows.
+    /// The frame rate exceeds [`MAXIMUM_FRAME_RATE`].
     #[error(
         "y4m frame rate {numerator}:{denominator} is more than {MAXIMUM_FRAME_RATE} pictures a second; resample it with: \
          ffmpeg -i IN.y4m -vf fps=30 OUT.y4m"
     )]
     Rate {
-        /// Pictures ...
+        /// Numerator of the rate.
         numerator: u32,
-        /// ... in so many seconds.
+        /// Denominator of the rate.
         denominator: u32,
     },
-    /// The header does not say the size.
+    /// The header has no size.
     #[error("y4m header has no width or no height")]
     Size,
-    /// Not 4:2:0 of eight bits.
+    /// The colour format is not 4:2:0 of eight bits.
     #[error(
         "y4m colour format {format} is not 8-bit 4:2:0; convert it with: ffmpeg -i IN.y4m -pix_fmt yuv420p OUT.y4m"
     )]
     Colour {
-        /// What the file says.
+        /// Colour format of the file.
         format: String,
     },
-    /// Interlaced.
+    /// The video is interlaced.
     #[error("y4m video is interlaced; convert it with: ffmpeg -i IN.y4m -vf yadif -pix_fmt yuv420p OUT.y4m")]
     Interlaced,
-    /// No `FRAME` line where a picture must start.
+    /// A picture does not start with a `FRAME` line.
     #[error("y4m picture {picture} at byte {offset} does not start with \"FRAME\"")]
     Frame {
         /// Number of the picture, from zero.
         picture: u64,
-        /// Where it starts.
+        /// Offset of the picture.
         offset: u64,
     },
     /// The file ends inside a picture.
@@ -83,17 +83,17 @@ pub enum Y4mError {
     Truncated {
         /// Number of the picture, from zero.
         picture: u64,
-        /// Where the file ends.
+        /// Length of the file, bytes.
         offset: u64,
     },
-    /// The picture to be written has another size than the file.
+    /// The size of the picture differs from that of the file.
     #[error("picture of {width}x{height} does not fit a y4m file of {format}")]
     Mismatch {
-        /// The picture's width.
+        /// Width of the picture.
         width: usize,
-        /// The picture's height.
+        /// Height of the picture.
         height: usize,
-        /// The file's format.
+        /// Format of the file.
         format: VideoFormat,
     },
     /// The samples do not make a picture.
@@ -101,7 +101,7 @@ pub enum Y4mError {
     Picture(#[from] PictureError),
 }
 
-/// Reads a y4m file from its start to its end.
+/// Reads a y4m file from start to end.
 #[derive(Debug)]
 pub struct Y4mReader<R> {
     reader: R,
@@ -110,7 +110,7 @@ pub struct Y4mReader<R> {
     pictures: u64,
 }
 
-/// Reads a line up to its newline, which is not part of it. None at the end of the input.
+/// Reads a line without its newline. None at the end of the input.
 fn read_line(reader: &mut impl BufRead, offset: &mut u64) -> Result<Option<Vec<u8>>, Y4mError> {
     let start = *offset;
     let mut line = Vec::new();
@@ -125,13 +125,13 @@ fn read_line(reader: &mut impl BufRead, offset: &mut u64) -> Result<Option<Vec<u
     if line.len() >= MAXIMUM_LINE { Err(Y4mError::Line { offset: start }) } else { Ok(Some(line)) }
 }
 
-/// That `field` is no side of a picture.
+/// Error of a field that is not a valid side.
 fn no_side(field: &str) -> Y4mError {
     let allowed = format!("VP8 has pictures of 1 to {MAXIMUM_DIMENSION} samples a side");
     Y4mError::Field { field: field.to_owned(), allowed }
 }
 
-/// That `field` is no frame rate.
+/// Error of a field that is not a valid frame rate.
 fn no_rate(field: &str) -> Y4mError {
     let allowed = "a rate is two whole numbers over zero, pictures and seconds, such as F25:1 or F30000:1001";
     Y4mError::Field { field: field.to_owned(), allowed: allowed.to_owned() }
@@ -143,12 +143,12 @@ fn ratio(value: &str) -> Option<(u32, u32)> {
 }
 
 impl<R: BufRead> Y4mReader<R> {
-    /// Reads the header. A header without a rate, or with the rate 0:0, is taken for 25 pictures a second, and one
-    /// without a colour format for 4:2:0, both as ffmpeg does. The position of chroma samples (`420jpeg`, `420mpeg2`,
-    /// `420paldv`) is not kept: VP8 does not carry it.
+    /// Reads the header. Defaults are those of ffmpeg: 25 pictures per second, also for the rate 0:0, and the colour
+    /// format 4:2:0. The position of chroma samples (`420jpeg`, `420mpeg2`, `420paldv`) is dropped, since VP8 does not
+    /// carry it.
     ///
     /// # Errors
-    /// If this is not y4m, or not progressive 4:2:0 of eight bits.
+    /// If the input is not progressive y4m of 8-bit 4:2:0.
     pub fn new(mut reader: R) -> Result<Self, Y4mError> {
         let mut offset = 0;
         let mut magic = Vec::new();
@@ -176,7 +176,7 @@ impl<R: BufRead> Y4mReader<R> {
                     return Err(Y4mError::Colour { format: value.to_owned() });
                 }
                 Some('I') if !matches!(value, "p" | "?") => return Err(Y4mError::Interlaced),
-                _ => {} // aspect, comments, extensions, and what later versions may add
+                _ => {} // aspect, comments, extensions, and fields of later versions
             }
         }
         let (Some(width), Some(height)) = (width, height) else { return Err(Y4mError::Size) };
@@ -197,7 +197,7 @@ impl<R: BufRead> Y4mReader<R> {
         self.format
     }
 
-    /// Whether there is nothing more. Waits for what is still to come.
+    /// Whether the input has ended. It blocks until more input arrives.
     ///
     /// # Errors
     /// If reading fails.
@@ -208,7 +208,7 @@ impl<R: BufRead> Y4mReader<R> {
     /// Reads the next picture; None at the end.
     ///
     /// # Errors
-    /// If reading fails or the file breaks off inside a picture.
+    /// If reading fails or the file ends inside a picture.
     pub fn read_picture(&mut self) -> Result<Option<Picture>, Y4mError> {
         let (start, picture) = (self.offset, self.pictures);
         let Some(line) = read_line(&mut self.reader, &mut self.offset)? else { return Ok(None) };
@@ -235,7 +235,7 @@ pub struct Y4mWriter<W> {
 }
 
 impl<W: Write> Y4mWriter<W> {
-    /// Writes the header, with the colour format `420mpeg2`. Give it a buffered writer.
+    /// Writes the header, with the colour format `420mpeg2`. The writer should be buffered.
     ///
     /// # Errors
     /// If writing fails.
@@ -246,7 +246,7 @@ impl<W: Write> Y4mWriter<W> {
         Ok(Self { writer, format })
     }
 
-    /// Hands on whatever was written so far.
+    /// Flushes the writer.
     ///
     /// # Errors
     /// If writing fails.
@@ -272,7 +272,7 @@ impl<W: Write> Y4mWriter<W> {
         Ok(())
     }
 
-    /// Flushes, and gives back what was written to.
+    /// Flushes and returns the output.
     ///
     /// # Errors
     /// If writing fails.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn every_position_of_8_bit_chroma_is_accepted_and_nothing_else() {
+    fn every_chroma_position_of_8_bit_420_is_accepted() {
         for colour in ["", " C420", " C420jpeg", " C420mpeg2", " C420paldv"] {
             assert!(header(&format!("W4 H2 F30:1{colour}")).is_ok(), "{colour}");
         }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_lie_about_the_size_cost_no_memory() {
+    fn wrong_sizes_in_headers_cost_no_memory() {
         assert!(matches!(header("W18446744073709551615 H2"), Err(Y4mError::Field { .. })));
         assert!(matches!(header("W0 H2"), Err(Y4mError::Field { .. })));
         assert!(matches!(header("W4"), Err(Y4mError::Size)));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_y4m_file_is_told_how_to_become_one() {
+    fn error_of_other_files_names_the_conversion() {
         for bytes in [&b""[..], b"\x1f\x8b\x08\0", b"\0\0\0\x20ftypisom", b"YUV4MPEG2\n"] {
             let error = Y4mReader::new(bytes).unwrap_err().to_string();
             assert!(error.starts_with("not a y4m file") && error.ends_with("-pix_fmt yuv420p OUT.y4m"), "{error}");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_not_valid_is_told_with_what_is() {
+    fn error_of_an_invalid_field_names_the_allowed_values() {
         for field in ["W0", "W16384", "W-1", "W", "H\u{1b}"] {
             let error = header(&format!("W4 H2 {field}")).unwrap_err().to_string();
             assert!(error.contains(&format!("{field:?}")) && error.contains(" 1 to 16383 "), "{error}");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_not_said_is_25_and_one_that_is_nonsense_an_error() {
+    fn missing_rate_is_25_and_invalid_rate_is_refused() {
         assert_eq!(header("W4 H2").unwrap().frame_rate, FrameRate::new(25, 1).unwrap());
         assert_eq!(header("W4 H2 F0:0").unwrap().frame_rate, FrameRate::new(25, 1).unwrap());
         for fast in ["F1001:1", "F4294967295:1", "F1000001:1000"] {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_breaks_off_is_an_error_with_its_place() {
+    fn truncated_file_is_an_error_with_its_offset() {
         let bytes = b"YUV4MPEG2 W2 H2 F30:1\nFRAME\n123456FRAME Ip\n1234";
         let Err(Y4mError::Truncated { picture: 1, offset }) = read_all(bytes) else { panic!() };
         assert_eq!(offset, bytes.len() as u64);
@@ -383,7 +383,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_an_error_or_pictures_but_never_a_panic(
+        fn garbage_does_not_panic(
             fields in "[WHFCIAX0-9:p ?]{0,40}", body in proptest::collection::vec(any::<u8>(), 0..200), magic: bool,
         ) {
             let start = if magic { format!("YUV4MPEG2 {fields}\nFRAME\n") } else { fields };
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_another_size_is_not_written() {
+    fn picture_of_another_size_is_refused() {
         let mut writer = Y4mWriter::new(Vec::new(), VideoFormat::default()).unwrap();
         let picture = Picture::from_i420(2, 2, vec![0; 6]).unwrap();
         assert!(matches!(writer.write_picture(&picture), Err(Y4mError::Mismatch { .. })));

@@ -1,4 +1,4 @@
-//! Frame numbers in pictures: what is written is read, and nothing else is.
+//! Reading and writing of frame numbers in pictures.
 
 use lockstep_media::barcode::{
     BarcodeError, MAXIMUM_NUMBER, MINIMUM_HEIGHT, MINIMUM_WIDTH, barcode_regions, read_barcode, read_barcode_luma,
@@ -8,7 +8,7 @@ use lockstep_media::{GeneratedClip, VideoFormat};
 use lockstep_vp8::{Parameters, Picture, State, decode, encode};
 use proptest::prelude::*;
 
-/// Samples that look random, the same everywhere.
+/// Pseudorandom samples, the same on every platform.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     let next = || {
@@ -22,7 +22,7 @@ fn noisy_picture(width: usize, height: usize, seed: u64) -> Picture {
     Picture::from_i420(width, height, noise(seed, Picture::i420_length(width, height))).unwrap()
 }
 
-/// `picture` at another size: each sample the mean of the rectangle that it covers.
+/// Scales `picture`: each sample is the mean of the rectangle that it covers.
 fn scaled(picture: &Picture, width: usize, height: usize) -> Picture {
     let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
     for (index, plane) in picture.planes().iter().enumerate() {
@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_number_is_read_from_any_size_whole_or_by_its_regions(
+    fn number_is_read_at_any_size_from_picture_or_regions(
         (width, height) in sizes(), number in 0..=MAXIMUM_NUMBER, seed: u64
     ) {
         let picture = write_barcode(&noisy_picture(width, height, seed), number).unwrap();
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_as_strong_as_a_camera_in_the_dark_makes_no_difference(
+    fn strong_camera_noise_does_not_disturb_reading(
         (width, height) in sizes(), number in 0..=MAXIMUM_NUMBER, seed: u64, strength in 0i32..=60
     ) {
         let picture = write_barcode(&noisy_picture(width, height, seed), number).unwrap();
@@ -93,12 +93,12 @@ proptest! {
     }
 
     #[test]
-    fn a_picture_scaled_to_any_allowed_size_says_the_same(
+    fn scaling_to_any_allowed_size_keeps_the_number(
         (width, height) in sizes(), (to_width, to_height) in sizes(), number in 0..=MAXIMUM_NUMBER, seed: u64
     ) {
         let picture = write_barcode(&noisy_picture(width, height, seed), number).unwrap();
         let read = read_barcode(&scaled(&picture, to_width, to_height));
-        // Cells of four samples whose edges were rounded, at the next size just above: their edges fall into neighbours.
+        // Cells of four samples with rounded edges, at a slightly larger size: their edges fall into neighbours.
         let loses = |side: usize, units: usize, to: usize| side < 8 * units || to < 6 * units;
         if loses(width, 80, to_width) || loses(height, 45, to_height) {
             prop_assert!(read == Ok(number) || read.is_err(), "misread {:?}", read);
@@ -114,7 +114,7 @@ proptest! {
 
     #[test]
     fn random_cells_have_no_number(seed: u64) {
-        // Each cell light or dark by chance: only checksums and agreement are in the way.
+        // Each cell is light or dark at random. Only the checksum and the agreement of both barcodes can refuse it.
         let (width, height) = (640, 360);
         let cells = noise(seed, 80 * 45);
         let mut samples = vec![128; Picture::i420_length(width, height)];
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_reading_panic(
+    fn arbitrary_bytes_do_not_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..2000), stride in 0usize..4000, width: u16, height: u16
     ) {
         let (width, height) = (usize::from(width), usize::from(height));
@@ -137,7 +137,7 @@ proptest! {
 }
 
 #[test]
-fn common_sizes_of_a_browser_that_scales_down_are_read() {
+fn sizes_of_a_browser_that_scales_down_are_read() {
     let clip = GeneratedClip::new(VideoFormat::default(), 5).unwrap();
     for number in [0, 1, 0x55_5555, 0xaa_aaaa, MAXIMUM_NUMBER] {
         let picture = write_barcode(&clip.picture(u64::from(number % 100)), number).unwrap();
@@ -148,20 +148,20 @@ fn common_sizes_of_a_browser_that_scales_down_are_read() {
 }
 
 #[test]
-fn a_picture_made_of_two_is_refused() {
+fn torn_picture_is_refused() {
     let plain = Picture::from_i420(640, 360, vec![90; Picture::i420_length(640, 360)]).unwrap();
     let [first, second] = [41, 42].map(|number| write_barcode(&plain, number).unwrap().to_i420());
     let torn = [&first[..640 * 180], &second[640 * 180..]].concat();
     let torn = Picture::from_i420(640, 360, torn).unwrap();
     assert_eq!(read_barcode(&torn), Err(BarcodeError::Disagree(41, 42)));
-    // One that fades into the next has cells between light and dark, where the numbers differ.
+    // A cross-fade has cells between light and dark where the numbers differ.
     let faded = first.iter().zip(&second).map(|(&a, &b)| a.midpoint(b)).collect();
     let faded = Picture::from_i420(640, 360, faded).unwrap();
     assert!(matches!(read_barcode(&faded), Err(BarcodeError::Unclear { cells: 6.., .. })));
 }
 
 #[test]
-fn cells_that_a_codec_lost_are_put_right_up_to_two_in_each_barcode() {
+fn up_to_two_lost_cells_per_barcode_are_corrected() {
     let plain = Picture::from_i420(640, 360, vec![90; Picture::i420_length(640, 360)]).unwrap();
     let written = write_barcode(&plain, 0xc0ffee).unwrap();
     let regions = barcode_regions(640, 360).unwrap();
@@ -183,7 +183,7 @@ fn cells_that_a_codec_lost_are_put_right_up_to_two_in_each_barcode() {
 }
 
 #[test]
-fn what_cannot_carry_a_number_is_said() {
+fn picture_or_number_beyond_the_limits_is_refused() {
     let small = Picture::from_i420(318, 180, vec![90; Picture::i420_length(318, 180)]).unwrap();
     assert_eq!(write_barcode(&small, 1), Err(BarcodeError::Size { width: 318, height: 180 }));
     assert!(matches!(read_barcode(&small), Err(BarcodeError::Size { .. })));
@@ -193,7 +193,7 @@ fn what_cannot_carry_a_number_is_said() {
 }
 
 #[test]
-fn all_but_the_barcodes_stays_as_it_was() {
+fn writing_changes_only_the_barcodes() {
     let picture = noisy_picture(642, 363, 8);
     let written = write_barcode(&picture, 77).unwrap();
     let regions = barcode_regions(642, 363).unwrap();
@@ -210,8 +210,8 @@ fn all_but_the_barcodes_stays_as_it_was() {
 }
 
 #[test]
-fn the_coarsest_quantizers_leave_numbers_that_are_read_at_any_size() {
-    // All quantizers, sizes and libvpx: cargo run --release -p lockstep-libvpx --example barcode_errors
+fn numbers_survive_the_coarsest_quantizers_at_any_size() {
+    // `cargo run --release -p lockstep-libvpx --example barcode_errors` tests all quantizers and sizes, and libvpx.
     let clip = GeneratedClip::new(VideoFormat::default(), 3).unwrap();
     for (width, height) in [(1280, 720), (480, 270), (320, 180)] {
         for quantizer in [127, 90] {

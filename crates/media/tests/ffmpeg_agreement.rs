@@ -1,4 +1,4 @@
-//! Our quality numbers are ffmpeg's, where ffmpeg is installed.
+//! Compares our SSIM and PSNR with those of ffmpeg, if ffmpeg is installed.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -14,9 +14,9 @@ fn write(path: &Path, format: VideoFormat, picture: &Picture) {
     writer.finish().unwrap();
 }
 
-/// What ffmpeg's filter prints after `name`, None where ffmpeg is not installed. Its plain C code is asked: the vector code
-/// of version 5.1 gives chroma of 88x72 another value than the C code.
-fn ffmpeg_says(filter: &str, files: [&Path; 2], name: &str) -> Option<f64> {
+/// The value after `name` in the output of ffmpeg's filter, None without ffmpeg. It uses the C code of ffmpeg: the
+/// vector code of version 5.1 gives another value for chroma of 88x72.
+fn ffmpeg_value(filter: &str, files: [&Path; 2], name: &str) -> Option<f64> {
     let output = Command::new("ffmpeg")
         .args(["-nostdin", "-hide_banner", "-cpuflags", "0", "-i"])
         .arg(files[0])
@@ -32,7 +32,7 @@ fn ffmpeg_says(filter: &str, files: [&Path; 2], name: &str) -> Option<f64> {
 }
 
 #[test]
-fn ssim_and_psnr_are_those_of_ffmpegs_filters() {
+fn ssim_and_psnr_equal_those_of_ffmpeg() {
     let directory = tempfile::tempdir().unwrap();
     for (width, height, strength) in [(320, 180, 3), (322, 182, 20), (176, 144, 60), (101, 67, 8)] {
         let format = VideoFormat { width, height, frame_rate: FrameRate::default() };
@@ -48,13 +48,13 @@ fn ssim_and_psnr_are_those_of_ffmpegs_filters() {
         let files = [paths[0].as_path(), paths[1].as_path()];
         write(files[0], format, &first);
         write(files[1], format, &second);
-        let Some(theirs) = ffmpeg_says("ssim", files, "SSIM Y:") else {
+        let Some(theirs) = ffmpeg_value("ssim", files, "SSIM Y:") else {
             eprintln!("skipped: ffmpeg is not installed");
             return;
         };
         let ours = ssim(&first, &second).unwrap();
         assert!((ours - theirs).abs() < 1e-4, "{width}x{height}: ssim {ours}, ffmpeg {theirs}");
-        let (ours, theirs) = (psnr(&first, &second).unwrap(), ffmpeg_says("psnr", files, "PSNR y:").unwrap());
+        let (ours, theirs) = (psnr(&first, &second).unwrap(), ffmpeg_value("psnr", files, "PSNR y:").unwrap());
         assert!((ours - theirs).abs() < 1e-4, "{width}x{height}: psnr {ours} dB, ffmpeg {theirs}");
     }
 }

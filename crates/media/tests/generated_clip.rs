@@ -1,4 +1,4 @@
-//! What codecs and studies rely on in the generated clip.
+//! Properties of the generated clip that codecs and studies rely on.
 
 use lockstep_media::{FrameRate, GeneratedClip, VideoFormat, psnr, ssim};
 use lockstep_vp8::Picture;
@@ -13,8 +13,8 @@ fn fingerprint(picture: &Picture) -> u64 {
     XxHash3_64::oneshot(&picture.to_i420())
 }
 
-/// If this fails and the clip was not meant to change, it depends on the platform or the order of access. If it was
-/// meant to change, every stored score of a study on it is void.
+/// An unintended failure means that the clip depends on the platform or on the order of access. An intended change of
+/// the clip invalidates every stored score of a study on it.
 #[test]
 fn the_clip_is_the_same_on_every_platform() {
     let small = clip(322, 181, 7);
@@ -39,7 +39,7 @@ fn the_clip_is_the_same_on_every_platform() {
 }
 
 #[test]
-fn a_picture_does_not_depend_on_what_was_asked_before() {
+fn picture_does_not_depend_on_earlier_requests() {
     let forwards = clip(160, 90, 3);
     let there: Vec<Picture> = (0..900).step_by(50).map(|index| forwards.picture(index)).collect();
     let backwards = clip(160, 90, 3);
@@ -49,12 +49,12 @@ fn a_picture_does_not_depend_on_what_was_asked_before() {
 }
 
 #[test]
-fn seeds_make_different_clips() {
+fn different_seeds_give_different_clips() {
     assert!(psnr(&clip(160, 90, 1).picture(0), &clip(160, 90, 2).picture(0)).unwrap() < 25.0);
 }
 
 #[test]
-fn neighbours_differ_by_noise_and_motion_but_are_alike() {
+fn neighbouring_pictures_differ_little() {
     let clip = clip(640, 360, 1);
     for index in 0..60 {
         let between = psnr(&clip.picture(index), &clip.picture(index + 1)).unwrap();
@@ -93,7 +93,7 @@ fn the_scene_is_cut_every_ten_to_twelve_seconds() {
 }
 
 #[test]
-fn the_frame_rate_samples_the_same_movement() {
+fn movement_does_not_depend_on_the_frame_rate() {
     let format = |rate| VideoFormat { width: 160, height: 90, frame_rate: FrameRate::new(rate, 1).unwrap() };
     let (slow, fast) = (
         GeneratedClip::new(format(15), 4).unwrap().picture(45),
@@ -108,7 +108,7 @@ proptest! {
     fn any_size_rate_and_index_has_a_picture(
         width in 1..90_usize, height in 1..90_usize, rate in 1..u32::MAX, scale in 1..u32::MAX, index: u64, seed: u64,
     ) {
-        // At most 1,000 pictures a second: [`FrameRate::new`] refuses what is faster.
+        // [`FrameRate::new`] refuses more than 1,000 pictures per second.
         let frame_rate = FrameRate::new(rate.min(scale.saturating_mul(1_000)), scale).unwrap();
         let format = VideoFormat { width, height, frame_rate };
         let picture = GeneratedClip::new(format, seed).unwrap().picture(index);
@@ -117,7 +117,7 @@ proptest! {
 }
 
 #[test]
-fn extreme_shapes_have_pictures_and_impossible_ones_are_refused() {
+fn extreme_sizes_work_and_impossible_ones_are_refused() {
     for (width, height) in [(16_383, 1), (1, 16_383), (16_383, 16), (3, 5000)] {
         assert_eq!(clip(width, height, 0).picture(5).width(), width);
     }

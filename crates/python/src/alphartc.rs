@@ -1,4 +1,4 @@
-//! AlphaRTC's gym over a modelled call.
+//! AlphaRTC's gym with a modelled call.
 
 use std::fs;
 use std::path::Path;
@@ -19,17 +19,17 @@ use lockstep_units::{Bitrate, Timestamp};
 
 use crate::simulation::{Fields, fields};
 
-/// The pictures of the modelled call.
+/// Picture size of the modelled call.
 const SIZE: (usize, usize) = (1280, 720);
 
-/// What the agent has seen and said, shared with the estimator of the call.
+/// Reports and estimate of the agent, shared with the estimator of the call.
 #[derive(Debug, Default)]
 struct Exchange {
     packets: Vec<PacketReport>,
     rate: Option<Bitrate>,
 }
 
-/// The estimator that the agent is.
+/// Estimator that returns the estimate of the agent.
 struct Agent(Arc<Mutex<Exchange>>);
 
 fn locked(exchange: &Mutex<Exchange>) -> std::sync::MutexGuard<'_, Exchange> {
@@ -46,10 +46,10 @@ impl Estimator for Agent {
     }
 }
 
-/// A call that an agent at the receiver estimates for, step by step.
+/// A call that advances step by step, with an agent as estimator at the receiver.
 #[pyclass(module = "lockstep._lockstep")]
 pub struct SteppedCall {
-    /// A lock that nobody waits for: it says to Python that a call may change its thread.
+    /// The lock is never contended. It makes the class `Sync`, as Python requires of objects that change threads.
     network: Mutex<Network<ModelledCall>>,
     exchange: Arc<Mutex<Exchange>>,
     interval: Duration,
@@ -60,7 +60,7 @@ fn invalid(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Both directions of the trace `text`: a file or the words of a generated one.
+/// Both directions of the trace `text`: a file or the name of a generated trace.
 fn traces(text: &str) -> PyResult<(Trace, Trace)> {
     let path = Path::new(text);
     let reverse = Trace::constant(REVERSE_CAPACITY);
@@ -74,7 +74,8 @@ fn traces(text: &str) -> PyResult<(Trace, Trace)> {
 
 #[pymethods]
 impl SteppedCall {
-    /// A call over `trace`, stepped by `interval_ms` milliseconds until `length_ms`, or once through the trace.
+    /// A call over `trace` that advances by `interval_ms` milliseconds per step. It ends after `length_ms`, or at the
+    /// end of the trace.
     #[new]
     #[pyo3(signature = (trace, *, interval_ms, length_ms, seed, delay_ms, queue_packets))]
     fn new(
@@ -118,10 +119,11 @@ impl SteppedCall {
         Ok(Self { network: Mutex::new(network), exchange, interval, end: Timestamp::ZERO + length })
     }
 
-    /// Sets the estimate and lets an interval pass; gives the packets that arrived in it, and whether the call is over.
+    /// Sets the estimate and advances by an interval. Returns the packets that arrived in it, and whether the call is
+    /// over.
     fn step(&mut self, py: Python<'_>, bandwidth_bps: f64) -> PyResult<(Vec<Fields>, bool)> {
         if !bandwidth_bps.is_finite() || bandwidth_bps < 0.0 {
-            return Err(invalid(format!("{bandwidth_bps} is no number of bits per second")));
+            return Err(invalid(format!("expected a finite bandwidth in bit/s from 0 on, got {bandwidth_bps}")));
         }
         let Self { network, exchange, interval, end } = self;
         let network = network.get_mut().unwrap_or_else(PoisonError::into_inner);

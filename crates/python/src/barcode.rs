@@ -1,4 +1,4 @@
-//! Frame numbers in pictures.
+//! Barcodes with frame numbers in pictures.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -17,13 +17,13 @@ fn reading(read: Result<u32, BarcodeError>) -> Reading {
     }
 }
 
-/// The bytes of a contiguous buffer, whatever its shape.
+/// Bytes of a contiguous buffer of any shape.
 fn bytes(py: Python<'_>, samples: &PyBuffer<u8>) -> PyResult<Vec<u8>> {
     samples.to_vec(py)
 }
 
-/// The two rectangles (x, y, width, height), luma samples with even edges, that a picture of this size has its barcodes in:
-/// top left, bottom right. Raises ValueError for a size that carries none.
+/// The rectangles (x, y, width, height) of the barcodes: top left, then bottom right. They are in luma samples, with
+/// even edges. Raises ValueError for a size without barcodes.
 #[pyfunction]
 pub fn barcode_regions(width: usize, height: usize) -> PyResult<(Rectangle, Rectangle)> {
     let rectangle = |BarcodeRegion { x, y, width, height }| (x, y, width, height);
@@ -31,8 +31,8 @@ pub fn barcode_regions(width: usize, height: usize) -> PyResult<(Rectangle, Rect
     Ok((rectangle(first), rectangle(second)))
 }
 
-/// The number in the barcodes of a picture, of which `luma` holds the rows, `stride` bytes apart (`width` if not given); or
-/// None, and what was wrong.
+/// Reads the number in the barcodes of a picture. `luma` holds the rows, `stride` bytes apart (default: `width`).
+/// Returns the number or None, and the error.
 #[pyfunction]
 #[pyo3(signature = (luma, width, height, *, stride=None))]
 pub fn read_barcode(
@@ -45,9 +45,9 @@ pub fn read_barcode(
     Ok(reading(barcode::read_barcode_luma(&bytes(py, &luma)?, stride.unwrap_or(width), width, height)))
 }
 
-/// The number in the barcodes of a picture of `width` x `height`, of which `top_left` and `bottom_right` hold the luma of the
-/// two `barcode_regions`, rows as far apart as `strides` says (as the regions are wide if not given); or None, and what was
-/// wrong.
+/// Reads the number in the barcodes of a `width` x `height` picture. `top_left` and `bottom_right` hold the luma of the
+/// two `barcode_regions`. `strides` are the distances of their rows (default: the widths). Returns the number or None,
+/// and the error.
 #[pyfunction]
 #[pyo3(signature = (top_left, bottom_right, width, height, *, strides=None))]
 pub fn read_barcode_regions(

@@ -1,4 +1,4 @@
-//! Controllers that are Python objects, and models in ONNX files for them.
+//! Controllers written in Python, and ONNX models for them.
 
 use lockstep_control::{Controller, ControllerSetup, Failure, FailureReason, Registration};
 use lockstep_hosted::{ControllerLines, Event, line_controller};
@@ -7,8 +7,8 @@ use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A controller of Python: a name for reports, `make`, which gives a `lockstep.Controller` for each sending end, and
-/// `lockstep.controllers.answer`.
+/// A controller written in Python: its name in reports, and the function `make` that creates a `lockstep.Controller`
+/// per sender. `lockstep.controllers.answer` calls it.
 #[derive(FromPyObject)]
 pub struct PyController {
     name: String,
@@ -16,7 +16,7 @@ pub struct PyController {
     answer: Py<PyAny>,
 }
 
-/// The object of one sending end.
+/// The Python object of one sender.
 struct ObjectLines {
     controller: Py<PyAny>,
     answer: Py<PyAny>,
@@ -34,14 +34,14 @@ impl ControllerLines for ObjectLines {
 }
 
 impl PyController {
-    /// The controller for a registry. What it raises is in `failure`, or else where the setup of the call says.
+    /// The controller for a registry. Its exceptions go to `failure`, or else to the failure of the call's setup.
     pub fn registration(self, failure: Option<Failure>) -> Registration {
         Registration::new(self.name.clone(), "a Python object", move |setup| {
             self.make(setup, failure.clone().unwrap_or_else(|| setup.failure.clone()))
         })
     }
 
-    /// The controller of one sending end; it leaves what it raises in `failure`.
+    /// Creates the controller of one sender. Its exceptions go to `failure`.
     pub fn make(&self, setup: &ControllerSetup, failure: Failure) -> Box<dyn Controller> {
         let lines = Python::attach(|py| {
             Ok(ObjectLines { controller: self.make.call0(py)?, answer: self.answer.clone_ref(py) })
@@ -50,19 +50,19 @@ impl PyController {
     }
 }
 
-/// A model in an ONNX file, run as learned controllers run theirs: the same numbers on every machine.
+/// An ONNX model with the runtime of learned controllers. Outputs are equal on every machine.
 #[pyclass(module = "lockstep._lockstep", frozen)]
 pub struct OnnxModel(Model);
 
 #[pymethods]
 impl OnnxModel {
-    /// The model in the bytes of a file.
+    /// Loads a model from the content of a file.
     #[new]
     fn new(content: &[u8]) -> PyResult<Self> {
         Model::from_bytes(content).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// The outputs for one flat array for each input.
+    /// Runs the model on one flat array per input.
     fn run(&self, inputs: Vec<PyReadonlyArray1<'_, f32>>) -> PyResult<Vec<Vec<f32>>> {
         let inputs =
             inputs.iter().map(|input| input.as_slice().map_err(|error| PyValueError::new_err(error.to_string())));

@@ -1,4 +1,4 @@
-//! Environments for learning agents, as NumPy arrays.
+//! Environments for reinforcement learning, with NumPy arrays.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use lockstep_units::Bitrate;
 
 use crate::paths::{self, Paths, invalid, milliseconds};
 
-/// Of the least times between two acknowledgements, of which calls take one each.
+/// Minimum times between two acknowledgements. Each call draws one.
 pub(crate) fn feedback_intervals(all_ms: &[f64]) -> PyResult<Vec<FeedbackInterval>> {
     let interval = |&value: &f64| milliseconds(value, "a feedback interval").map(FeedbackInterval::aggregated);
     all_ms.iter().map(interval).collect()
@@ -24,16 +24,16 @@ pub(crate) fn feedback_intervals(all_ms: &[f64]) -> PyResult<Vec<FeedbackInterva
 
 type Arrays<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<bool>>);
 
-/// Many modelled calls, each controlled by an agent, stepped together without the interpreter's lock.
+/// Many modelled calls, each controlled by an agent. They advance together without the interpreter's lock.
 #[pyclass(module = "lockstep._lockstep")]
 pub struct VectorEnvironment(Mutex<simulated::VectorEnvironment>);
 
-/// Where randomness begins anew.
+/// Argument for the seed of a reset.
 #[derive(FromPyObject)]
 enum SeedArgument {
-    /// One seed, of which each environment has its own.
+    /// One seed, from which each environment derives its own.
     One(u64),
-    /// One for each environment; one without goes on.
+    /// One seed per environment. An environment without a seed keeps its generator.
     Each(Vec<Option<u64>>),
 }
 
@@ -44,7 +44,7 @@ impl VectorEnvironment {
         count, traces, *, seed, threads, codec, model, clips, width, height, frames_per_second, step_ms, steps, random_start,
         delay_ms, queue_packets, loss, at_sender, feedback_ms, rates_bps, observation
     ))]
-    #[allow(clippy::too_many_arguments)] // Python calls it with names
+    #[allow(clippy::too_many_arguments)] // Python passes keyword arguments.
     fn new(
         py: Python<'_>,
         count: usize,
@@ -86,7 +86,7 @@ impl VectorEnvironment {
             bounds: RateBounds { initial, least, most },
             ..EnvironmentSetting::new(paths.traces, clips)
         };
-        // In thousandths: 29.97 is as near to 30000/1001 as anybody asks for.
+        // A precision of 0.001 is enough: 29.97 stands for 30000/1001.
         let frame_rate = FrameRate::new((frames_per_second * 1e3).round() as u32, 1_000);
         setting.call.frame_rate =
             frame_rate.ok_or_else(|| invalid(format!("{frames_per_second} pictures a second are none or too many")))?;
@@ -101,7 +101,7 @@ impl VectorEnvironment {
             .map_err(invalid)
     }
 
-    /// Names and meanings of the features, in their order.
+    /// Names and meanings of the features, in order.
     #[staticmethod]
     fn features() -> Vec<(&'static str, &'static str)> {
         FEATURES.iter().map(|feature| (feature.name, feature.meaning)).collect()
@@ -111,8 +111,8 @@ impl VectorEnvironment {
         self.vector().len()
     }
 
-    /// Begins new episodes, all or those of `mask`, from one seed for all, or from one each, or none; gives the features, one
-    /// row an environment, and who is done.
+    /// Starts new episodes in all environments or those of `mask`. The seed is one for all, one per environment, or
+    /// none. Returns the features, one row per environment, and the flags of finished episodes.
     #[pyo3(signature = (seed=None, mask=None))]
     fn reset<'py>(
         &mut self,
@@ -130,8 +130,7 @@ impl VectorEnvironment {
         self.arrays(py)
     }
 
-    /// What a model sees of each environment; the first axis is that of environments. Without an observation it has no
-    /// numbers.
+    /// Observation of a model per environment, with the environments on the first axis. NaN without an observation.
     fn observations<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let vector = self.vector();
         let shape = [&[vector.len()], vector.observation_shape()].concat();
@@ -140,7 +139,8 @@ impl VectorEnvironment {
         Ok(observed)
     }
 
-    /// Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done.
+    /// Sets the rates, bit/s, and advances by a step. Returns the features, one row per environment, and the flags of
+    /// finished episodes.
     fn step<'py>(&mut self, py: Python<'py>, rates: PyReadonlyArray1<'py, f64>) -> PyResult<Arrays<'py>> {
         if rates.ndim() != 1 {
             return Err(invalid("the rates are no row of numbers"));

@@ -38,13 +38,13 @@ impl From<ReceivedFrame> for Frame {
 
 #[pymethods]
 impl Frame {
-    /// Luma samples in a row.
+    /// Width, luma samples.
     #[getter]
     fn width(&self) -> usize {
         self.picture.width()
     }
 
-    /// Luma rows.
+    /// Height, luma samples.
     #[getter]
     fn height(&self) -> usize {
         self.picture.height()
@@ -71,13 +71,13 @@ impl Frame {
 }
 
 /// A read-only array of a plane of `frame`, without a copy.
-#[allow(unsafe_code)] // NumPy is written in C
+#[allow(unsafe_code)] // The API of NumPy is in C.
 fn view<'py>(frame: &Bound<'py, Frame>, plane: &Plane) -> PyResult<PyPlane<'py>> {
     let (samples, stride) = plane.samples();
     let shape = (plane.height(), plane.width()).strides((stride, 1));
     let samples = ArrayView2::from_shape(shape, samples).map_err(crate::paths::invalid)?;
-    // SAFETY: `frame` becomes the array's base. It is frozen, and its picture shares ownership of the samples, which
-    // nothing changes or moves while one owner is left.
+    // SAFETY: `frame` becomes the base of the array and stays alive. It is frozen, and its picture shares the samples,
+    // which nothing changes or moves.
     let array = unsafe { PyArray2::borrow_from_array(&samples, frame.clone().into_any()) };
     array.call_method1("setflags", (false,))?;
     Ok(array)
@@ -86,7 +86,7 @@ fn view<'py>(frame: &Bound<'py, Frame>, plane: &Plane) -> PyResult<PyPlane<'py>>
 const EXPECTED: &str = "expected uint8 I420 of shape (height * 3 // 2, width) with even sides, uint8 RGB of shape \
                         (height, width, 3), or a tuple of the planes Y, U and V";
 
-/// The kind and shape of an object, for errors.
+/// Type and shape of an object, for errors.
 fn description(object: &Bound<'_, PyAny>) -> String {
     match object.cast::<PyUntypedArray>() {
         Ok(array) => {
@@ -105,12 +105,12 @@ fn refused(error: PictureError) -> PyErr {
     PyValueError::new_err(format!("cannot send frame: {error}"))
 }
 
-/// The samples of a view, row after row.
+/// Samples of a view, row by row.
 fn samples(view: &ArrayViewD<'_, u8>) -> Arc<[u8]> {
     if let Some(samples) = view.as_slice() {
         return samples.into();
     }
-    // OpenCV's pictures as RGB: `bgr[..., ::-1]`.
+    // Negative strides occur in pictures of OpenCV converted to RGB: `bgr[..., ::-1]`.
     let mut mirrored = view.view();
     mirrored.invert_axis(Axis(view.ndim() - 1));
     if let ([_, _, 3], Some(bgr)) = (view.shape(), mirrored.as_slice()) {
@@ -128,7 +128,7 @@ fn samples(view: &ArrayViewD<'_, u8>) -> Arc<[u8]> {
     samples.into()
 }
 
-/// The picture that Python gives: an array, planes or a frame. The samples are copied without the interpreter's lock.
+/// Converts an array, planes or a frame to a picture. The samples are copied without the interpreter's lock.
 pub(crate) fn picture(given: &Bound<'_, PyAny>) -> PyResult<Picture> {
     if let Ok(frame) = given.cast::<Frame>() {
         return Ok(frame.get().picture.clone());
@@ -157,7 +157,7 @@ pub(crate) fn picture(given: &Bound<'_, PyAny>) -> PyResult<Picture> {
     }
 }
 
-/// A picture of three planes, whose rows may be any distance apart.
+/// A picture from three planes with any row strides.
 fn from_planes(given: &Bound<'_, PyAny>) -> PyResult<Picture> {
     let given: Vec<Bound<'_, PyAny>> = given.extract()?;
     let [_, _, _] = &given[..] else {

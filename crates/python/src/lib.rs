@@ -1,4 +1,4 @@
-//! `lockstep._lockstep`: the part of the Python package that is written in Rust.
+//! `lockstep._lockstep`: the Rust part of the Python package.
 #![deny(unsafe_code)]
 
 mod alphartc;
@@ -16,11 +16,11 @@ mod table;
 use mimalloc::MiMalloc;
 use pyo3::prelude::*;
 
-/// Calls in virtual time take and give back small pieces of memory all the time.
+/// Calls in virtual time allocate and free many small blocks.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Lockstep's Rust half. Use it through the `lockstep` package.
+/// Rust part of Lockstep. Use it through the `lockstep` package.
 #[pymodule]
 mod _lockstep {
     use pyo3::prelude::*;
@@ -31,7 +31,7 @@ mod _lockstep {
     use crate::barcode::{barcode_regions, read_barcode, read_barcode_regions};
     #[pymodule_export]
     use crate::controller::OnnxModel;
-    /// The most environments of one vector.
+    /// Maximum number of environments in one vector.
     #[pymodule_export]
     const MOST_ENVIRONMENTS: usize = lockstep_sim::environment::MOST_ENVIRONMENTS;
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! Live calls for Python: `lockstep.call` wraps [`LiveCall`].
 //!
-//! Every method that waits does so without the interpreter's lock, and lets signals through each [`SIGNAL_INTERVAL`].
+//! Blocking methods release the interpreter's lock, and check for signals each [`SIGNAL_INTERVAL`].
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,18 +29,18 @@ create_exception!(
     "A live call that cannot start, failed, or is over; the message gives the reason in one line."
 );
 
-/// Longest wait until Python handles a signal, such as that of control-C.
+/// Maximum delay of Python's handling of a signal, such as that of Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest time that an argument may give, about 30 years.
+/// Maximum time of an argument, seconds: about 30 years.
 const LONGEST_TIME: f64 = 1e9;
-/// Captures may be this far in the future, in seconds: clocks of cameras are extrapolated.
+/// Maximum time of a capture in the future, seconds: camera clocks are extrapolated.
 const CLOCK_TOLERANCE: f64 = 1.0;
 
 fn failed(error: impl std::fmt::Display) -> PyErr {
     CallError::new_err(error.to_string())
 }
 
-/// An error of a call that did not start.
+/// Exception of a call that did not start.
 fn not_started(error: lockstep::Error) -> PyErr {
     match error {
         lockstep::Error::Streams(_) => invalid(error),
@@ -73,7 +73,7 @@ fn latency(name: &str) -> PyResult<Latency> {
     name.parse().map_err(|error| invalid(format!("latency: {error}")))
 }
 
-/// Raises what a controller of Python raised.
+/// Raises the exception of a controller written in Python.
 fn raise(failure: &Failure) -> PyResult<()> {
     failure.check().map_err(|reason| match reason.downcast::<PyErr>() {
         Ok(error) => *error,
@@ -81,7 +81,7 @@ fn raise(failure: &Failure) -> PyResult<()> {
     })
 }
 
-/// Waits in slices until `wait` gives something or `timeout` has passed.
+/// Waits in slices until `wait` returns a value or `timeout` has passed.
 fn wait<T: Send>(
     py: Python<'_>,
     failure: &Failure,
@@ -112,7 +112,7 @@ type SentFormat = (usize, usize, (u32, u32));
 #[pyo3(from_item_all)]
 struct Options {
     send: Option<SentFormat>,
-    /// Names and priorities of the video streams that this end sends; none for the only one.
+    /// Names and priorities of the video streams that this end sends. Empty for a single unnamed stream.
     streams: Vec<(String, f64)>,
     receive: bool,
     latency: String,
@@ -125,7 +125,7 @@ struct Options {
 }
 
 impl Options {
-    /// The call of these options, and where its controller leaves errors.
+    /// The builder of a call with these options, and the failure of its controller.
     fn builder(&mut self) -> PyResult<(CallBuilder, Failure)> {
         let mut builder = Call::builder()
             .latency(latency(&self.latency)?)
@@ -179,7 +179,7 @@ impl Options {
 /// One end of a live call. Use it through `lockstep.Call`.
 #[pyclass(module = "lockstep._lockstep", frozen)]
 pub struct LiveCall {
-    /// None only while the object is dropped.
+    /// None only during drop.
     call: Option<Call>,
     failure: Failure,
     sends: bool,
@@ -189,7 +189,7 @@ pub struct LiveCall {
 impl Drop for LiveCall {
     fn drop(&mut self) {
         let call = self.call.take();
-        // A thread of the call may wait for the interpreter's lock, which the one that drops has.
+        // A thread of the call may wait for the interpreter's lock, which the dropping thread holds.
         Python::try_attach(|py| py.detach(|| drop(call)));
     }
 }
@@ -205,7 +205,7 @@ impl LiveCall {
         stream.ok_or_else(|| PyValueError::new_err(format!("stream: the call sends no stream named {name:?}")))
     }
 
-    /// How the call ended, if it did.
+    /// Reason for the end of the call, if it has ended.
     fn ended(&self) -> PyResult<Option<Ended>> {
         self.call()?.wait_ended(Duration::ZERO).transpose().map_err(failed)
     }
@@ -222,7 +222,8 @@ impl LiveCall {
         Err(failed(format!("cannot {action}: the call is over: {reason}")))
     }
 
-    /// Waits for what `take` gives once `is_ready`. None if nothing came in time or the call ended; fails if the call did.
+    /// Waits until `is_ready`, then returns the result of `take`. None after the timeout or the end of the call. Fails
+    /// if the call failed.
     fn take<T: Send>(
         &self,
         py: Python<'_>,
@@ -233,7 +234,7 @@ impl LiveCall {
         let call = self.call()?;
         let taken = wait(py, &self.failure, timeout, |slice| {
             let taken = is_ready(call, slice).then(|| take(call))?;
-            // Nothing to take: another thread was faster, or the call is over.
+            // Without a result, another thread was faster, or the call is over.
             (taken.is_some() || call.wait_ended(Duration::ZERO).is_some()).then_some(taken)
         })?;
         match taken {
@@ -245,7 +246,7 @@ impl LiveCall {
 
 #[pymethods]
 impl LiveCall {
-    /// Joins the giver of `ticket`.
+    /// Joins the listener of `ticket`.
     #[staticmethod]
     fn join(py: Python<'_>, ticket: &str, mut options: Options) -> PyResult<Self> {
         let ticket = ticket.trim().parse().map_err(|error| invalid(format!("ticket: {error}")))?;
@@ -253,7 +254,7 @@ impl LiveCall {
         py.detach(|| builder.join(ticket)).map(|call| options.start(call, failure)).map_err(not_started)
     }
 
-    /// Listens at `address`; gives the call and its ticket.
+    /// Listens at `address`; returns the call and its ticket.
     #[staticmethod]
     fn listen(
         py: Python<'_>,
@@ -273,7 +274,8 @@ impl LiveCall {
         Ok((options.start(call, failure), ticket.to_string()))
     }
 
-    /// Sends a frame of a stream that was captured `age` seconds ago; says whether it replaced one that waited for the encoder.
+    /// Sends a frame of a stream that was captured `age` seconds ago; returns whether it replaced one that waited for
+    /// the encoder.
     fn send(&self, py: Python<'_>, frame: &Bound<'_, PyAny>, age: f64, stream: Option<&str>) -> PyResult<bool> {
         if !self.sends {
             return Err(PyValueError::new_err(
@@ -317,21 +319,21 @@ impl LiveCall {
         }
     }
 
-    /// Waits until a frame can be taken or none will come; says whether one of both holds.
+    /// Waits until a frame is available or none will come; returns whether one of both holds.
     fn wait_for_frame(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let call = self.call()?;
         let ready = wait(py, &self.failure, Some(timeout), |slice| call.wait_for_frame(slice).then_some(()));
         Ok(ready?.is_some())
     }
 
-    /// Waits until an event can be taken or none will come; says whether one of both holds.
+    /// Waits until an event is available or none will come; returns whether one of both holds.
     fn wait_for_event(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let call = self.call()?;
         let ready = wait(py, &self.failure, Some(timeout), |slice| call.wait_for_event(slice).then_some(()));
         Ok(ready?.is_some())
     }
 
-    /// Waits until the other end has joined; says whether it has. Fails if the call did, before or after that.
+    /// Waits until the other end has joined; returns whether it has. Fails if the call failed before or after that.
     fn wait_joined(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let call = self.call()?;
         let joined = wait(py, &self.failure, timeout, |slice| {
@@ -347,13 +349,13 @@ impl LiveCall {
         Ok(self.call()?.wait_ended(Duration::ZERO).is_some())
     }
 
-    /// Begins to end the call, and does not wait.
+    /// Starts to end the call without blocking.
     fn end(&self) -> PyResult<()> {
         self.call()?.end();
         Ok(())
     }
 
-    /// Ends the call, and waits until the other end knows; gives how it ended.
+    /// Ends the call, and waits until the other end knows; returns how it ended.
     fn leave(&self, py: Python<'_>) -> PyResult<&'static str> {
         let call = self.call()?;
         call.end();
@@ -364,7 +366,7 @@ impl LiveCall {
         }
     }
 
-    /// Sends a message: reliably, or with a channel the latest of that channel.
+    /// Sends a message: reliable, or with a channel only the latest of that channel.
     fn send_message(&self, data: PyBuffer<u8>, channel: Option<i64>, py: Python<'_>) -> PyResult<()> {
         self.require_running("send message")?;
         let data = data.to_vec(py)?;

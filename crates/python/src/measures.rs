@@ -1,4 +1,4 @@
-//! The measures of shown pictures: those of scores and reports, for pictures and times that were not logged by a call.
+//! Measures of scores and reports, for pictures and times from other sources than a call.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use lockstep_media::ssim;
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
-/// The luma of a picture: rows by columns, of eight bits, 4:2:0's chroma left out as SSIM does not look at it.
+/// A picture from its luma plane, an array of rows by columns. SSIM ignores chroma.
 fn luma(samples: &PyReadonlyArray2<'_, u8>) -> PyResult<Picture> {
     let view = samples.as_array();
     let (height, width) = view.dim();
@@ -20,7 +20,7 @@ fn luma(samples: &PyReadonlyArray2<'_, u8>) -> PyResult<Picture> {
     Picture::from_i420(width, height, planes).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// The mean SSIM of two lumas (arrays of uint8, rows by columns), at most 1; a ValueError if their sizes differ.
+/// Mean SSIM of two luma planes (arrays of uint8, rows by columns), at most 1. Raises ValueError if their sizes differ.
 #[pyfunction]
 #[pyo3(name = "ssim")]
 pub fn luma_ssim(py: Python<'_>, first: PyReadonlyArray2<'_, u8>, second: PyReadonlyArray2<'_, u8>) -> PyResult<f64> {
@@ -28,12 +28,13 @@ pub fn luma_ssim(py: Python<'_>, first: PyReadonlyArray2<'_, u8>, second: PyRead
     py.detach(|| ssim(&first, &second)).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// How often pictures that were shown at these times (s, in order) stood still, and how long together (s), if the source
-/// gives one every `frame_interval` seconds.
+/// Number of freezes and their total duration (s). `times` are the display times (s, in order), and `frame_interval` is
+/// that of the source.
 #[pyfunction]
 pub fn freezes(times: Vec<f64>, frame_interval: f64) -> PyResult<(usize, f64)> {
     let seconds = |value: f64| {
-        Duration::try_from_secs_f64(value).map_err(|_| PyValueError::new_err(format!("{value} s is no time")))
+        Duration::try_from_secs_f64(value)
+            .map_err(|_| PyValueError::new_err(format!("expected a time in seconds from 0 on, got {value}")))
     };
     let mut detector = FreezeDetector::new(seconds(frame_interval)?);
     let (mut count, mut frozen) = (0, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What environments and lessons are drawn from, as Python says it: paths and pictures.
+//! Paths and pictures from which environments and lessons are drawn, as Python arguments.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use lockstep_configuration::open_trace;
 use lockstep_link::Trace;
 use lockstep_sim::{ClipCurves, CodecModel};
 
-/// The message of an error that came of what a caller gave.
+/// ValueError with the message of `error`.
 pub(crate) fn invalid(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
@@ -24,7 +24,7 @@ pub(crate) fn milliseconds(value: f64, what: &str) -> PyResult<Duration> {
     }
 }
 
-/// Ranges of paths. Whether they make sense is told by what is made of them.
+/// Ranges of paths. The constructor of the environment or lesson validates them.
 pub(crate) struct Paths {
     pub(crate) traces: Vec<Trace>,
     pub(crate) delay: RangeInclusive<Duration>,
@@ -33,7 +33,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// Over `traces`, with the least and the most delay (ms), packets that queue and share that is lost.
+    /// Ranges over `traces`: minimum and maximum delay (ms), queue (packets) and share of lost packets.
     pub(crate) fn new(
         traces: &[String],
         delay_ms: (f64, f64),
@@ -50,7 +50,7 @@ impl Paths {
     }
 }
 
-/// The clips called `names`, all if none are named, in each of `sizes`; of the built-in model or of one in JSON.
+/// The clips `names` (default: all) in each of `sizes`. They come from the built-in codec model or one in JSON.
 pub(crate) fn clips(
     model: Option<&str>,
     names: Option<&[String]>,

@@ -15,13 +15,13 @@ use crate::paths::{self, Paths, invalid, milliseconds};
 
 type Array<'py> = Bound<'py, PyArray3<f32>>;
 
-/// What is seen, in its order; for which times ahead (s) and quantiles bytes are forecast; and how much is remembered.
+/// Names of the inputs in order, forecast horizons (s), forecast quantiles, and size of the memory.
 #[pyfunction]
 pub fn lesson_names() -> (Vec<&'static str>, Vec<f64>, Vec<f64>, usize) {
     (OBSERVATIONS.to_vec(), HORIZONS.to_vec(), LEVELS.to_vec(), MODEL_STATE)
 }
 
-/// What modelled calls of Lockstep's own controller are drawn from.
+/// Distribution of modelled calls of Lockstep's own controller.
 #[pyclass(module = "lockstep._lockstep", frozen)]
 pub struct LessonSetting(simulated::LessonSetting);
 
@@ -30,8 +30,7 @@ fn model_of(bytes: &[u8]) -> PyResult<Arc<Model>> {
 }
 
 impl LessonSetting {
-    /// An array by call and picture of `width` numbers, which are those of `row` and none (NaN) where a call had fewer
-    /// pictures.
+    /// An array of call by picture by `width` numbers. `row` gives the numbers; missing pictures are NaN.
     fn array<'py, Row>(
         &self,
         py: Python<'py>,
@@ -57,7 +56,7 @@ impl LessonSetting {
 impl LessonSetting {
     #[new]
     #[pyo3(signature = (traces, *, sizes, frame_rates, pictures, delay_ms, queue_packets, loss, jitter_ms, feedback_ms))]
-    #[allow(clippy::too_many_arguments)] // Python calls it with names
+    #[allow(clippy::too_many_arguments)] // Python passes keyword arguments.
     fn new(
         traces: Vec<String>,
         sizes: Vec<(usize, usize)>,
@@ -87,8 +86,8 @@ impl LessonSetting {
         }))
     }
 
-    /// What the controller sees in `count` calls, call by call and picture by picture, and what would have been right to say;
-    /// no numbers (NaN) where a call had fewer pictures. Without a model, Sprout controls the calls.
+    /// Inputs of the controller in `count` calls, by call and picture, and the right outputs. Missing pictures are NaN.
+    /// Without a model, Sprout controls the calls.
     #[pyo3(signature = (count, *, seed, threads, model=None))]
     fn record<'py>(
         &self,

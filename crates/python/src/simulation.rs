@@ -27,10 +27,10 @@ create_exception!(
      or answered what is no bandwidth; the message says which, in one line, with the file and where it happened."
 );
 
-/// How often Python may act on a signal, such as that of control-C.
+/// Interval at which Python handles signals, such as that of Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// An AlphaRTC estimator that is an object of this process.
+/// AlphaRTC estimator that is an object of this process.
 struct ObjectHost {
     estimator: Py<PyAny>,
     /// `lockstep.alphartc.exchange`.
@@ -48,10 +48,10 @@ impl EstimatorHost for ObjectHost {
     }
 }
 
-/// A packet as `lockstep.alphartc.worker.report` takes it.
+/// Fields of a packet for `lockstep.alphartc.worker.report`.
 pub type Fields = (u64, u64, u64, u16, u64, u64);
 
-/// `packet` so.
+/// Converts `packet` to these fields.
 pub fn fields(packet: &PacketReport) -> Fields {
     (
         packet.arrived_at.as_nanos(),
@@ -63,12 +63,12 @@ pub fn fields(packet: &PacketReport) -> Fields {
     )
 }
 
-/// What Python raises on a signal that has come, such as `KeyboardInterrupt` on that of control-C.
+/// Raises the exception of a pending signal, such as `KeyboardInterrupt` for Ctrl-C.
 fn signals() -> Result<(), HostError> {
     Ok(Python::attach(|py| py.check_signals())?)
 }
 
-/// The exception for an estimator's process that is of no use.
+/// Exception for an estimator's process that failed.
 fn of_process(error: ProcessError, message: String) -> PyErr {
     match error {
         ProcessError::Interrupted(reason) => match reason.downcast::<PyErr>() {
@@ -79,7 +79,7 @@ fn of_process(error: ProcessError, message: String) -> PyErr {
     }
 }
 
-/// What Python raised, if that is what ended a simulation; else the message as the exception that fits.
+/// The Python exception that ended a simulation, else a matching exception with the message.
 fn raised(error: Error) -> PyErr {
     let message = format!("{error:#}");
     let error = match error.downcast::<lockstep_sim::SimulationError>() {
@@ -103,8 +103,8 @@ fn raised(error: Error) -> PyErr {
     }
 }
 
-/// What Python gives for an option as the table of options reads it: flags, numbers, words, paths, mappings, and
-/// whatever can be iterated as a list.
+/// Converts a Python value to one of the table of options: flags, numbers, strings, paths, mappings, and iterables as
+/// lists.
 fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
     if given.is_none() {
         return Ok(Value::Null);
@@ -119,7 +119,7 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::from(number));
     }
     if let Ok(number) = given.extract::<f64>() {
-        let number = Number::from_f64(number).ok_or_else(|| PyValueError::new_err("it is no finite number"))?;
+        let number = Number::from_f64(number).ok_or_else(|| PyValueError::new_err("expected a finite number"))?;
         return Ok(Value::Number(number));
     }
     if let Ok(path) = given.extract::<PathBuf>() {
@@ -135,7 +135,7 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
     given.try_iter()?.map(|item| value(&item?)).collect::<PyResult<_>>().map(Value::Array)
 }
 
-/// The options of a call that `given` are, by name; nothing is said of those that are None.
+/// Converts keyword arguments to options of a call. None means not given.
 fn options(given: &Bound<'_, PyDict>) -> PyResult<CallArguments> {
     let mut options = CallArguments::default();
     for (name, given) in given {
@@ -147,12 +147,12 @@ fn options(given: &Bound<'_, PyDict>) -> PyResult<CallArguments> {
     Ok(options)
 }
 
-/// A finished call: its report as JSON, its frames, its series, and the seconds of its session where they were asked for.
+/// A finished call: its report as JSON, its frames, its series, and the rows of its session log if requested.
 type Finished = (String, Table, Table, Option<Table>);
 
-/// Runs the call that `options` say, by the names of the table; gives its report as JSON, its frames and its series, and with
-/// `session` the rows of its session log. An object that is an estimator comes with `lockstep.alphartc.exchange`; a
-/// controller of Python is in `controller`, and the options name it.
+/// Runs a call with `options`, by the names of the table. Returns its report as JSON, its frames and its series, and
+/// with `session` the rows of its session log. An estimator object requires `lockstep.alphartc.exchange`. A controller
+/// written in Python is in `controller`, and the options name it.
 #[pyfunction]
 #[pyo3(signature = (options, *, estimator = None, exchange = None, controller = None, session = false))]
 pub fn simulate(
@@ -203,7 +203,7 @@ pub fn simulate(
     Ok((json, Table::of_frames(&kept.take())?, Table::of_series(&report.series)?, seconds.transpose()?))
 }
 
-/// The names of the options of a call, as [`simulate`] takes them.
+/// The names of the options of [`simulate`].
 #[pyfunction]
 pub fn simulate_options() -> Vec<&'static str> {
     CallArguments::TABLE.iter().map(|option| option.name).collect()

@@ -1,4 +1,4 @@
-//! Tables that Python's libraries read without copies.
+//! Tables that Python libraries read without copies.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use pyo3::types::{PyCapsule, PyList};
 use lockstep_measure::{FRAME_COLUMNS, FrameColumn, LoggedFrame, SECOND_COLUMNS, Series, SessionSecond};
 use lockstep_units::Timestamp;
 
-/// A table: columns of equal length. Whatever reads Arrow's PyCapsule interface reads it as it is,
-/// `polars.DataFrame(table)` for one; `table[name]` is a column as a NumPy array. Tables with the same columns and
-/// values are equal, and tables can be pickled.
+/// A table: columns of equal length. Libraries with Arrow's PyCapsule interface read it directly, as in
+/// `polars.DataFrame(table)`. `table[name]` is a column as a NumPy array. Tables with equal columns and values are
+/// equal, and tables can be pickled.
 #[pyclass(module = "lockstep._lockstep", frozen, eq)]
 #[derive(PartialEq)]
 pub struct Table(RecordBatch);
 
-/// A column as it is pickled: its name, its values (an array, or a list of words), which of them are there (all, if not
-/// given), and whether there may be some that are not.
+/// A pickled column: name, values (an array or a list of strings), optional flags of present values, and whether it may
+/// contain nulls.
 type PickledColumn<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyArray1<bool>>>, bool);
 
-/// The table of columns that were pickled.
+/// Restores a table from pickled columns.
 ///
 /// # Errors
-/// `ValueError` if they are none, or of unequal length.
+/// `ValueError` if the columns are invalid or of unequal length.
 #[pyfunction]
 pub fn unpickled_table(columns: Vec<PickledColumn<'_>>) -> PyResult<Table> {
     let rebuilt = columns.into_iter().map(|(name, values, present, nullable)| {
@@ -47,7 +47,7 @@ pub fn unpickled_table(columns: Vec<PickledColumn<'_>>) -> PyResult<Table> {
     .map_err(|error| PyValueError::new_err(format!("this is no pickled table: {error}")))
 }
 
-/// The values of a pickled column.
+/// Values of a pickled column.
 fn unpickled(values: &Bound<'_, PyAny>, present: Option<NullBuffer>) -> Result<ArrayRef, &'static str> {
     fn buffer<T: numpy::Element + arrow_buffer::ArrowNativeType>(values: &Bound<'_, PyArray1<T>>) -> ScalarBuffer<T> {
         values.readonly().as_array().to_vec().into()
@@ -86,7 +86,7 @@ impl Table {
         RecordBatch::try_from_iter_with_nullable(columns).map(Self).map_err(|error| failed(&error))
     }
 
-    /// The per-frame log of a call that began at zero, with the columns of the files of `lockstep simulate`.
+    /// Per-frame log of a call that began at zero, with the columns of the files of `lockstep simulate`.
     pub fn of_frames(frames: &[LoggedFrame]) -> PyResult<Self> {
         let start = Timestamp::ZERO;
         let records = || frames.iter().map(|frame| &frame.record);
@@ -109,7 +109,7 @@ impl Table {
         }))
     }
 
-    /// The rows of a session log, without the session's number and theirs.
+    /// Rows of a session log, without the numbers of session and row.
     pub fn of_session(rows: &[SessionSecond]) -> PyResult<Self> {
         Self::new(SECOND_COLUMNS.iter().map(|&(name, column)| {
             let values = rows.iter().map(column).collect::<UInt64Array>();
@@ -147,7 +147,7 @@ impl Table {
         format!("Table of {} rows: {}", self.0.num_rows(), self.columns().join(", "))
     }
 
-    /// A column: numbers as float64 with NaN where there is none, flags as bool, words as a list.
+    /// A column: numbers as float64 with NaN for nulls, flags as bool, strings as a list.
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let column = self.0.column_by_name(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?.as_any();
         let numbers = |values: Vec<f64>| Ok(PyArray1::from_vec(py, values).into_any());
@@ -175,7 +175,7 @@ impl Table {
         polars.call_method1("DataFrame", (slf,))
     }
 
-    /// How the table is pickled.
+    /// The pickled form of the table.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Vec<PickledColumn<'py>>,))> {
         let schema = self.0.schema();
         let columns = schema.fields().iter().zip(self.0.columns()).map(|(field, column)| {
@@ -201,14 +201,14 @@ impl Table {
         Ok((py.import("lockstep._lockstep")?.getattr("unpickled_table")?, (columns,)))
     }
 
-    /// The table by Arrow's PyCapsule interface.
+    /// Exports the table by Arrow's PyCapsule interface.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // The interface lets a producer give another schema than was asked for.
+        // The interface allows a producer to return another schema than the requested one.
         let _ = requested_schema;
         let schema = self.0.schema();
         let stream = FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(self.0.clone())], schema)));

@@ -1,4 +1,4 @@
-//! Opus (RFC 6716), as a call needs it.
+//! Encodes and decodes Opus (RFC 6716).
 
 use lockstep_units::Bitrate;
 use thiserror::Error;
@@ -6,34 +6,34 @@ use thiserror::Error;
 use crate::source::SoundFailure;
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
-/// The longest packet that is made: 20 ms at the highest bit rate that Opus knows are 1,275 bytes (RFC 6716, section 3.2).
+/// Largest packet, bytes: 20 ms at the highest bit rate of Opus (RFC 6716, section 3.2).
 const LONGEST_PACKET: usize = 1_275;
-/// In silence the encoder gives packets of at most this many bytes, which need not be sent (RFC 7587, section 3.1.3).
+/// The encoder marks silence with packets of at most this many bytes. They need not be sent (RFC 7587, section 3.1.3).
 const SILENT_PACKET: usize = 2;
 
-/// The bit rate of a recording, which is coded a second time: transparent for one channel of speech and music.
+/// Bit rate of a recording. It is transparent for one channel of speech and music, although the sound is coded twice.
 const RECORDING_BITRATE: Bitrate = Bitrate::from_kbps(64);
 
-/// Why sound is not coded or decoded.
+/// Error of the encoder or decoder.
 #[derive(Debug, Error)]
 pub enum CodingError {
-    /// Bytes that are no packet of 20 ms.
+    /// The bytes are not a packet of 20 ms.
     #[error("a packet of sound of {length} bytes is not 20 ms of Opus: {reason}")]
     Packet {
-        /// How many bytes came.
+        /// Length of the packet, bytes.
         length: usize,
-        /// What libopus says.
+        /// Message of libopus.
         reason: String,
     },
-    /// There is nothing to code any more.
+    /// The source has no sound.
     #[error(transparent)]
     Source(#[from] SoundFailure),
-    /// Opus itself could not go on.
+    /// libopus failed.
     #[error("opus: {0}")]
     Opus(#[from] opus::Error),
 }
 
-/// Codes frames for speech, with in-band forward error correction as losses call for, and nothing in silence (DTX).
+/// Opus encoder for speech, with in-band forward error correction and DTX. It makes no packets in silence.
 #[derive(Debug)]
 pub struct SoundEncoder {
     encoder: opus::Encoder,
@@ -43,7 +43,7 @@ pub struct SoundEncoder {
 
 impl SoundEncoder {
     /// # Errors
-    /// Opus has no memory.
+    /// If Opus has no memory.
     pub fn new(bitrate: Bitrate) -> Result<Self, CodingError> {
         let mut encoder = opus::Encoder::new(SAMPLE_RATE, opus::Channels::Mono, opus::Application::Voip)?;
         encoder.set_inband_fec(true)?;
@@ -53,7 +53,7 @@ impl SoundEncoder {
         Ok(encoder)
     }
 
-    /// An encoder for a recording: all frames have packets, and no packet is lost. It delays sound by
+    /// An encoder for a recording. Every frame has a packet, and there is no redundancy. It delays sound by
     /// [`LOOK_AHEAD`](crate::LOOK_AHEAD).
     ///
     /// # Errors
@@ -65,34 +65,34 @@ impl SoundEncoder {
         Ok(encoder)
     }
 
-    /// What is spent from the next frame on, packet headers apart; Opus keeps it between 6 and 510 kb/s.
+    /// Sets the bit rate from the next frame on, without packet headers. It is clamped to 6 to 510 kb/s.
     ///
     /// # Errors
-    /// Opus does not take it.
+    /// If Opus refuses the bit rate.
     pub fn set_bitrate(&mut self, bitrate: Bitrate) -> Result<(), CodingError> {
         let bits = i32::try_from(bitrate.as_bps()).unwrap_or(i32::MAX);
         Ok(self.encoder.set_bitrate(opus::Bitrate::Bits(bits.clamp(6_000, 510_000)))?)
     }
 
-    /// The share of packets, 0 to 1, that is lost: the more, the more each packet says of the one before it.
+    /// Sets the expected share of lost packets, 0 to 1. A higher loss makes Opus spend more on the redundant copy.
     ///
     /// # Errors
-    /// Opus does not take it.
+    /// If Opus refuses the value.
     pub fn set_loss(&mut self, share: f64) -> Result<(), CodingError> {
         Ok(self.encoder.set_packet_loss_perc((share.clamp(0.0, 1.0) * 100.0).round() as i32)?)
     }
 
-    /// The frame as a packet; none where it is silent and need not be sent.
+    /// Encodes a frame. Returns no packet if the frame is silent and need not be sent.
     ///
     /// # Errors
-    /// Opus could not code it.
+    /// If Opus cannot encode the frame.
     pub fn encode(&mut self, frame: &Frame) -> Result<Option<Vec<u8>>, CodingError> {
         let packet = self.encoder.encode_vec(frame, LONGEST_PACKET)?;
         Ok((self.codes_silence || packet.len() > SILENT_PACKET).then_some(packet))
     }
 }
 
-/// Decodes packets, and makes up for those that are lost.
+/// Opus decoder with concealment of lost packets.
 #[derive(Debug)]
 pub struct SoundDecoder {
     decoder: opus::Decoder,
@@ -100,15 +100,15 @@ pub struct SoundDecoder {
 
 impl SoundDecoder {
     /// # Errors
-    /// Opus has no memory.
+    /// If Opus has no memory.
     pub fn new() -> Result<Self, CodingError> {
         Ok(Self { decoder: opus::Decoder::new(SAMPLE_RATE, opus::Channels::Mono)? })
     }
 
-    /// The frame that is in `packet`.
+    /// Decodes a packet.
     ///
     /// # Errors
-    /// The packet is damaged or does not last 20 ms; [`Self::conceal`] gives something to play all the same.
+    /// If the packet is damaged or does not last 20 ms. [`Self::conceal`] then makes a replacement.
     pub fn decode(&mut self, packet: &[u8]) -> Result<Frame, CodingError> {
         let wrong = |reason: String| CodingError::Packet { length: packet.len(), reason };
         let samples = self.decoder.get_nb_samples(packet).map_err(|error| wrong(error.to_string()))?;
@@ -118,18 +118,18 @@ impl SoundDecoder {
         self.run(packet, false).map_err(|error| wrong(error.to_string()))
     }
 
-    /// The lost frame before that of `next`, of which `next` has a coarse copy if [`has_redundancy`].
+    /// Decodes the lost frame before that of `next`. `next` has a coarse copy of it if [`has_redundancy`] is true.
     ///
     /// # Errors
-    /// As [`Self::decode`].
+    /// See [`Self::decode`].
     pub fn recover(&mut self, next: &[u8]) -> Result<Frame, CodingError> {
         self.run(next, true).map_err(|error| CodingError::Packet { length: next.len(), reason: error.to_string() })
     }
 
-    /// A frame in place of one of which nothing is known: what was heard goes on and fades.
+    /// Makes a frame for a lost one without a copy. It continues the last sound and fades.
     ///
     /// # Errors
-    /// Opus could not go on.
+    /// If Opus fails.
     pub fn conceal(&mut self) -> Result<Frame, CodingError> {
         Ok(self.run(&[], false)?)
     }
@@ -141,9 +141,9 @@ impl SoundDecoder {
     }
 }
 
-/// Whether `packet` has a coarse copy of the frame before it. RFC 6716: a packet begins with the table-of-contents byte
-/// (3.1), frames of SILK and hybrid modes with a bit of voice activity for each 20 ms and one that says whether a copy
-/// follows (4.2.3).
+/// Whether `packet` has a coarse copy of the frame before it. A packet begins with the table-of-contents byte (RFC
+/// 6716, section 3.1). Frames of SILK and hybrid modes begin with one voice activity bit per 20 ms. The next bit
+/// announces the copy (section 4.2.3).
 #[must_use]
 pub fn has_redundancy(packet: &[u8]) -> bool {
     let Some((&contents, frame)) = packet.split_first() else { return false };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_coded_comes_back_about_as_loud_at_about_the_bit_rate_asked_for() {
+    fn coding_keeps_the_loudness_and_meets_the_bit_rate() {
         for kbps in [24, 64] {
             let mut encoder = SoundEncoder::new(Bitrate::from_kbps(kbps)).unwrap();
             let mut decoder = SoundDecoder::new().unwrap();
@@ -182,25 +182,25 @@ mod tests {
             }
             assert!((0.5..2.0).contains(&(after / before)), "{kbps} kb/s: {}", after / before);
             let rate = bytes as f64 * 8.0 / (packets as f64 * 0.02) / 1e3;
-            assert!((0.6..1.3).contains(&(rate / kbps as f64)), "{rate} kb/s instead of {kbps}");
+            assert!((0.6..1.3).contains(&(rate / kbps as f64)), "{rate} kb/s, expected {kbps}");
         }
     }
 
     #[test]
-    fn silence_is_not_sent_for_long() {
+    fn most_silent_frames_have_no_packet() {
         let mut encoder = SoundEncoder::new(Bitrate::from_kbps(32)).unwrap();
         let sent = (0..250).filter(|_| encoder.encode(&[0; FRAME_SAMPLES]).unwrap().is_some()).count();
         assert!((1..60).contains(&sent), "{sent} of 250 silent frames");
     }
 
     #[test]
-    fn under_loss_a_packet_tells_of_the_one_before_and_better_than_nothing_does() {
+    fn under_loss_redundancy_restores_better_than_concealment() {
         let mut encoder = SoundEncoder::new(Bitrate::from_kbps(32)).unwrap();
         encoder.set_loss(0.2).unwrap();
         let frames = frames(60);
         let packets: Vec<_> = frames.iter().filter_map(|frame| encoder.encode(frame).unwrap()).collect();
         assert!(packets.iter().skip(2).filter(|packet| has_redundancy(packet)).count() * 2 > packets.len());
-        // What a decoder without loss gives is what comes nearest.
+        // The output of a decoder without loss is the reference.
         let mut whole = SoundDecoder::new().unwrap();
         let truth: Vec<_> = packets.iter().map(|packet| whole.decode(packet).unwrap()).collect();
         let error = |frame: &Frame, truth: &Frame| {
@@ -215,11 +215,11 @@ mod tests {
                 *sum += error(&frame.unwrap(), &truth[lost]);
             }
         }
-        assert!(recovered < 0.8 * concealed, "{recovered} against {concealed}");
+        assert!(recovered < 0.8 * concealed, "error {recovered} recovered, {concealed} concealed");
     }
 
     #[test]
-    fn the_same_sound_gives_the_same_bytes() {
+    fn equal_sound_gives_equal_bytes() {
         let packets = || {
             let mut encoder = SoundEncoder::new(Bitrate::from_kbps(48)).unwrap();
             frames(50).iter().map(|frame| encoder.encode(frame).unwrap()).collect::<Vec<_>>()
@@ -229,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_decoder_panic(packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8)) {
+        fn arbitrary_bytes_do_not_panic(packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8)) {
             let mut decoder = SoundDecoder::new().unwrap();
             for packet in &packets {
                 _ = has_redundancy(packet);

@@ -1,11 +1,13 @@
-//! The sound of a call: from microphone or file to Opus, and from what arrives to what is played.
+//! Sound of a call: from a microphone or file to Opus, and from received packets to a loudspeaker.
 //!
-//! Everything here is told the time and owns no device. [`SoundSender`] codes 20 ms at a time; [`Player`] is asked for
-//! the 20 ms to be played now, whatever has arrived by then: it waits as long as the path's jitter calls for
-//! ([`PlayoutBuffer`]), plays faster or slower to get there ([`shorten`], [`lengthen`]), uses what the next packet says of
-//! a lost one (Opus's in-band forward error correction) and conceals the rest.
+//! The crate reads no clock and owns no device. [`SoundSender`] encodes 20 ms at a time. [`Player`] returns the next 20
+//! ms whenever its owner asks, whatever has arrived:
+//! - [`PlayoutBuffer`] delays packets by the jitter of the path.
+//! - [`shorten`] and [`lengthen`] change the pace to reach that delay.
+//! - In-band forward error correction of Opus restores a lost packet from the next one.
+//! - Concealment replaces the rest.
 //!
-//! One channel, 48,000 samples a second, frames of 20 ms.
+//! Format: one channel, 48,000 samples per second, frames of 20 ms.
 #![forbid(unsafe_code)]
 
 mod coding;
@@ -31,17 +33,17 @@ pub use stretch::{lengthen, shorten};
 pub use track::{SoundTrack, TrackPacket};
 pub use wav::{WavError, WavRecording, WavSource, WavWriter};
 
-/// Samples a second.
+/// Samples per second.
 pub const SAMPLE_RATE: u32 = 48_000;
-/// Samples of a frame.
+/// Samples per frame.
 pub const FRAME_SAMPLES: usize = 960;
-/// How long a frame lasts.
+/// Duration of a frame.
 pub const FRAME_DURATION: Duration = Duration::from_millis(20);
 
-/// A frame: 20 ms of one channel.
+/// 20 ms of one channel.
 pub type Frame = [i16; FRAME_SAMPLES];
 
-/// How long `samples` last.
+/// Duration of a number of samples.
 #[must_use]
 pub fn duration_of(samples: usize) -> Duration {
     Duration::from_nanos(samples as u64 * 1_000_000_000 / u64::from(SAMPLE_RATE))

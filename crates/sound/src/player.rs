@@ -1,4 +1,4 @@
-//! From packets to what is heard.
+//! Turns received packets into sound to play.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,37 +9,37 @@ use crate::playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
 use crate::stretch::{lengthen, shorten};
 use crate::{FRAME_SAMPLES, Frame, SoundDecoder, duration_of, has_redundancy};
 
-/// By how many samples Opus delays sound in coding: 6.5 ms (libopus, `OPUS_GET_LOOKAHEAD`, speech at 48 kHz).
+/// Delay of the Opus encoder in samples: 6.5 ms (libopus, `OPUS_GET_LOOKAHEAD`, speech at 48 kHz).
 pub const LOOK_AHEAD: usize = 312;
-/// Delays kept for an owner that does not ask for them.
+/// Maximum number of delays kept for an owner that does not poll them.
 const MOST_DELAYS: usize = 64;
-/// Decoded frames kept for an owner that does not ask for them. [`Player::play`] decodes two at most.
+/// Maximum number of decoded frames kept for an owner that does not poll them. [`Player::play`] decodes at most two.
 const MOST_DECODED: usize = 2;
 
-/// A decoded frame before its pace was changed.
+/// A decoded frame before its pace is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
-    /// The capture time of its first sample, on the sender's clock; none if it was concealed.
+    /// Capture time of its first sample on the sender's clock. None for a concealed frame.
     pub captured: Option<Timestamp>,
-    /// Its samples.
+    /// Samples of the frame.
     pub frame: Frame,
 }
 
-/// Makes a frame of what is in a packet, and of what is not.
+/// Decoder that also makes frames for lost packets.
 pub trait Decode {
-    /// What a packet carries.
+    /// Content of a packet.
     type Payload: Clone;
 
-    /// Whether `payload` says that silence begins.
+    /// Whether `payload` announces silence.
     fn is_silence(payload: &Self::Payload) -> bool;
 
-    /// The frame of `payload`; none if it is damaged.
+    /// Decodes `payload`. None if it is damaged.
     fn decode(&mut self, payload: &Self::Payload) -> Option<Frame>;
 
-    /// The frame before that of `next`; none if `next` has no copy of it.
+    /// Decodes the frame before that of `next`. None if `next` has no copy of it.
     fn recover(&mut self, next: &Self::Payload) -> Option<Frame>;
 
-    /// A frame in place of one of which nothing is known.
+    /// Makes a frame for a lost one without a copy.
     fn conceal(&mut self) -> Frame;
 }
 
@@ -63,23 +63,23 @@ impl Decode for SoundDecoder {
     }
 }
 
-/// What a [`Player`] counted.
+/// Counters of a [`Player`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct PlayerStatistics {
-    /// Of packets and frames.
+    /// Counters of packets and frames.
     pub playout: PlayoutStatistics,
-    /// Lost frames made from the copy in the packet after them.
+    /// Lost frames restored from the copy in the next packet.
     pub recovered: u64,
-    /// Packets that were damaged.
+    /// Damaged packets.
     pub undecodable: u64,
-    /// Samples left out to play faster.
+    /// Samples removed to play faster.
     pub shortened_samples: u64,
-    /// Samples put in to play slower.
+    /// Samples inserted to play slower.
     pub lengthened_samples: u64,
 }
 
 impl PlayerStatistics {
-    /// The share of what was to be heard, 0 to 1, that was made up: lost or late, with no copy that came in time.
+    /// Concealed share of the sound, 0 to 1: lost or late frames for which no copy arrived in time.
     #[must_use]
     pub fn concealed_share(&self) -> f64 {
         let PlayoutStatistics { played, recoverable, concealed, .. } = self.playout;
@@ -89,13 +89,13 @@ impl PlayerStatistics {
     }
 }
 
-/// Plays what arrives: whoever has the loudspeaker asks each 20 ms for the next 20 ms.
+/// Plays received packets. The owner of the loudspeaker calls [`Player::play`] every 20 ms.
 #[derive(Debug)]
 pub struct Player<D: Decode = SoundDecoder> {
     decoder: D,
     buffer: PlayoutBuffer<D::Payload>,
     samples: VecDeque<i16>,
-    /// The sample that ends [`Self::samples`] was captured then, sender's clock, and whether anything is heard.
+    /// Capture time of the last sample in [`Self::samples`] on the sender's clock, and whether it is sound.
     captured_until: Option<Timestamp>,
     delays: VecDeque<i64>,
     decoded: VecDeque<Decoded>,
@@ -103,7 +103,7 @@ pub struct Player<D: Decode = SoundDecoder> {
 }
 
 impl<D: Decode> Player<D> {
-    /// A player to which nothing has come.
+    /// A player without packets.
     #[must_use]
     pub fn new(decoder: D) -> Self {
         Self {
@@ -117,16 +117,16 @@ impl<D: Decode> Player<D> {
         }
     }
 
-    /// The packet of frame `frame`, whose first sample was captured at `captured` on the sender's clock, came.
+    /// Inserts a packet of frame `frame`. `captured` is the capture time of its first sample on the sender's clock.
     pub fn insert(&mut self, now: Timestamp, frame: u32, captured: Timestamp, payload: D::Payload) {
         self.buffer.insert(now, frame, captured, payload);
     }
 
-    /// The 20 ms that are to be heard from `now` on.
+    /// The 20 ms to play from `now` on.
     pub fn play(&mut self, now: Timestamp) -> Frame {
         while self.samples.len() < FRAME_SAMPLES {
             let at = now + duration_of(self.samples.len());
-            // By what has come until now, not until then.
+            // The decision depends on the packets that arrived until now.
             match self.buffer.next(now) {
                 Playout::Packet { payload, captured, pace } => self.play_packet(at, &payload, captured, pace),
                 Playout::Recover { next } => {
@@ -200,44 +200,43 @@ impl<D: Decode> Player<D> {
         self.decoded.push_back(Decoded { captured, frame: *frame });
     }
 
-    /// The next frame that [`Self::play`] decoded since this was last called: sound as it was captured, without changes of its
-    /// pace. Silence has none.
+    /// The next frame that [`Self::play`] decoded since the last call, before its pace changed. Silence has no frame.
     pub fn poll_decoded(&mut self) -> Option<Decoded> {
         self.decoded.pop_front()
     }
 
-    /// A frame more, that lasts as long as `samples` do.
+    /// Appends `samples` to the sound to play, as one frame.
     fn push(&mut self, samples: &[i16]) {
         self.captured_until = self.captured_until.map(|until| until + crate::FRAME_DURATION);
         self.samples.extend(samples);
     }
 
-    /// When what is heard next, after the frame that [`Self::play`] gave last, was captured, sender's clock: what is to
-    /// be seen with it. None in silence.
+    /// Capture time of the next sound after the last frame of [`Self::play`], on the sender's clock. Lip sync shows the
+    /// picture of that time. None in silence.
     #[must_use]
     pub fn heard(&self) -> Option<Timestamp> {
         let until = self.captured_until?;
         Some(Timestamp::from_nanos(until.as_nanos().saturating_sub(duration_of(self.samples.len()).as_nanos() as u64)))
     }
 
-    /// From mouth to ear, of the next packet played since this was asked: nanoseconds from the sender's clock to this one.
+    /// Mouth-to-ear delay of the next packet played since the last call, nanoseconds, between the clocks of both peers.
     pub fn poll_delay(&mut self) -> Option<i64> {
         self.delays.pop_front()
     }
 
-    /// Plays no frame earlier than `delay` after its capture, sender's clock to receiver's, nanoseconds, if that takes no
-    /// more than 200 ms more than jitter does: pictures may be that late, and are to be seen with their sound.
+    /// Plays no frame earlier than `delay` after its capture, in nanoseconds between the two clocks. Lip sync uses it
+    /// to delay sound for late pictures. The extra wait is at most 200 ms above that for jitter.
     pub fn set_least_delay(&mut self, delay: i64) {
         self.buffer.set_least_delay(delay);
     }
 
-    /// How long packets wait at the moment, the fastest of them.
+    /// Current wait of the fastest packets.
     #[must_use]
     pub fn wait(&self) -> Duration {
         self.buffer.wait()
     }
 
-    /// What was counted.
+    /// Counters so far.
     #[must_use]
     pub fn statistics(&self) -> PlayerStatistics {
         PlayerStatistics { playout: self.buffer.statistics(), ..self.statistics }

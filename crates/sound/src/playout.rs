@@ -1,4 +1,4 @@
-//! When a packet of sound is played: late enough that those delayed more than most have come too, no later.
+//! Playout buffer: decides when to play a packet of sound. The delay covers most of the jitter and no more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,82 +8,83 @@ use lockstep_units::Timestamp;
 use crate::FRAME_DURATION;
 use crate::recent_delays::{RecentDelays, beyond};
 
-/// The delays of so many packets, ten seconds of speech, say how long to wait.
+/// Number of recent delays that set the wait: ten seconds of speech.
 const DELAYS: usize = 500;
-/// This share of them is waited for. What is late is concealed, which is heard less than a conversation that lags.
+/// Share of packets that the wait covers. Later packets are concealed, which disturbs less than a longer delay.
 const IN_TIME: f64 = 0.97;
-/// The least that is waited, for the hosts' timers; and what is waited before anything is known of the path.
+/// Minimum wait, for the timers of hosts.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
+/// Wait before the first measurements.
 const FIRST_WAIT: Duration = Duration::from_millis(40);
-/// Further behind than this, playing faster takes too long: frames are left out.
+/// Above this delay behind the target, frames are skipped, because playing faster takes too long.
 const FURTHEST_BEHIND: Duration = Duration::from_millis(120);
-/// What is played as much later than aimed at, or as little earlier, is played at its own pace: frames of silence are as
-/// long as this, and so is the time between two looks at what has come.
+/// Lateness after the target up to which the pace stays normal. It covers a silent frame, and the time between two calls.
 const LATE_ENOUGH: Duration = Duration::from_millis(22);
+/// Earliness before the target up to which the pace stays normal.
 const EARLY_ENOUGH: Duration = Duration::from_millis(2);
-/// Where more than this share of frames is missing at its time, one frame more is waited: the copy of a lost frame comes
-/// with the packet after it.
+/// Above this share of missing frames, the buffer waits for one more frame. The next packet has the copy of a lost
+/// frame.
 const LOSSY: f64 = 0.01;
-/// Weight of a frame in that share: that of about the last ten seconds counts.
+/// Weight of one frame in the smoothed share of missing frames: a window of about ten seconds.
 const MISSING_WEIGHT: f64 = 1.0 / 500.0;
-/// So much longer than jitter calls for is waited for pictures that are late: a conversation should not lag for them.
+/// Maximum extra wait for late pictures. A longer one would disturb the conversation.
 const MOST_FOR_PICTURES: Duration = Duration::from_millis(200);
-/// Packets that wait at most: ten seconds of them.
+/// Maximum number of waiting packets: ten seconds.
 const MOST_WAITING: usize = 500;
 
-/// What is to be heard next, for as long as a frame lasts.
+/// What to play for the next frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Playout<P> {
-    /// A packet, and at what pace it is played.
+    /// Play a packet.
     Packet {
-        /// What the packet carries.
+        /// Content of the packet.
         payload: P,
-        /// When its first sample was captured, sender's clock.
+        /// Capture time of its first sample on the sender's clock.
         captured: Timestamp,
-        /// Whether it is to last less or more than it did.
+        /// Pace at which to play it.
         pace: Pace,
     },
-    /// A frame was lost, of which the packet after it, this one, may have a coarse copy.
+    /// A frame is lost. The packet after it may have a coarse copy.
     Recover {
-        /// What the packet after the lost one carries.
+        /// Content of the packet after the lost one.
         next: P,
     },
-    /// A frame was lost or is late.
+    /// A frame is lost or late.
     Conceal,
     /// The sender is silent, or has not begun.
     Silence,
 }
 
-/// How fast a packet is played.
+/// Pace of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// As it was captured.
+    /// Play as captured.
     Keep,
-    /// A little faster: what waits is further behind than it must be.
+    /// Play a little faster, because the buffer is behind its target.
     Shorten,
-    /// A little slower: what comes is delayed more than it was.
+    /// Play a little slower, because the delay of the path grew.
     Lengthen,
 }
 
-/// What a [`PlayoutBuffer`] counted, in frames.
+/// Counters of a [`PlayoutBuffer`], in frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct PlayoutStatistics {
-    /// Packets that came.
+    /// Received packets.
     pub packets: u64,
-    /// Those that came after their frame's time, or twice.
+    /// Packets that arrived after the time of their frame, or twice.
     pub late: u64,
     /// Frames played from their packets.
     pub played: u64,
-    /// Frames lost for which the packet after them was there.
+    /// Lost frames for which the next packet was there.
     pub recoverable: u64,
-    /// Frames in whose place something was made up: lost or late.
+    /// Lost or late frames that were concealed.
     pub concealed: u64,
-    /// Frames that came and were left out, to catch up.
+    /// Received frames skipped to catch up.
     pub skipped: u64,
 }
 
 impl PlayoutStatistics {
-    /// The share of what was to be heard, 0 to 1, that was made up.
+    /// Concealed share of the sound, 0 to 1.
     #[must_use]
     pub fn concealed_share(&self) -> f64 {
         let heard = self.played + self.recoverable + self.concealed;
@@ -97,29 +98,29 @@ struct Waiting<P> {
     payload: P,
 }
 
-/// Packets of sound, by their places in time, until they are played.
+/// Packets of sound in order of time, until they are played.
 ///
-/// Each packet has the number of its frame, which counts frames of 20 ms since the sender began, silent ones included,
-/// and when it was captured. Delays are differences between two clocks: only how they differ from the shortest counts.
-/// An empty packet says that silence begins; while there is silence, the moment to go on is chosen anew.
+/// A frame number counts frames of 20 ms since the sender began, silent ones included. Delays are differences between
+/// two clocks, so only their distance from the shortest counts. An empty packet announces silence. During silence the
+/// buffer chooses a new playout time.
 #[derive(Debug)]
 pub struct PlayoutBuffer<P> {
     packets: BTreeMap<u32, Waiting<P>>,
-    /// The frame that is to be played next; none before the first.
+    /// Number of the next frame to play. None before the first.
     next: Option<u32>,
     silent: bool,
-    /// Frames concealed while nothing was there, which stand for those from `next` on.
+    /// Frames concealed while the buffer was empty. They stand for those from `next` on.
     stood_in: u32,
-    /// From capture to arrival, nanoseconds between two clocks, oldest first.
+    /// Delays from capture to arrival, nanoseconds between two clocks, oldest first.
     delays: RecentDelays,
-    /// The shortest of them, and how much longer than that is waited.
+    /// The shortest delay. The wait comes on top of it.
     shortest: i64,
     wait: Duration,
-    /// The smoothed share of frames that were missing at their time.
+    /// Smoothed share of frames that were missing at their time.
     missing: f64,
-    /// From capture to playing at least, nanoseconds between two clocks.
+    /// Minimum delay from capture to playout, nanoseconds between two clocks.
     least_delay: Option<i64>,
-    /// A frame and when it was captured.
+    /// A frame number and its capture time.
     captured: (u32, Timestamp),
     statistics: PlayoutStatistics,
 }
@@ -151,7 +152,7 @@ fn nanoseconds(duration: Duration) -> i64 {
 }
 
 impl<P: Clone> PlayoutBuffer<P> {
-    /// The packet of frame `frame` came at `now`.
+    /// Inserts the packet of frame `frame`, which arrived at `now`.
     pub fn insert(&mut self, now: Timestamp, frame: u32, captured: Timestamp, payload: P) {
         self.statistics.packets += 1;
         self.note_delay(signed(now, captured));
@@ -174,7 +175,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         }
         self.shortest = self.delays.shortest().unwrap_or(0);
         let wait = self.delays.within(IN_TIME).map_or(Duration::ZERO, |delay| beyond(self.shortest, delay));
-        // Of few packets the worst may still come.
+        // After few packets, the longest delay is still unknown.
         let unknown = 10.0 / (self.delays.len() as f64 + 10.0);
         let copy = if self.missing > LOSSY { FRAME_DURATION } else { Duration::ZERO };
         self.wait = wait.max(LEAST_WAIT).max(FIRST_WAIT.mul_f64(unknown)) + copy;
@@ -184,19 +185,19 @@ impl<P: Clone> PlayoutBuffer<P> {
         self.missing += (f64::from(u8::from(is_missing)) - self.missing) * MISSING_WEIGHT;
     }
 
-    /// How long packets wait, the fastest of them: the jitter that is made up for.
+    /// Current wait of the fastest packets: the jitter that the buffer absorbs.
     #[must_use]
     pub fn wait(&self) -> Duration {
         self.wait
     }
 
-    /// Plays no frame earlier than `delay` after its capture, sender's clock to receiver's, nanoseconds, if that takes no
-    /// more than 200 ms more than jitter does.
+    /// Plays no frame earlier than `delay` after its capture, in nanoseconds between the two clocks. The extra wait is
+    /// at most 200 ms above that for jitter.
     pub fn set_least_delay(&mut self, delay: i64) {
         self.least_delay = Some(delay);
     }
 
-    /// How much later than aimed at a frame would be taken that was taken at `at`.
+    /// Delay behind the target, in nanoseconds, if `frame` is played at `at`.
     fn behind(&self, frame: u32, at: Timestamp) -> i64 {
         let (known, captured) = self.captured;
         let frames = i64::from(frame) - i64::from(known);
@@ -206,7 +207,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         captured.saturating_sub(self.least_delay.map_or(for_jitter, |least| least.clamp(for_jitter, most)))
     }
 
-    /// What is heard next, of what has come until `at`. Asked for once for each frame that is played, in the order of time.
+    /// Decides what to play, from the packets that arrived until `at`. Call it once per frame, in order of time.
     pub fn next(&mut self, at: Timestamp) -> Playout<P> {
         if self.silent {
             return self.next_in_silence(at);
@@ -217,10 +218,10 @@ impl<P: Clone> PlayoutBuffer<P> {
         if let Some(packet) = self.packets.remove(&next) {
             return self.play(next, packet, at);
         }
-        // A frame that stays away for long counts once.
+        // A frame that stays missing counts once.
         self.note_missing(self.stood_in == 0);
         let Some((&first, after)) = self.packets.first_key_value() else {
-            // Late, or lost, or the call stands still.
+            // The frame is late or lost, or the call is paused.
             self.stood_in = self.stood_in.saturating_add(1);
             self.statistics.concealed += 1;
             return Playout::Conceal;
@@ -234,7 +235,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         Playout::Conceal
     }
 
-    /// The frame to play in place of `next` by what was made up before, and by how far behind that would be.
+    /// The frame to play instead of `next`, given the concealed frames and the delay behind the target.
     fn catch_up(&mut self, mut next: u32, at: Timestamp) -> u32 {
         let Some((&first, _)) = self.packets.first_key_value() else { return next };
         let replaced = first.saturating_sub(next).min(std::mem::take(&mut self.stood_in));
@@ -280,12 +281,12 @@ impl<P: Clone> PlayoutBuffer<P> {
         Playout::Packet { payload, captured, pace }
     }
 
-    /// The packet played last said that silence begins.
+    /// The last played packet announced silence.
     pub fn begin_silence(&mut self) {
         self.silent = true;
     }
 
-    /// What was counted.
+    /// Counters so far.
     #[must_use]
     pub fn statistics(&self) -> PlayoutStatistics {
         self.statistics
@@ -303,7 +304,7 @@ mod tests {
         Timestamp::from_millis(milliseconds)
     }
 
-    /// What is heard of `frames` packets, of which each arrives so many milliseconds after its capture, or never.
+    /// Plays `frames` packets. `delay` gives milliseconds from capture to arrival, or None for a lost packet.
     fn hear(frames: u32, delay: impl Fn(u32) -> Option<u64>) -> (Vec<Playout<u32>>, PlayoutBuffer<u32>) {
         let mut arrivals: Vec<(u64, u32)> =
             (0..frames).filter_map(|frame| Some((u64::from(frame) * 20 + delay(frame)?, frame))).collect();
@@ -311,7 +312,7 @@ mod tests {
         let (mut buffer, mut heard, mut arrivals) =
             (PlayoutBuffer::default(), Vec::new(), arrivals.into_iter().peekable());
         for tick in 0..u64::from(frames) {
-            // The receiver's frames begin at other moments than the sender's.
+            // The frames of the receiver begin at other times than those of the sender.
             let now = milliseconds(tick * 20 + 7);
             while let Some((at, frame)) = arrivals.next_if(|&(at, _)| milliseconds(at) <= now) {
                 buffer.insert(milliseconds(at), frame, milliseconds(u64::from(frame) * 20), frame);
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn on_an_even_path_every_frame_is_played_in_order_and_soon() {
+    fn without_jitter_all_frames_play_in_order_with_low_delay() {
         let (heard, buffer) = hear(500, |_| Some(30));
         assert!(is_in_order(&heard));
         let statistics = buffer.statistics();
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_waited_for_and_little_is_concealed() {
+    fn jitter_raises_the_wait_and_little_is_concealed() {
         let jitter = |frame: u32| rand_pcg::Pcg32::seed_from_u64(u64::from(frame)).random_range(0..60);
         let (heard, buffer) = hear(3_000, |frame| Some(20 + jitter(frame)));
         assert!(is_in_order(&heard));
@@ -350,11 +351,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_frame_is_recovered_from_the_next_and_of_two_the_first_is_concealed() {
+    fn single_loss_is_restored_and_the_first_of_two_concealed() {
         let is_lost = |frame: u32| [50, 75, 76].contains(&(frame % 100));
         let (heard, buffer) = hear(2_000, |frame| (!is_lost(frame)).then_some(30));
         assert!(is_in_order(&heard));
-        // Until it is known that the path loses packets nothing is waited for, and the first losses are concealed.
+        // The buffer does not wait for copies before it observes loss, so the first losses are concealed.
         let statistics = buffer.statistics();
         assert!(statistics.played >= 1_935, "{statistics:?}");
         assert!(statistics.recoverable >= 30 && statistics.concealed <= 30, "{statistics:?}");
@@ -362,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn after_an_outage_it_is_soon_as_close_to_live_as_before() {
-        // All that is sent from 4 to 5 s arrives at 5 s.
+    fn delay_returns_to_normal_after_an_outage() {
+        // Packets sent from 4 to 5 s arrive at 5 s.
         let delay =
             |frame: u32| Some(if (200..250).contains(&frame) { (250 - u64::from(frame)) * 20 + 30 } else { 30 });
         let (heard, buffer) = hear(1_000, delay);
         assert!(is_in_order(&heard));
-        // Half a second after the outage what is heard is at most 200 ms old, not a second.
+        // Half a second after the outage, sound is at most 200 ms old.
         let behind = heard.iter().zip(0u64..).skip(275).filter_map(|(playout, tick)| match playout {
             Playout::Packet { captured, .. } => Some(tick * 20 + 7 - captured.as_micros() / 1_000),
             _ => None,
@@ -378,12 +379,12 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_no_loss() {
+    fn silence_does_not_count_as_loss() {
         let mut buffer = PlayoutBuffer::default();
         let mut concealed = 0;
         for tick in 0..400u32 {
             let now = milliseconds(u64::from(tick) * 20 + 30);
-            // One second talk, one second silence; an empty packet begins it.
+            // One second of talk, then one second of silence, which an empty packet announces.
             if tick % 100 <= 50 {
                 buffer.insert(now, tick, milliseconds(u64::from(tick) * 20), u32::from(tick % 100 < 50));
             }
@@ -399,7 +400,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_played_at_most_once_in_order_and_in_bounded_memory(
+        fn arbitrary_packets_play_once_in_order_in_bounded_memory(
             packets in prop::collection::vec((any::<u32>(), any::<u64>(), 0..50_u64), 0..2_000),
         ) {
             let (mut buffer, mut now, mut heard) = (PlayoutBuffer::default(), Timestamp::ZERO, Vec::new());

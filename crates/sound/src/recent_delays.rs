@@ -1,38 +1,38 @@
-//! How late packets or pictures come lately, outages left out: what whoever waits for them goes by.
+//! Recent delays of packets or pictures without outages, from which buffers set their wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A delay this far beyond the shortest is an outage. Nobody waits for the next one: neither it nor what had queued up
-/// behind it, and comes faster than it was captured, says how late others will be.
+/// A delay this far above the shortest is an outage, nanoseconds. It says nothing about later delays. The packets that
+/// queued behind it are excluded, too.
 const OUTAGE: i64 = 500_000_000;
-/// What comes by more than this less late than the one before had queued, nanoseconds.
+/// A packet queued behind an outage if its delay falls by more than this from the previous one, nanoseconds.
 const FASTER: i64 = 10_000_000;
 
-/// The delays of what came lately, from capture to arrival, in nanoseconds. They are differences between two clocks: only how
-/// they differ from the shortest counts.
+/// Recent delays from capture to arrival, nanoseconds. They are differences between two clocks, so only their distance
+/// from the shortest counts.
 #[derive(Debug)]
 pub struct RecentDelays {
     delays: VecDeque<i64>,
     most: usize,
-    /// The delay before, if an outage held up what had it.
+    /// Previous delay, if an outage caused it.
     held_up: Option<i64>,
 }
 
-/// Whether no outage held up what took so long, where the fastest takes `shortest`.
+/// Whether no outage caused `delay`. `shortest` is the shortest delay.
 fn is_usual(delay: i64, shortest: i64) -> bool {
     delay.saturating_sub(shortest) < OUTAGE
 }
 
 impl RecentDelays {
-    /// None yet; the last `most` will be remembered.
+    /// An empty window of `most` delays.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { delays: VecDeque::new(), most, held_up: None }
     }
 
-    /// Takes note of a delay, and says whether it counts: not where what has it had queued up behind an outage, which is never
-    /// so up to `waited_for`.
+    /// Adds a delay. Returns whether it counts: a packet that queued behind an outage does not. Delays up to
+    /// `waited_for` always count.
     pub fn note(&mut self, delay: i64, waited_for: i64) -> bool {
         let is_outage = self.shortest().is_some_and(|shortest| !is_usual(delay, shortest));
         let is_faster = self.held_up.is_some_and(|before| before.saturating_sub(delay) > FASTER);
@@ -47,13 +47,13 @@ impl RecentDelays {
         !still_queues
     }
 
-    /// The shortest.
+    /// The shortest delay.
     #[must_use]
     pub fn shortest(&self) -> Option<i64> {
         self.delays.iter().copied().min()
     }
 
-    /// The delay within which this share (0-1) comes of what no outage holds up; none where there is no delay.
+    /// The quantile `share` (0 to 1) of the delays without outages. None without delays.
     #[must_use]
     pub fn within(&self, share: f64) -> Option<i64> {
         let shortest = self.shortest()?;
@@ -62,13 +62,13 @@ impl RecentDelays {
         Some(*usual.select_nth_unstable(rank).1)
     }
 
-    /// How many are remembered.
+    /// Number of delays in the window.
     pub(crate) fn len(&self) -> usize {
         self.delays.len()
     }
 }
 
-/// How much longer `delay` is than `shortest`.
+/// Distance of `delay` above `shortest`.
 pub(crate) fn beyond(shortest: i64, delay: i64) -> Duration {
     Duration::from_nanos(delay.saturating_sub(shortest).max(0).unsigned_abs())
 }

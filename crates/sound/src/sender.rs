@@ -1,4 +1,4 @@
-//! From frames to packets.
+//! Turns captured frames into packets.
 
 use lockstep_transport::wire::{CARRIAGE, SOUND_HEADER};
 use lockstep_transport::{MOST_BUNDLED, SoundPacket};
@@ -7,43 +7,42 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::coding::{CodingError, SoundEncoder};
 use crate::{FRAME_DURATION, Frame};
 
-/// What Opus needs for speech of full band (RFC 7587, section 3.1.1: 28 to 40 kb/s), and less where there is little; and
-/// what it can make use of.
+/// Lowest bit rate outside narrow paths. RFC 7587, section 3.1.1 recommends 28 to 40 kb/s for full-band speech.
 pub const LOWEST_BITRATE: Bitrate = Bitrate::from_kbps(24);
-/// See [`LOWEST_BITRATE`].
+/// Highest bit rate from which speech still gains.
 pub const HIGHEST_BITRATE: Bitrate = Bitrate::from_kbps(64);
-/// The share of all that may be sent which sound may have beyond the least.
+/// Share of the joint target for sound, between the lowest and the highest bit rate.
 const SHARE: f64 = 0.08;
-/// While there is silence, every so many frames (400 ms, as Opus does) a packet says so: it keeps the path known.
+/// During silence, every 20th frame (400 ms) has an empty packet, as in Opus. It keeps the path measured.
 const FRAMES_BETWEEN_SILENT_PACKETS: u32 = 20;
 
-/// The bit rate of sound where `target` is what picture and sound may have together.
+/// Bit rate of sound within `target`, the joint target of pictures and sound.
 #[must_use]
 pub fn bitrate_within(target: Bitrate) -> Bitrate {
     target.mul_f64(SHARE).clamp(LOWEST_BITRATE, HIGHEST_BITRATE)
 }
 
-/// What Opus can be told to spend at least (RFC 6716, section 2.1.1).
+/// Lowest bit rate of Opus (RFC 6716, section 2.1.1).
 const LEAST_BITRATE: Bitrate = Bitrate::from_kbps(6);
-/// Of what a narrow path carries, the part that is planned with: the rest is for what was not foreseen.
+/// Planned share of the capacity of a narrow path. The rest is a reserve.
 const PLANNED: f64 = 0.8;
-/// Frames in a packet, and the least that each bit rate is to be for so few of them: 16 and 12 kb/s are what speech of wide
-/// band needs (RFC 6716, section 2.1.1). With 6, words take 100 ms longer.
+/// Frames per packet, and the minimum bit rate that justifies this number. Wide-band speech needs 12 to 16 kb/s (RFC
+/// 6716, section 2.1.1). Six frames per packet add 100 ms of delay.
 const NARROW_PLANS: [(usize, Bitrate); 4] =
     [(1, LOWEST_BITRATE), (2, Bitrate::from_kbps(16)), (3, Bitrate::from_kbps(12)), (MOST_BUNDLED, LEAST_BITRATE)];
 
-/// How sound is sent.
+/// Plan for sending sound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoundPlan {
-    /// What is spent on it, headers apart.
+    /// Bit rate of Opus without headers.
     pub bitrate: Bitrate,
-    /// How many frames leave in one datagram.
+    /// Frames per datagram.
     pub frames: usize,
 }
 
 impl SoundPlan {
-    /// The plan where `target` is what picture and sound may have together; `capacity` is what the path carries of them,
-    /// headers of all layers included, if that is little.
+    /// The plan for a joint `target` of pictures and sound. `capacity` is set on narrow paths only, and includes the
+    /// headers of all layers.
     #[must_use]
     pub fn within(target: Bitrate, capacity: Option<Bitrate>) -> Self {
         let Some(capacity) = capacity else { return Self { bitrate: bitrate_within(target), frames: 1 } };
@@ -56,48 +55,48 @@ impl SoundPlan {
         NARROW_PLANS.into_iter().find_map(of).unwrap_or(longest)
     }
 
-    /// What the headers of datagrams of so many frames take.
+    /// Bit rate of the headers at this number of frames per datagram.
     fn headers(frames: usize) -> Bitrate {
         let bytes = CARRIAGE + SOUND_HEADER as u64 + 2 * (frames as u64 - 1);
         Bitrate::mean(ByteCount::new(bytes), FRAME_DURATION * frames as u32)
     }
 
-    /// What sound takes of a link where somebody talks.
+    /// Bit rate of speech on the link, headers included.
     #[must_use]
     pub fn carried(&self) -> Bitrate {
         Bitrate::from_bps(self.bitrate.as_bps() + Self::headers(self.frames).as_bps())
     }
 }
 
-/// Codes what the microphone gives.
+/// Encodes captured sound.
 #[derive(Debug)]
 pub struct SoundSender {
     encoder: SoundEncoder,
     bitrate: Bitrate,
     loss: f64,
     next: u32,
-    /// For how many frames there has been silence.
+    /// Number of silent frames in a row.
     silent: u32,
 }
 
 impl SoundSender {
     /// # Errors
-    /// Opus has no memory.
+    /// If Opus has no memory.
     pub fn new() -> Result<Self, CodingError> {
         let bitrate = LOWEST_BITRATE;
         Ok(Self { encoder: SoundEncoder::new(bitrate)?, bitrate, loss: 0.0, next: 0, silent: 0 })
     }
 
-    /// Spends `bitrate` from now on (see [`SoundPlan`]); the share `loss`, 0 to 1, of packets is lost.
+    /// Sets the bit rate (see [`SoundPlan`]) and the expected share of lost packets, 0 to 1.
     ///
     /// # Errors
-    /// Opus does not take it.
+    /// If Opus refuses the values.
     pub fn adapt(&mut self, bitrate: Bitrate, loss: f64) -> Result<(), CodingError> {
         if bitrate != self.bitrate {
             self.encoder.set_bitrate(bitrate)?;
             self.bitrate = bitrate;
         }
-        // A percent is what Opus tells apart.
+        // Opus distinguishes whole per cents.
         let loss = (loss * 100.0).round() / 100.0;
         if loss != self.loss {
             self.encoder.set_loss(loss)?;
@@ -106,16 +105,17 @@ impl SoundSender {
         Ok(())
     }
 
-    /// What is spent on sound, packet headers apart, unless there is silence.
+    /// Bit rate of speech, without packet headers.
     #[must_use]
     pub fn bitrate(&self) -> Bitrate {
         self.bitrate
     }
 
-    /// The frame whose last sample was captured at `now`; none where it is silent and that has been said.
+    /// Encodes the frame whose last sample was captured at `now`. Returns no packet in silence that is already
+    /// announced.
     ///
     /// # Errors
-    /// Opus could not code it. The frame counts as captured all the same.
+    /// If Opus cannot encode the frame. The frame still counts as captured.
     pub fn capture(&mut self, now: Timestamp, samples: &Frame) -> Result<Option<SoundPacket>, CodingError> {
         let frame = self.next;
         self.next = frame.wrapping_add(1);
@@ -137,8 +137,8 @@ mod tests {
     use crate::source::{SoundSource, Tone};
     use crate::{Player, SoundDecoder};
 
-    /// What is heard of twenty seconds of the tone over a path that loses `loss` of all packets and delays them by up to
-    /// `jitter` milliseconds more than 30.
+    /// Plays twenty seconds of the tone over a path with a base delay of 30 ms. `loss` is the share of lost packets,
+    /// `jitter` the maximum extra delay in milliseconds.
     fn talk(loss: f64, jitter: u64, seed: u64) -> (Player, Vec<Duration>) {
         let mut random = rand_pcg::Pcg32::seed_from_u64(seed);
         let (mut tone, mut sender) = (Tone::default(), SoundSender::new().unwrap());
@@ -164,16 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn over_a_good_path_all_is_heard_and_soon() {
+    fn without_loss_everything_plays_with_low_delay() {
         let (player, delays) = talk(0.0, 0, 1);
         assert!(player.statistics().concealed_share() < 0.005, "{:?}", player.statistics());
-        // 20 ms until the frame is whole, 30 on the way, at most 20 until the next is asked for, 6.5 of opus.
+        // Sum: 20 ms of capture, 30 of path, at most 20 until the next frame, 6.5 of Opus.
         let longest = delays.iter().skip(20).max().unwrap();
         assert!(*longest <= Duration::from_millis(100), "{longest:?}");
     }
 
     #[test]
-    fn of_lost_packets_most_are_recovered() {
+    fn most_lost_packets_are_restored() {
         for seed in 1..4 {
             let (player, _) = talk(0.1, 20, seed);
             let statistics = player.statistics();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_delays_by_about_as_much() {
+    fn jitter_adds_about_its_own_delay() {
         let (player, mut delays) = talk(0.0, 60, 3);
         delays.sort_unstable();
         let median = delays[delays.len() / 2];
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrower_the_path_the_more_frames_share_headers_and_the_plan_fits_it() {
+    fn narrow_paths_put_more_frames_into_a_packet() {
         let plan = |kbps| SoundPlan::within(Bitrate::from_kbps(30), Some(Bitrate::from_kbps(kbps)));
         let frames = [10, 16, 24, 32, 40, 48, 64, 80, 99].map(|kbps| plan(kbps).frames);
         assert_eq!(frames, [6, 6, 6, 3, 3, 2, 2, 1, 1]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_has_its_least_whatever_the_target_and_no_more_than_it_can_use() {
+    fn bit_rate_stays_between_its_limits_at_any_target() {
         let rates = [0, 100, 500, 20_000].map(|kbps| bitrate_within(Bitrate::from_kbps(kbps)).as_bps() / 1_000);
         assert_eq!(rates, [24, 24, 40, 64]);
     }

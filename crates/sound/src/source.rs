@@ -1,4 +1,4 @@
-//! Where sound comes from and where it goes; and the sources that need no microphone.
+//! Traits of sound sources and sinks, and sources without a microphone.
 
 use std::f64::consts::{PI, TAU};
 
@@ -6,34 +6,34 @@ use thiserror::Error;
 
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
-/// What went wrong with a device or a file, in one line.
+/// Error of a sound device or file, one line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SoundFailure(pub String);
 
-/// Where what is heard goes.
+/// Consumer of sound, such as a loudspeaker or a file.
 pub trait SoundSink: Send {
-    /// Takes the next 20 ms.
+    /// Plays the next 20 ms.
     ///
     /// # Errors
-    /// What became of the device, or that the disk is full.
+    /// If the device fails or the disk is full.
     fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure>;
 
-    /// Whether [`Self::play`] takes as long as a frame lasts, as a loudspeaker's does.
+    /// Whether [`Self::play`] blocks for the duration of a frame, as with a loudspeaker.
     fn is_live(&self) -> bool {
         false
     }
 
-    /// Writes out what is left.
+    /// Completes the output.
     ///
     /// # Errors
-    /// What went wrong with that.
+    /// If the output cannot be completed.
     fn finish(&mut self) -> Result<(), SoundFailure> {
         Ok(())
     }
 }
 
-/// Plays sound to nobody: it is scored or recorded.
+/// Sink that discards sound.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nowhere;
 
@@ -43,21 +43,22 @@ impl SoundSink for Nowhere {
     }
 }
 
-/// Sound, a frame at a time.
+/// Producer of sound, frame by frame.
 pub trait SoundSource: Send {
-    /// The next frame; none at the end.
+    /// The next frame. None at the end.
     ///
     /// # Errors
-    /// What became of the device.
+    /// If the device fails.
     fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure>;
 
-    /// Whether [`Self::next_frame`] takes as long as a frame lasts, as a microphone's does. Others are paced by whoever asks.
+    /// Whether [`Self::next_frame`] blocks for the duration of a frame, as with a microphone. The caller paces other
+    /// sources.
     fn is_live(&self) -> bool {
         false
     }
 }
 
-/// Sound without end in which nothing is heard.
+/// Endless silence.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silence;
 
@@ -67,8 +68,8 @@ impl SoundSource for Silence {
     }
 }
 
-/// A voice of sorts, without end, to go with generated clips: it talks for three seconds, four syllables a second on a
-/// pitch that glides, and is silent for one.
+/// Endless synthetic voice for generated clips. It talks for three seconds, with four syllables per second and a
+/// gliding pitch, then pauses for one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tone {
     sample: u64,
@@ -79,8 +80,9 @@ impl Tone {
     const TALK: f64 = 3.0;
     const PAUSE: f64 = 1.0;
     const SYLLABLES: f64 = 4.0;
-    /// The pitch of a voice between a man's and a woman's, and how far it glides up and down, Hz.
+    /// Mean pitch, Hz, between those of male and female voices.
     const PITCH: f64 = 160.0;
+    /// Amplitude of the gliding pitch, Hz.
     const GLIDE: f64 = 30.0;
     /// A third of full scale over all harmonics.
     const AMPLITUDE: f64 = 6_000.0;
@@ -95,7 +97,7 @@ impl Tone {
             return 0;
         }
         let loudness = libm::sin(PI * (Self::SYLLABLES * moment).fract()).powi(2);
-        // Harmonics that fall as those of a voice do, about 6 dB an octave.
+        // Harmonics fall by about 6 dB per octave, as in a voice.
         let harmonics: f64 = (1..=8).map(|n| libm::sin(TAU * self.phase * f64::from(n)) / f64::from(n)).sum();
         (Self::AMPLITUDE * loudness * harmonics) as i16
     }
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tone_talks_for_three_seconds_and_is_silent_for_one() {
+    fn tone_talks_for_three_seconds_and_pauses_for_one() {
         let mut tone = Tone::default();
         let loud: Vec<bool> =
             (0..400).filter_map(|_| tone.next_frame().unwrap()).map(|f| f.iter().any(|&s| s != 0)).collect();

@@ -1,16 +1,17 @@
-//! Plays sound a little faster or slower without changing its pitch: one period of it is left out or repeated, where
-//! it is like its neighbour (WSOLA: Verhelst and Roelands, ICASSP 1993; NetEq of WebRTC does it on the same grounds).
+//! Time stretching: plays sound faster or slower at the same pitch. It removes or repeats one period where neighbouring
+//! periods are alike (WSOLA: Verhelst and Roelands, ICASSP 1993). NetEq of WebRTC uses the same principle.
 
-/// The periods that are looked for, in samples: 2.5 to 15 ms, 400 down to 67 Hz, the pitch of human voices.
+/// Range of periods in samples: 2.5 to 15 ms, or 400 to 67 Hz, the pitch of human voices.
 const SHORTEST_PERIOD: usize = 120;
 const LONGEST_PERIOD: usize = 720;
-/// Over so many samples, 5 ms, neighbours are compared and crossfaded.
+/// Length over which neighbours are compared and crossfaded, samples: 5 ms.
 const OVERLAP: usize = 240;
-/// Periods are compared at every so many samples, and then around the best: the voice has little above 6 kHz.
+/// Step of the coarse search, samples. A fine search follows around the best period. Voices have little energy above 6
+/// kHz.
 const STEP: usize = 4;
-/// As alike, as a normalised correlation, the neighbours must be (NetEq's threshold).
+/// Minimum normalised correlation of the neighbours (threshold of NetEq).
 const LEAST_CORRELATION: f64 = 0.9;
-/// Below this mean square, -60 dB of full scale, nothing is heard, and anything is alike.
+/// Mean square below which sound is inaudible: -60 dB of full scale. Any two inaudible periods are alike.
 const INAUDIBLE: f64 = 32.0 * 32.0;
 
 fn correlation(left: &[i16], right: &[i16]) -> f64 {
@@ -28,7 +29,7 @@ fn correlation(left: &[i16], right: &[i16]) -> f64 {
     product / (left_energy * right_energy).sqrt().max(1.0)
 }
 
-/// The period at which `samples` are most like themselves, if they are alike enough.
+/// The period with the highest correlation in `samples`, if it is high enough.
 fn period(samples: &[i16]) -> Option<usize> {
     let longest = LONGEST_PERIOD.min(samples.len().checked_sub(OVERLAP)?);
     let alike = |lag: usize| correlation(&samples[..OVERLAP], &samples[lag..lag + OVERLAP]);
@@ -49,7 +50,7 @@ fn crossfade<'a>(out: &'a [i16], into: &'a [i16]) -> impl Iterator<Item = i16> +
         .map(move |((&out, &into), at)| ((i32::from(out) * (length - at) + i32::from(into) * at) / length) as i16)
 }
 
-/// `samples`, of which there must be 20 ms or so, less one period; none where leaving one out would be heard.
+/// Removes one period from `samples`, which last about 20 ms. None if the cut would be audible.
 #[must_use]
 pub fn shorten(samples: &[i16]) -> Option<Vec<i16>> {
     let period = period(samples)?;
@@ -58,7 +59,7 @@ pub fn shorten(samples: &[i16]) -> Option<Vec<i16>> {
     Some(shorter)
 }
 
-/// `samples`, of which there must be 20 ms or so, and one period more; none where repeating one would be heard.
+/// Repeats one period of `samples`, which last about 20 ms. None if the repetition would be audible.
 #[must_use]
 pub fn lengthen(samples: &[i16]) -> Option<Vec<i16>> {
     let period = period(samples)?;
@@ -80,13 +81,13 @@ mod tests {
         (0..FRAME_SAMPLES).map(|at| (8_000.0 * (step * at as f64).sin()) as i16).collect()
     }
 
-    /// The largest step from one sample to the next, which a cut would make larger.
+    /// The largest step between neighbouring samples. An audible cut would raise it.
     fn roughness(samples: &[i16]) -> i32 {
         samples.windows(2).map(|pair| (i32::from(pair[1]) - i32::from(pair[0])).abs()).max().unwrap()
     }
 
     #[test]
-    fn a_voice_loses_or_gains_whole_periods_without_a_cut() {
+    fn voice_changes_by_whole_periods_without_a_click() {
         for hertz in [80.0, 137.0, 210.0, 390.0] {
             let samples = sine(hertz);
             let period = f64::from(SAMPLE_RATE) / hertz;
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_left_as_it_is_and_silence_is_not() {
+    fn noise_is_not_stretched_and_silence_is() {
         let mut random = rand_pcg::Pcg32::seed_from_u64(1);
         let noise: Vec<i16> = (0..FRAME_SAMPLES).map(|_| random.random_range(-8_000..8_000)).collect();
         assert_eq!((shorten(&noise), lengthen(&noise)), (None, None));
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_a_frame_is_left_as_it_is() {
+    fn less_than_a_frame_is_not_stretched() {
         for length in [0, 1, OVERLAP, OVERLAP + SHORTEST_PERIOD - 1] {
             assert_eq!(shorten(&vec![0; length]), None);
         }

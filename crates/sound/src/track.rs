@@ -1,4 +1,4 @@
-//! The sound track of a recording: decoded frames placed at their capture times, and coded as one stream without gaps.
+//! The sound track of a recording: places decoded frames at their capture times and encodes one stream without gaps.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use lockstep_units::Timestamp;
 use crate::player::Decoded;
 use crate::{CodingError, FRAME_DURATION, FRAME_SAMPLES, SAMPLE_RATE, SoundEncoder};
 
-/// Speech is moved once it is further from its capture time than this, 25 ms in samples. Timers of hosts are less precise than
-/// clocks of sound cards; EBU R37 tolerates sound 40 ms early and 60 ms late.
+/// Maximum distance of speech from its capture time, in samples: 25 ms. Timers of hosts are less precise than the
+/// clocks of sound cards. EBU R37 tolerates sound 40 ms early and 60 ms late.
 const TOLERANCE: u64 = SAMPLE_RATE as u64 / 40;
-/// A longer gap, in samples, stays a gap: the sender's clock jumped, or there was an outage without pictures.
+/// A longer gap, in samples, remains a gap: the sender's clock jumped, or an outage stopped the pictures too.
 const LONGEST_FILL: u64 = 5 * SAMPLE_RATE as u64;
-/// Concealed samples that may wait until it is known how many are missing. Concealment fades within that.
+/// Maximum number of concealed samples kept until the gap ends. Concealment fades out within that time.
 const MOST_CONCEALED: usize = 10 * FRAME_SAMPLES;
 
 /// A coded frame of a recording.
@@ -20,29 +20,29 @@ const MOST_CONCEALED: usize = 10 * FRAME_SAMPLES;
 pub struct TrackPacket {
     /// The capture time of its first sample.
     pub captured: Timestamp,
-    /// Opus.
+    /// The Opus packet.
     pub payload: Vec<u8>,
 }
 
-/// Makes the sound track of a recording that begins at some capture time.
+/// Makes the sound track of a recording that begins at a capture time.
 ///
-/// Gaps are filled with what concealed them, then with silence. Frames of the past are dropped. [`SoundTrack::fill_until`]
-/// continues the track while nothing is heard.
+/// Gaps contain the concealment, then silence. Frames before the end of the track are dropped.
+/// [`SoundTrack::fill_until`] continues the track while no sound arrives.
 #[derive(Debug)]
 pub struct SoundTrack {
     encoder: SoundEncoder,
     begin: Timestamp,
-    /// Samples from the beginning to the end of what is placed.
+    /// Number of placed samples since the beginning.
     placed: u64,
-    /// Placed samples that are not coded yet.
+    /// Placed samples that are not encoded yet.
     samples: VecDeque<i16>,
-    /// Concealed samples after what is placed, which may still be replaced.
+    /// Concealed samples after the placed ones. A late frame may still replace them.
     concealed: VecDeque<i16>,
     packets: VecDeque<TrackPacket>,
 }
 
 impl SoundTrack {
-    /// A track that begins with what was captured at `begin`.
+    /// A track that begins at capture time `begin`.
     ///
     /// # Errors
     /// If Opus has no memory.
@@ -88,7 +88,7 @@ impl SoundTrack {
         self.place(&decoded.frame[skipped..])
     }
 
-    /// Continues the track until `at` if nothing was heard for so long.
+    /// Continues the track with silence until `at`, if no sound was placed up to then.
     ///
     /// # Errors
     /// If Opus cannot code it.
@@ -104,7 +104,7 @@ impl SoundTrack {
     fn fill(&mut self, position: u64) -> Result<(), CodingError> {
         let gap = position.saturating_sub(self.placed);
         if gap == 0 {
-            // What was heard stands for what was concealed.
+            // A late frame replaces its concealment.
             self.concealed.clear();
             return Ok(());
         }
@@ -150,7 +150,7 @@ mod tests {
         Timestamp::from_millis(50_000 + milliseconds)
     }
 
-    /// A frame of a tone of 500 Hz.
+    /// A frame of a 500 Hz tone.
     fn tone() -> Frame {
         std::array::from_fn(|sample| if sample % 96 < 48 { LOUD } else { -LOUD })
     }
@@ -163,7 +163,7 @@ mod tests {
         Decoded { captured: None, frame: tone() }
     }
 
-    /// Which milliseconds are loud in a track, as a player without knowledge of gaps plays it.
+    /// For each millisecond of a track, whether it is loud. A player that ignores gaps would play it this way.
     fn loud(track: &mut SoundTrack) -> Vec<bool> {
         let mut decoder = SoundDecoder::new().unwrap();
         let (mut samples, mut next) = (Vec::new(), at(0));
@@ -176,18 +176,18 @@ mod tests {
         samples[LOOK_AHEAD.min(samples.len())..].chunks(48).map(loud).collect()
     }
 
-    /// The milliseconds from which on a track is loud, and from which on it is silent.
+    /// The milliseconds at which a track turns loud or silent.
     fn changes(loud: &[bool]) -> Vec<usize> {
         (0..loud.len()).filter(|&at| loud[at] != (at > 0 && loud[at - 1])).collect()
     }
 
     fn assert_near(changes: &[usize], expected: &[usize]) {
         let near = changes.iter().zip(expected).all(|(a, b)| a.abs_diff(*b) <= 6);
-        assert!(near && changes.len() == expected.len(), "{changes:?} instead of {expected:?}");
+        assert!(near && changes.len() == expected.len(), "{changes:?}, expected {expected:?}");
     }
 
     #[test]
-    fn a_beep_is_where_it_was_captured() {
+    fn beep_is_at_its_capture_time() {
         let mut track = SoundTrack::new(at(0)).unwrap();
         for beep in [313, 1_427] {
             (0..10).for_each(|frame| track.hear(&heard(beep + 20 * frame)).unwrap());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn late_timers_of_a_sender_leave_speech_whole() {
+    fn late_sender_timers_do_not_cut_speech() {
         let mut track = SoundTrack::new(at(0)).unwrap();
         for frame in 0..50 {
             track.hear(&heard(20 * frame + frame * 7 % 16)).unwrap();
@@ -206,19 +206,19 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_clock_of_a_sound_card_does_not_shift_the_track() {
+    fn fast_sound_card_clock_does_not_shift_the_track() {
         let mut track = SoundTrack::new(at(0)).unwrap();
-        // 1 % fast: after ten seconds, contiguous frames would be 100 ms late.
+        // The clock is 1 % fast. After ten seconds, contiguous frames would be 100 ms late.
         for frame in 0..500 {
             let captured = at(0) + Duration::from_micros(19_800) * frame as u32;
             track.hear(&Decoded { captured: Some(captured), frame: tone() }).unwrap();
         }
         let end = 9_900 * SAMPLE_RATE as u64 / 1_000;
-        assert!(track.placed.abs_diff(end) <= TOLERANCE + FRAME_SAMPLES as u64, "{} instead of {end}", track.placed);
+        assert!(track.placed.abs_diff(end) <= TOLERANCE + FRAME_SAMPLES as u64, "{}, expected {end}", track.placed);
     }
 
     #[test]
-    fn concealment_fills_a_gap_and_gives_way_to_a_late_packet() {
+    fn late_packet_replaces_concealment() {
         let mut lost = SoundTrack::new(at(0)).unwrap();
         let mut late = SoundTrack::new(at(0)).unwrap();
         for (track, next) in [(&mut lost, 60), (&mut late, 20)] {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_before_the_recording_is_not_in_it() {
+    fn sound_before_the_recording_is_dropped() {
         let mut track = SoundTrack::new(at(100)).unwrap();
         (0..5).for_each(|frame| track.hear(&heard(20 * frame)).unwrap());
         assert_eq!((track.placed, track.poll_packet()), (0, None));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_that_comes_after_its_silence_is_dropped() {
+    fn sound_that_arrives_after_its_silence_is_dropped() {
         let mut track = SoundTrack::new(at(0)).unwrap();
         track.fill_until(at(1_000)).unwrap();
         track.hear(&heard(500)).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_leaves_a_gap_and_costs_no_memory() {
+    fn jump_of_the_clock_leaves_a_gap_without_memory_cost() {
         let mut track = SoundTrack::new(at(0)).unwrap();
         track.hear(&heard(0)).unwrap();
         track.hear(&heard(3_600_000)).unwrap();

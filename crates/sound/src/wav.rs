@@ -1,4 +1,4 @@
-//! WAV files.
+//! Reads and writes WAV files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -11,45 +11,45 @@ use thiserror::Error;
 use crate::source::{SoundFailure, SoundSource};
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
-/// Files are read whole, of at most so many seconds.
+/// Longest file, seconds. Files are read into memory.
 const LONGEST: u64 = 3_600;
-/// What a file of one channel of 16 bits begins with; its last four bytes are the size of what follows.
+/// Length of the header of a file with one channel of 16 bits, bytes. Its last four bytes hold the size of the samples.
 const HEADER: u64 = 44;
-/// Where the size of all behind it stands.
+/// Offset of the RIFF size, bytes.
 const RIFF_SIZE: u64 = 4;
 
-/// Why a WAV file is not read.
+/// Error of reading a WAV file.
 #[derive(Debug, Error)]
 pub enum WavError {
     /// The file cannot be opened or read.
     #[error("cannot read {path}: {error}", path = path.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the system.
         error: std::io::Error,
     },
-    /// The file is damaged, or shorter than it says.
-    #[error("{path} is no whole WAV file: {error}; `ffmpeg -i FILE OTHER.wav` makes one of what it can read",
+    /// The file is damaged, or shorter than its header announces.
+    #[error("cannot read {path}: truncated or invalid WAV file: {error}; convert it with: ffmpeg -i FILE OTHER.wav",
         path = path.display())]
     Damaged {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the parser.
         error: hound::Error,
     },
-    /// The file is none that is read here.
+    /// The format of the file is not supported.
     #[error("{path}: {reason}", path = path.display())]
     Unsupported {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and what is read.
+        /// The unsupported property, and what is supported.
         reason: String,
     },
 }
 
 impl WavError {
-    /// What `error` says of the file at `path`.
+    /// Converts `error` of the file at `path`.
     fn of(error: hound::Error, path: &Path) -> Self {
         let path = path.to_owned();
         match error {
@@ -59,8 +59,7 @@ impl WavError {
     }
 }
 
-/// A WAV file as a source: all channels together, at 48,000 samples a second, again from its beginning at its end if it
-/// is to go on.
+/// A WAV file as a source. Channels are mixed and resampled to 48,000 samples per second. The file can repeat.
 #[derive(Debug, Clone)]
 pub struct WavSource {
     samples: Vec<i16>,
@@ -69,42 +68,44 @@ pub struct WavSource {
 }
 
 impl WavSource {
-    /// Reads the file at `path`: 8 to 32 bits or floating point, any number of channels, 8,000 to 192,000 samples a
-    /// second, up to an hour. `repeats` has it begin again at its end. It is a regular file: both ways of a call read it,
-    /// and a pipe can be read once.
+    /// Reads the file at `path`. It may have any number of channels, and 8,000 to 192,000 samples per second. Samples
+    /// are floating point or have 8 to 32 bits. It may last up to an hour. `repeats` restarts it at its end. Pipes are
+    /// refused, since both directions of a call read the file.
     ///
     /// # Errors
-    /// [`WavError`] says what is wrong with the file.
+    /// If the file cannot be read or is not supported.
     pub fn open(path: &Path, repeats: bool) -> Result<Self, WavError> {
         Self::read(Self::file(path)?, path, repeats)
     }
 
-    /// Finds out whether the file at `path` is there and begins as one that is read, without reading it.
+    /// Checks that the file at `path` exists and has a supported header, without reading the samples.
     ///
     /// # Errors
-    /// As [`WavSource::open`].
+    /// See [`WavSource::open`].
     pub fn check(path: &Path) -> Result<(), WavError> {
         Self::header(Self::file(path)?, path).map(drop)
     }
 
     fn file(path: &Path) -> Result<BufReader<File>, WavError> {
         let failed = |error| WavError::File { path: path.to_owned(), error };
-        // Opening a pipe waits for who writes it: it is looked at before.
+        // Opening a pipe would block until it has a writer.
         if !fs::metadata(path).map_err(failed)?.is_file() {
-            let reason = "it is no regular file; write the sound to a WAV file and name that".to_owned();
+            let reason = "not a regular file; write the sound to a WAV file first".to_owned();
             return Err(WavError::Unsupported { path: path.to_owned(), reason });
         }
         Ok(BufReader::new(File::open(path).map_err(failed)?))
     }
 
-    /// What `reader` begins with, and what follows that.
+    /// Reads and checks the header of `reader`.
     fn header<R: Read>(reader: R, path: &Path) -> Result<hound::WavReader<R>, WavError> {
         let unsupported = |reason: String| WavError::Unsupported { path: path.to_owned(), reason };
         let reader = hound::WavReader::new(reader).map_err(|error| WavError::of(error, path))?;
         let hound::WavSpec { channels, sample_rate, .. } = reader.spec();
         if channels == 0 || !(8_000..=192_000).contains(&sample_rate) {
-            let what = format!("{channels} channels of {sample_rate} samples a second");
-            return Err(unsupported(format!("{what}; one channel or more and 8,000 to 192,000 samples are read")));
+            let what = format!("{channels} channels of {sample_rate} samples per second");
+            return Err(unsupported(format!(
+                "{what}; expected at least one channel and 8,000 to 192,000 samples per second"
+            )));
         }
         let most = u64::from(sample_rate) * LONGEST;
         if u64::from(reader.duration()) > most {
@@ -113,10 +114,10 @@ impl WavSource {
         Ok(reader)
     }
 
-    /// The same of what `reader` gives; errors call it `path`.
+    /// Reads a WAV file from `reader`. Errors call it `path`.
     ///
     /// # Errors
-    /// As [`WavSource::open`].
+    /// See [`WavSource::open`].
     pub fn read(reader: impl Read, path: &Path, repeats: bool) -> Result<Self, WavError> {
         let unsupported = |reason: String| WavError::Unsupported { path: path.to_owned(), reason };
         let mut reader = Self::header(reader, path)?;
@@ -140,7 +141,7 @@ impl WavSource {
     }
 }
 
-/// The mean of each `channels` of `samples`, so that no more is held than one channel has; what is left over is none.
+/// Mixes interleaved channels into their mean, sample by sample, to save memory. An incomplete last group is dropped.
 fn mix(channels: u16, mut samples: impl Iterator<Item = Result<f32, hound::Error>>) -> Result<Vec<f32>, hound::Error> {
     let mut mixed = Vec::new();
     while let Some(first) = samples.next() {
@@ -154,7 +155,7 @@ fn mix(channels: u16, mut samples: impl Iterator<Item = Result<f32, hound::Error
     Ok(mixed)
 }
 
-/// `samples`, of which there are `rate` a second, at [`SAMPLE_RATE`].
+/// Resamples from `rate` samples per second to [`SAMPLE_RATE`].
 fn resample(samples: &[f32], rate: u32) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
     const CHUNK: usize = 1_024;
     let filter = SincInterpolationParameters::new(128, WindowFunction::BlackmanHarris2);
@@ -180,18 +181,18 @@ impl SoundSource for WavSource {
     }
 }
 
-/// Writes frames as WAV: one channel, 16 bits, 48,000 samples a second.
+/// Writes frames as WAV: one channel, 16 bits, 48,000 samples per second.
 pub struct WavWriter<W: Write + Seek> {
     writer: hound::WavWriter<W>,
-    /// How many more frames a file has room for, whose sizes have 32 bits: 12 hours of them.
+    /// Number of frames for which the file still has room. Its 32-bit sizes allow 12 hours.
     room: u64,
 }
 
 impl<W: Write + Seek> WavWriter<W> {
-    /// To `output`, which must be able to seek: how long the sound is stands at the beginning.
+    /// Writes to `output`, which must support seeking: the header holds the length.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// If writing fails.
     pub fn new(output: W) -> Result<Self, hound::Error> {
         let spec = hound::WavSpec {
             channels: 1,
@@ -206,58 +207,58 @@ impl<W: Write + Seek> WavWriter<W> {
     /// Appends `frame`.
     ///
     /// # Errors
-    /// It cannot be written, as on a full disk, or is longer than 12 hours.
+    /// If writing fails, as on a full disk, or the file exceeds 12 hours.
     pub fn write(&mut self, frame: &Frame) -> Result<(), hound::Error> {
         let left = self.room.checked_sub(1);
         self.room = left.ok_or_else(|| io::Error::other("a WAV file holds at most 12 hours"))?;
         frame.iter().try_for_each(|&sample| self.writer.write_sample(sample))
     }
 
-    /// Whether what was appended so far is a number of whole seconds.
+    /// Whether the sound so far lasts a whole number of seconds.
     fn has_whole_seconds(&self) -> bool {
         self.writer.duration().is_multiple_of(SAMPLE_RATE)
     }
 
-    /// Makes what was appended so far a whole file.
+    /// Updates the header, so that the file is complete up to here.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// If writing fails.
     pub fn flush(&mut self) -> Result<(), hound::Error> {
         self.writer.flush()
     }
 
-    /// Ends it.
+    /// Completes the file.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// If writing fails.
     pub fn finish(self) -> Result<(), hound::Error> {
         self.writer.finalize()
     }
 }
 
-/// A WAV file that is there as far as it was heard, whatever ends its writing: a kill, a full disk.
+/// A WAV file that stays valid if its writing is interrupted, as by a kill or a full disk.
 pub struct WavRecording {
     path: PathBuf,
-    /// Nothing once it has ended.
+    /// None once the recording has ended.
     writer: Option<WavWriter<BufWriter<File>>>,
 }
 
 impl WavRecording {
-    /// A new file at `path`, in the place of one that may be there.
+    /// Creates a file at `path`, or truncates it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// If writing fails.
     pub fn create(path: &Path) -> Result<Self, hound::Error> {
         let mut writer = WavWriter::new(BufWriter::new(File::create(path)?))?;
         writer.flush()?;
         Ok(Self { path: path.to_owned(), writer: Some(writer) })
     }
 
-    /// Appends `frame`. The file is whole again with each second of sound. After a failure it is as far as it came, and this
-    /// does nothing.
+    /// Appends `frame`. The header is updated every second. After a failure, the file keeps the sound so far, and later
+    /// calls do nothing.
     ///
     /// # Errors
-    /// It cannot be written, as on a full disk.
+    /// If writing fails, as on a full disk.
     pub fn write(&mut self, frame: &Frame) -> Result<(), hound::Error> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let mut written = writer.write(frame);
@@ -266,16 +267,16 @@ impl WavRecording {
         }
         if written.is_err() {
             drop(self.writer.take());
-            // What cannot be mended either was said to have failed.
+            // The caller receives the first error.
             let _ = make_whole(&self.path);
         }
         written
     }
 
-    /// Ends it.
+    /// Completes the file.
     ///
     /// # Errors
-    /// It cannot be written; what came before is there.
+    /// If writing fails. The file keeps the sound so far.
     pub fn finish(&mut self) -> Result<(), hound::Error> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let finished = writer.finish();
@@ -286,7 +287,8 @@ impl WavRecording {
     }
 }
 
-/// Has the header of a file of [`WavWriter`] say how much sound there is. A file whose header is not there stays as it is.
+/// Sets the sizes in the header of a file of [`WavWriter`] to its length. A file without a whole header stays
+/// unchanged.
 fn make_whole(path: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     let Some(sound) = file.metadata()?.len().checked_sub(HEADER) else { return Ok(()) };
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_as_it_was() {
+    fn written_sound_is_read_back_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tone.wav");
         let mut writer = WavWriter::new(File::create(&path).unwrap()).unwrap();
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_that_nobody_ends_has_all_but_the_last_second() {
+    fn interrupted_recording_lacks_at_most_the_last_second() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("killed.wav");
         let mut recording = WavRecording::create(&path).unwrap();
@@ -333,13 +335,13 @@ mod tests {
         for _ in 0..120 {
             recording.write(&tone.next_frame().unwrap().unwrap()).unwrap();
         }
-        // As a kill leaves it: no destructor writes anything.
+        // `forget` runs no destructor, like a kill.
         std::mem::forget(recording);
         assert_eq!(frames(&mut WavSource::open(&path, false).unwrap()).len(), 100);
     }
 
     #[test]
-    fn more_than_a_file_can_say_it_holds_is_refused() {
+    fn sound_beyond_the_size_limit_is_refused() {
         let mut writer = WavWriter::new(Cursor::new(Vec::new())).unwrap();
         writer.room = 1;
         let frame = Tone::default().next_frame().unwrap().unwrap();
@@ -348,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_has_room_for_is_a_whole_file() {
+    fn full_disk_leaves_a_valid_file() {
         let folder = tempfile::tempdir().unwrap();
         for length in [0, 20, 46, 47, 3_000, 20_001, 192_044] {
             let path = folder.path().join("full.wav");
@@ -365,14 +367,14 @@ mod tests {
             }
             let samples = (length - HEADER) as usize / 2;
             let read = frames(&mut WavSource::open(&path, false).unwrap()).concat();
-            // A source ends with the frame that the last samples are in, and is silent behind them.
+            // A source pads its last frame with silence.
             assert_eq!(read[..samples], written.concat()[..samples], "{length}");
             assert!(read[samples..].iter().all(|&sample| sample == 0), "{length}");
         }
     }
 
     #[test]
-    fn files_of_other_rates_and_formats_last_as_long_and_sound_the_same() {
+    fn other_rates_and_formats_keep_duration_and_pitch() {
         let folder = tempfile::tempdir().unwrap();
         for (rate, bits, channels) in [(8_000, 16, 1), (44_100, 24, 2), (96_000, 32, 1), (16_000, 8, 3)] {
             let path = folder.path().join(format!("{rate}.wav"));
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sound_is_refused_with_the_name_of_the_file() {
+    fn error_of_an_invalid_file_names_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("not.wav");
         let mut whole = Vec::new();
@@ -407,7 +409,7 @@ mod tests {
         for bytes in [&b""[..], b"RIFF", b"RIFF\xff\xff\xff\xffWAVEfmt ", &[0; 100], cut] {
             std::fs::write(&path, bytes).unwrap();
             let error = WavSource::open(&path, false).unwrap_err().to_string();
-            assert!(error.contains("not.wav is no whole WAV file") && error.contains("ffmpeg"), "{error}");
+            assert!(error.contains("not.wav: truncated or invalid WAV file") && error.contains("ffmpeg"), "{error}");
         }
         let error = WavSource::open(&folder.path().join("none.wav"), false).unwrap_err().to_string();
         assert!(error.starts_with("cannot read ") && error.contains("none.wav"), "{error}");
@@ -415,13 +417,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_pipe_or_a_folder_is_refused_without_a_wait_for_who_writes_it() {
+    fn pipe_or_folder_is_refused_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe.wav");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("there is mkfifo").success());
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is installed").success());
         for path in [&pipe, folder.path()] {
             let error = WavSource::open(path, false).unwrap_err().to_string();
-            assert!(error.starts_with(path.to_str().unwrap()) && error.contains("no regular file"), "{error}");
+            assert!(error.starts_with(path.to_str().unwrap()) && error.contains("not a regular file"), "{error}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! What an emulator must know of an IP packet: between whom it goes, and its mark of congestion. RFC 791 and RFC 8200 have the
-//! headers, RFC 3168 the marks.
+//! Reads addresses and ECN marks of IP packets. RFC 791 and RFC 8200 define the headers, RFC 3168 the marks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of the shortest header of IPv4, and of IPv6's.
+/// Minimum length of an IPv4 header, bytes.
 const IPV4_HEADER: usize = 20;
+/// Length of an IPv6 header, bytes.
 const IPV6_HEADER: usize = 40;
-/// Where IPv4's header has its checksum.
+/// Offset of the checksum in an IPv4 header.
 const IPV4_CHECKSUM: usize = 10;
-/// ECN's two bits: both set means that congestion was experienced, one that the ends understand marks.
+/// The two ECN bits. Both set mean congestion experienced; one set means that the endpoints support ECN.
 const ECN: u8 = 0b11;
 
-/// Source and destination of a packet; none if this is no whole header of IPv4 or IPv6.
+/// Source and destination of a packet. None if the header is truncated or not IPv4 or IPv6.
 pub(crate) fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match packet.first()? >> 4 {
         4 if packet.len() >= IPV4_HEADER => {
@@ -26,7 +26,7 @@ pub(crate) fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// The two bits of ECN in a packet whose header is whole.
+/// The two ECN bits of a packet with a whole header.
 fn ecn(packet: &[u8]) -> u8 {
     match packet {
         [first, tos, ..] if first >> 4 == 4 => tos & ECN,
@@ -35,12 +35,12 @@ fn ecn(packet: &[u8]) -> u8 {
     }
 }
 
-/// Whether the ends of a packet understand marks.
+/// Whether the endpoints of a packet support ECN.
 pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
     ecn(packet) != 0
 }
 
-/// Marks a packet whose ends understand that: congestion experienced. Others stay as they are.
+/// Marks a packet as congestion experienced, if its endpoints support ECN.
 pub(crate) fn mark(packet: &mut [u8]) {
     if ecn(packet) == 0 || addresses(packet).is_none() {
         return;
@@ -49,7 +49,7 @@ pub(crate) fn mark(packet: &mut [u8]) {
         packet[1] |= ECN << 4;
         return;
     }
-    // The checksum is changed by what the header's first word changes by (RFC 1624, equation 3).
+    // The checksum changes with the first word of the header (RFC 1624, equation 3).
     let word = |packet: &[u8], at: usize| u32::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
     let before = word(packet, 0);
     packet[1] |= ECN;
@@ -63,7 +63,7 @@ pub(crate) fn mark(packet: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// The header's checksum, as RFC 791 has it, over a header whose own field is zero.
+    /// Checksum of a header whose checksum field is zero (RFC 791).
     fn checksum(header: &[u8]) -> u16 {
         let sum: u32 = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
         let folded = (sum & 0xffff) + (sum >> 16);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_leaves_a_valid_header_and_changes_nothing_else() {
+    fn mark_changes_only_ecn_bits_and_checksum() {
         for (tos, id) in (0..=255u8).flat_map(|tos| [0, 1, 0x7fff, 0xfffe, 0xffff].map(|id| (tos, id))) {
             let before = ipv4(tos, id);
             let mut after = before.clone();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_has_no_addresses_and_takes_no_mark() {
+    fn invalid_packets_have_no_addresses_and_no_mark() {
         for packet in [&[][..], &[0x45], &[0x45; 19], &[0x60; 39], &[0x15; 60], &[0xff; 60]] {
             let mut copy = packet.to_vec();
             mark(&mut copy);

@@ -1,7 +1,8 @@
-//! The emulator of whole networks: two network namespaces, and this process between them as the only wire. Packets are of any
-//! protocol over IP, and their sizes are those of the whole packets, as mahimahi's recordings count them.
+//! The network emulator: two network namespaces whose only connection is this process. It carries packets of any
+//! protocol over IP. Sizes are those of whole packets, as in mahimahi's recordings.
 //!
-//! Own devices and not a queueing discipline of the kernel: the link is the simulator's, to the byte, and no kernel has traces.
+//! Own devices instead of a queueing discipline of the kernel: the link equals that of the simulator to the byte, and
+//! kernels support no traces.
 
 mod ip_header;
 mod namespaces;
@@ -28,28 +29,28 @@ use crate::error::EmulatorError;
 
 pub use namespaces::{Namespace, Tunnel, TunnelError, is_in_own_user_namespace, run_again_in_user_namespace};
 
-/// The largest packet of IP.
+/// Maximum size of an IP packet, bytes.
 const LARGEST_PACKET: usize = 65_535;
-/// Packets that are read of one side before the links are looked after again.
+/// Maximum number of packets read from one side before the links are served again.
 const MOST_AT_ONCE: usize = 64;
-/// The real-time priority that is asked for, the lowest: before every ordinary process.
+/// Requested real-time priority: the lowest, which precedes every ordinary process.
 const REAL_TIME_PRIORITY: &str = "1";
-/// The priority that is asked for where that is refused, the highest of ordinary processes.
+/// Priority requested if the system refuses real time: the highest of ordinary processes.
 const PRIORITY: i32 = -20;
 
-/// How the kernel schedules a tunnel. On a machine with more to do than cores, that decides how late packets are.
+/// Scheduling of a tunnel by the kernel. On a busy machine it decides how late packets are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scheduling {
     /// Before all ordinary processes (SCHED_FIFO).
     RealTime,
-    /// With the highest priority of those.
+    /// Highest priority of ordinary processes.
     High,
-    /// As one of them.
+    /// Normal priority.
     Ordinary,
 }
 
-/// Asks for the best scheduling of this thread, and not of those processes that it starts.
+/// Requests the best scheduling for this thread. Processes that it starts do not inherit it.
 fn ask_for_scheduling() -> Scheduling {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let mut chrt = Command::new("chrt");
@@ -64,32 +65,32 @@ fn ask_for_scheduling() -> Scheduling {
     }
 }
 
-/// What a tunnel is told.
+/// Options of a tunnel.
 pub struct TunnelOptions {
-    /// From the near namespace to the far one.
+    /// Link from the near namespace to the far one.
     pub forward: Link<Carried>,
-    /// From the far one to the near one.
+    /// Link from the far namespace to the near one.
     pub reverse: Link<Carried>,
-    /// When both traces begin.
+    /// Start of both traces.
     pub start: Start,
-    /// Stop this long after that; none means never.
+    /// Duration after the start. None means endless.
     pub length: Option<Duration>,
-    /// Hears of each packet.
+    /// Receives a record of each packet.
     pub log: Option<PacketLog>,
 }
 
-/// What a tunnel has done.
+/// Results of a tunnel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TunnelResult {
-    /// What its links have.
+    /// Results of its links.
     pub carriage: Carriage,
-    /// Packets, both ways, that were not from one side's address to the other's: they have no way through here.
+    /// Packets in both directions with other addresses than those of the two sides. They are dropped.
     pub strays: u64,
-    /// How the kernel scheduled it.
+    /// Scheduling by the kernel.
     pub scheduling: Scheduling,
 }
 
-/// Nothing is scored.
+/// Meter that scores nothing.
 struct NoMeter;
 
 impl Meter for NoMeter {
@@ -98,21 +99,21 @@ impl Meter for NoMeter {
     fn received(&mut self, _: Direction, _: &Delivered<Carried>) {}
 }
 
-/// Both devices while packets are carried.
+/// Both devices of a running tunnel.
 struct Devices<'a> {
     devices: &'a [SyncDevice; 2],
-    /// Source and destination of what each side sends, for each version of IP.
+    /// Source and destination of the packets of each side, per version of IP.
     ways: [Vec<(IpAddr, IpAddr)>; 2],
     buffer: Vec<u8>,
     strays: u64,
 }
 
 impl Tunnel {
-    /// Carries packets between the namespaces until the time is up or `go` says to stop. It is asked a few times a second, and
-    /// at once where `urgent` says so, after a signal came.
+    /// Carries packets between the namespaces until the duration ends or `go` returns [`Go::Stop`]. `go` is called a
+    /// few times per second. It is called at once if `urgent` returns true, as after a signal.
     ///
     /// # Errors
-    /// If a device fails, as it does when its namespace is removed.
+    /// If a device fails, as after the removal of its namespace.
     pub fn run(
         &self,
         options: TunnelOptions,
@@ -120,7 +121,7 @@ impl Tunnel {
         urgent: impl FnMut() -> bool,
     ) -> Result<TunnelResult, EmulatorError> {
         let TunnelOptions { forward, reverse, start, length, log } = options;
-        // Waits end when they should, and not up to 50 us later, as is good for programs that save power.
+        // Timers fire on time, instead of up to 50 us late to save power.
         let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
         let scheduling = ask_for_scheduling();
         let ways: Vec<_> = self.near().addresses().zip(self.far().addresses()).collect();
@@ -151,8 +152,8 @@ impl Ends for Devices<'_> {
             Direction::Forward => &self.devices[1],
             Direction::Reverse => &self.devices[0],
         };
-        // A namespace that was removed, a device that is down, no room in the kernel: such a packet is lost, as on any wire.
-        // Reading tells whether the device is gone.
+        // A removed namespace, a stopped device or a full kernel queue loses the packet, like any wire. Reading detects
+        // a removed device.
         Ok(to.send(packet).is_ok())
     }
 

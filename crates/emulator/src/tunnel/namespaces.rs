@@ -1,4 +1,5 @@
-//! Two network namespaces with a TUN device each, set up by the command `ip` of iproute2, which whoever uses them has, too.
+//! Two network namespaces with a TUN device each. The command `ip` of iproute2 creates them; their users require it,
+//! too.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,25 +11,25 @@ use std::process::{Command, Stdio, id};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-/// Where `ip netns` keeps the names.
+/// Folder in which `ip netns` keeps the names.
 const NAMES: &str = "/run/netns";
 const DEVICE_FILE: &str = "/dev/net/tun";
-/// What the device is called in its namespace: as if it were a machine's network card.
+/// Name of the device in its namespace, like that of a network card.
 const DEVICE: &str = "eth0";
-/// Bytes of the largest packet, Ethernet's.
+/// Maximum size of a packet, bytes, as on Ethernet.
 const MTU: u32 = 1500;
-/// Packets that the kernel keeps for the emulator while it does not read: those of 0.1 s at 100 Mb/s.
+/// Packets that the kernel queues while the emulator does not read: 0.1 s at 100 Mb/s.
 const DEVICE_QUEUE: u32 = 1000;
-/// What namespaces are called if nothing else is said, before the process's number.
+/// Default prefix of namespace names, before the process id.
 const DEFAULT_PREFIX: &str = "lockstep-";
-/// Set while this program runs in a user namespace that it has made for itself.
+/// Set while this program runs in its own user namespace.
 const OWN_USER_NAMESPACE: &str = "LOCKSTEP_OWN_USER_NAMESPACE";
 
-/// Why there are no namespaces with devices.
+/// Error of creating namespaces and devices.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunnelError {
-    /// The kernel has no TUN devices, or they are not shown here.
+    /// The kernel has no TUN devices, or the container hides them.
     #[error(
         "there is no {DEVICE_FILE}: load the module (modprobe tun), or give the container the device (docker run --device \
          {DEVICE_FILE})"
@@ -37,12 +38,12 @@ pub enum TunnelError {
     /// A command is not installed.
     #[error("the command {command} is not installed (Debian, Ubuntu: apt install {package})")]
     NoCommand {
-        /// The command.
+        /// Name of the command.
         command: &'static str,
-        /// Where it is from.
+        /// Package with the command.
         package: &'static str,
     },
-    /// This process may not make them.
+    /// This process lacks the rights to create namespaces.
     #[error(
         "no right to make network namespaces and TUN devices: {reason}. Run it as root (a container needs --cap-add NET_ADMIN \
          --cap-add SYS_ADMIN), or allow user namespaces (sysctl kernel.unprivileged_userns_clone, \
@@ -50,30 +51,30 @@ pub enum TunnelError {
          HOST:PORT` carries UDP"
     )]
     NoRights {
-        /// What was refused.
+        /// The refused operation.
         reason: String,
     },
-    /// There are namespaces of these names.
-    #[error("there is a network namespace called {0} already; choose another --name, or remove it: ip netns del {0}")]
+    /// Namespaces with these names exist.
+    #[error("network namespace {0} already exists; choose another --name, or remove it: ip netns del {0}")]
     Taken(String),
-    /// A name that is none.
-    #[error("\"{0}\" is no name for namespaces: 1 to 64 letters, digits, - and _")]
+    /// The name is invalid.
+    #[error("invalid name of a namespace: \"{0}\": expected 1 to 64 letters, digits, - and _")]
     Name(String),
     /// A command failed.
     #[error("`{command}` failed: {said}")]
     Command {
-        /// The command.
+        /// The command line.
         command: String,
-        /// What it said.
+        /// Its error output.
         said: String,
     },
-    /// The device cannot be made or read.
+    /// The device cannot be created or read.
     #[error("the TUN device failed: {0}")]
     Device(io::Error),
 }
 
 impl TunnelError {
-    /// Whether this machine, or this process on it, lacks what it takes; anything else went wrong otherwise.
+    /// Whether the machine or this process lacks a requirement. Other errors are failures.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::NoDevice | Self::NoCommand { .. } | Self::NoRights { .. })
@@ -83,16 +84,17 @@ impl TunnelError {
 /// One side of a link.
 #[derive(Debug, Clone)]
 pub struct Namespace {
-    /// Its name for `ip netns exec`.
+    /// Name for `ip netns exec`.
     pub name: String,
-    /// The address of the side.
+    /// IPv4 address of the side.
     pub address: Ipv4Addr,
-    /// Its address of IPv6, where it has one.
+    /// IPv6 address of the side, if it has one.
     pub address_v6: Option<Ipv6Addr>,
 }
 
 impl Namespace {
-    /// A command that runs `program` in it. The standard streams and everything else are those of this process.
+    /// A command that runs `program` in the namespace. It inherits the standard streams and the environment of this
+    /// process.
     #[must_use]
     pub fn command(&self, program: &[OsString]) -> Command {
         let mut command = Command::new("nsenter");
@@ -100,7 +102,7 @@ impl Namespace {
         command
     }
 
-    /// The file that stands for it.
+    /// Path of the file that represents the namespace.
     #[must_use]
     pub fn file(&self) -> String {
         format!("{NAMES}/{}", self.name)
@@ -111,7 +113,7 @@ impl Namespace {
     }
 }
 
-/// A namespace that goes away with this.
+/// A namespace that is removed on drop.
 #[derive(Debug)]
 struct Owned(Namespace);
 
@@ -121,7 +123,8 @@ impl Drop for Owned {
     }
 }
 
-/// Both sides and their devices. The namespaces' names go away with it; programs that still run in them have no network then.
+/// Both sides and their devices. Dropping it removes the names of the namespaces. Programs that still run in them lose
+/// their network.
 pub struct Tunnel {
     sides: [Owned; 2],
     pub(super) devices: [SyncDevice; 2],
@@ -133,13 +136,13 @@ impl std::fmt::Debug for Tunnel {
     }
 }
 
-/// Runs `ip` with these words and this input.
+/// Runs `ip` with these arguments and this standard input.
 fn ip(words: &[&str], input: &str) -> Result<(), TunnelError> {
     let missing = TunnelError::NoCommand { command: "ip", package: "iproute2" };
     let failed = |said: String| TunnelError::Command { command: format!("ip {}", words.join(" ")), said };
     let mut command = Command::new("ip");
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Signals of the terminal are for this process: it still has something to do.
+    // Signals of the terminal are for this process, which still has work to do.
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => missing,
@@ -162,7 +165,7 @@ fn ip(words: &[&str], input: &str) -> Result<(), TunnelError> {
     })
 }
 
-/// Removes the namespaces of processes like this one that were killed before they could.
+/// Removes the namespaces of killed processes of this program.
 fn remove_left_over() {
     for entry in fs::read_dir(NAMES).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -177,11 +180,12 @@ fn remove_left_over() {
 }
 
 impl Tunnel {
-    /// Makes the namespaces `NAME-near` and `NAME-far`, with the addresses 10.77.0.1 and 10.77.0.2 (with `ipv6` fd77::1 and
-    /// fd77::2, too), a default route to each other, and a loopback device. The default name has this process's number.
+    /// Creates the namespaces `NAME-near` and `NAME-far`, with a default route to each other and a loopback device.
+    /// Their addresses are 10.77.0.1 and 10.77.0.2, with `ipv6` also fd77::1 and fd77::2. The default name contains the
+    /// process id.
     ///
     /// # Errors
-    /// If that cannot be had here; [`TunnelError::is_missing`] says whether something is missing.
+    /// If the namespaces cannot be created. [`TunnelError::is_missing`] tells whether a requirement is missing.
     pub fn open(name: Option<&str>, ipv6: bool) -> Result<Self, TunnelError> {
         let name = name.map_or_else(|| format!("{DEFAULT_PREFIX}{}", id()), str::to_owned);
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -198,7 +202,7 @@ impl Tunnel {
                 address: Ipv4Addr::new(10, 77, 0, host),
                 address_v6: ipv6.then(|| Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, host.into())),
             };
-            // A device stays its maker's when it changes its namespace, which this thread then need not do.
+            // A device moves to another namespace without its creator, so this thread need not change its own.
             let made_as = format!("ls{host}-{}", id());
             let device =
                 DeviceBuilder::new().name(&made_as).enable(false).build_sync().map_err(|error| match error.kind() {
@@ -236,21 +240,21 @@ impl Tunnel {
         &self.sides[0].0
     }
 
-    /// The other side.
+    /// The side that sends through the reverse link.
     #[must_use]
     pub fn far(&self) -> &Namespace {
         &self.sides[1].0
     }
 }
 
-/// Whether this program runs in a user namespace that [`run_again_in_user_namespace`] has made.
+/// Whether this program runs in a user namespace of [`run_again_in_user_namespace`].
 #[must_use]
 pub fn is_in_own_user_namespace() -> bool {
     std::env::var_os(OWN_USER_NAMESPACE).is_some()
 }
 
-/// Replaces this process by one that runs the same command as the root of a user namespace, with a network and a folder of
-/// namespaces' names of its own: what [`Tunnel::open`] takes where one is not root. Comes back only if that does not work.
+/// Replaces this process by the same command as root of a new user namespace. The namespace has a separate network and
+/// a separate folder for namespace names. [`Tunnel::open`] requires them without root. Returns only on failure.
 #[must_use]
 pub fn run_again_in_user_namespace(because: &TunnelError) -> TunnelError {
     let because = match because {

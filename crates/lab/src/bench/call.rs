@@ -1,5 +1,5 @@
-//! `lockstep bench call`: what counts. The same clips over the same links, coded by this codec and by libvpx as it is, as a
-//! conventional codec.
+//! `lockstep bench call`: calls with this codec, and with unmodified libvpx as a conventional codec, of the same clips
+//! over the same links.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -19,39 +19,38 @@ use super::median;
 use crate::journal::Journal;
 use crate::sweep::Contents;
 
-/// What `lockstep bench call` is told.
+/// Arguments of `lockstep bench call`.
 #[derive(Args)]
 pub(super) struct CallCommand {
-    /// A clip, with a name if you like: `generated`, a y4m file, or anything else that ffmpeg reads; `bunny=FILE`. May be
-    /// given more than once.
+    /// A clip with an optional name: `generated`, a y4m file, or any input of ffmpeg; `bunny=FILE`. Repeatable.
     #[arg(long = "clip", value_name = "[NAME=]CLIP", default_value = "generated:640x360@30")]
     clips: Vec<String>,
-    /// A link, as `lockstep simulate` takes it. May be given more than once.
+    /// A link, as in `lockstep simulate`. Repeatable.
     #[arg(long = "trace", value_name = "TRACE", default_values = TRACES)]
     traces: Vec<String>,
-    /// Who decides how much is sent. May be given more than once.
+    /// The controller. Repeatable.
     #[arg(long = "controller", value_name = "CONTROLLER", default_values = ["lockstep", "gcc"])]
     controllers: Vec<String>,
-    /// The longest that a call lasts; shorter clips end it.
+    /// Maximum length of a call; shorter clips end it.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// Share of packets lost at random.
     #[arg(long, default_value = "0")]
     loss: String,
-    /// Where the numbers go, as JSON; a journal beside it keeps the calls that are over.
+    /// Write the numbers to this file as JSON. A journal next to it keeps finished calls.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Runs every call again.
+    /// Run every call again.
     #[arg(long)]
     fresh: bool,
 }
 
-/// The links of calls, where none is given: a narrow one, and two that vary.
+/// Default links: a narrow one, and two that vary.
 const TRACES: [&str; 3] = ["constant:500kbps", "cellular:mean=1mbps,seed=1", "cellular:mean=4mbps,seed=2"];
-/// WebRTC's speed on a computer (`cpu_speed_default` of its VP8 encoder).
+/// WebRTC's speed on a desktop computer (`cpu_speed_default` of its VP8 encoder).
 const EFFORT: Effort = Effort::RealTime(-6);
 
-/// What codes a call.
+/// Codec of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Codec {
@@ -83,7 +82,7 @@ struct CallBench {
     calls: Vec<Row>,
 }
 
-/// The settings of one call.
+/// The settings of a call.
 fn settings(arguments: &CallCommand, clip: &str, trace: &str, controller: &str) -> Result<CallSettings> {
     let mut options = CallArguments::usual();
     let seconds = arguments.seconds.to_string();
@@ -100,7 +99,7 @@ fn settings(arguments: &CallCommand, clip: &str, trace: &str, controller: &str) 
     options.settings()
 }
 
-/// All calls, both codecs of a pair one after the other.
+/// All calls. The two codecs of a pair follow each other.
 fn jobs(arguments: &CallCommand, clips: &[(String, String)], library: Option<&Library>) -> Result<Vec<(String, Job)>> {
     let mut contents = Contents::default();
     let program = contents.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)?;
@@ -110,7 +109,7 @@ fn jobs(arguments: &CallCommand, clips: &[(String, String)], library: Option<&Li
             arguments.traces.iter().flat_map(|trace| arguments.controllers.iter().map(move |one| (trace, one)))
         {
             let settings = settings(arguments, clip, trace, controller)?;
-            // What is generated is told by its name.
+            // The name of a generated clip identifies its content.
             let files = settings.inputs().into_iter().filter(|path| path.is_file());
             let inputs: Result<Vec<String>> = files.map(|path| contents.of_file(path)).collect();
             let inputs = inputs?.join(" ");

@@ -1,4 +1,4 @@
-//! The clips of a bench set.
+//! The clips of a benchmark.
 
 use anyhow::{Result, bail};
 use md5::{Digest, Md5};
@@ -11,14 +11,14 @@ pub struct Clip {
     pub name: String,
     pub pictures: Vec<Picture>,
     pub format: VideoFormat,
-    /// A hash of all its samples and its format: its name for what was measured on it.
+    /// Hash of the format and all samples, which identifies measurements of the clip.
     pub content: String,
 }
 
-/// A name and a clip from what a person typed: `bunny=bigbuckbunny.mp4`, or `bigbuckbunny.mp4`, whose name is
+/// Splits an argument into name and clip. Examples are `bunny=bigbuckbunny.mp4` and `bigbuckbunny.mp4`, whose name is
 /// `bigbuckbunny`.
 pub fn named(typed: &str) -> (String, String) {
-    // A file may have `=` in its name, and a name has no folders in it.
+    // A file name may contain `=`, but a clip name contains no folder.
     if let Some((name, clip)) = typed.split_once('=')
         && !name.is_empty()
         && !name.contains(['/', '\\', ':', '.'])
@@ -30,7 +30,7 @@ pub fn named(typed: &str) -> (String, String) {
     (stem.to_owned(), typed.to_owned())
 }
 
-/// What [`named`] makes of all of these, no two of one name: results are told apart by it.
+/// Applies [`named`] to all arguments. Equal names are refused, since names identify results.
 pub fn all_named(typed: &[String]) -> Result<Vec<(String, String)>> {
     let clips: Vec<(String, String)> = typed.iter().map(|typed| named(typed)).collect();
     if let Some(twice) = clips.iter().enumerate().find(|(at, one)| clips[..*at].iter().any(|other| other.0 == one.0)) {
@@ -54,7 +54,7 @@ impl Clip {
         Self { name: name.to_owned(), content: content(&pictures, &format), pictures, format }
     }
 
-    /// The first `most` pictures of the clip that was `typed`.
+    /// The first `most` pictures of the clip `typed`.
     pub fn open(typed: &str, most: usize) -> Result<Self> {
         let (name, clip) = named(typed);
         let mut source = open_source(&clip, &SourceOptions::default())?;
@@ -70,7 +70,7 @@ impl Clip {
         Ok(Self::new(&name, pictures, source.format()))
     }
 
-    /// Kilobits a second that these frames take.
+    /// Bit rate of these frames, kb/s.
     pub fn kbps(&self, frames: &[Vec<u8>]) -> f64 {
         let bytes: usize = frames.iter().map(Vec::len).sum();
         bytes as f64 * 8e-3 / self.format.time_of(frames.len() as u64).as_secs_f64()
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clips_are_named_by_whoever_types_them_or_by_their_file() {
+    fn clip_name_is_given_or_comes_from_the_file() {
         for (typed, name, clip) in [
             ("bunny=clips/bigbuckbunny.mp4", "bunny", "clips/bigbuckbunny.mp4"),
             ("clips/bigbuckbunny.mp4", "bigbuckbunny", "clips/bigbuckbunny.mp4"),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clips_of_one_name_are_refused() {
+    fn equal_clip_names_are_refused() {
         let all = |typed: [&str; 2]| all_named(&typed.map(str::to_owned));
         assert_eq!(all(["a/x.y4m", "y=b/x.y4m"]).unwrap().len(), 2);
         let error = all(["generated:64x64@10", "generated:640x360@5"]).unwrap_err().to_string();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_is_another_one_when_a_sample_is_another_or_it_is_shorter() {
+    fn hash_changes_with_samples_and_length() {
         let clip = |count| Clip::open("generated:32x16", count).unwrap();
         assert_eq!(clip(3).content, clip(3).content);
         assert_ne!(clip(3).content, clip(4).content);

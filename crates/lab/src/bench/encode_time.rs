@@ -1,7 +1,7 @@
-//! `lockstep bench encode-time`: how long this machine takes to code pictures, for calls in virtual time.
+//! `lockstep bench encode-time`: measures the coding times of this machine for calls in virtual time.
 //!
-//! The very jobs that calls run are timed, by the time that their thread had a core, so that what else runs on the machine
-//! counts as little as it can.
+//! It runs the jobs of calls and measures the processor time of their thread. So other programs on the machine have
+//! little influence.
 
 use std::fs;
 use std::hint::black_box;
@@ -27,34 +27,34 @@ use lockstep_vp8::{Analysis, Parameters, Picture, Preset, State};
 
 use super::{Stopwatch, median};
 
-/// What `lockstep bench encode-time` is told.
+/// Arguments of `lockstep bench encode-time`.
 #[derive(Args)]
 pub(super) struct EncodeTimeArguments {
-    /// The pictures: `generated`, a y4m file, or anything else that ffmpeg reads. They are scaled to each size.
+    /// The pictures: `generated`, a y4m file, or any input of ffmpeg. They are scaled to each size.
     #[arg(long, default_value = "generated")]
     clip: String,
-    /// Picture sizes to measure; more than once.
+    /// Picture size to measure. Repeatable.
     #[arg(long = "size", value_name = "WIDTHxHEIGHT", default_values = ["320x180", "640x360", "1280x720", "1920x1080", "3840x2160"])]
     sizes: Vec<String>,
-    /// Pictures of each size; a time is the median of theirs.
+    /// Pictures per size; the median of their times counts.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(4..=1_000))]
     pictures: u32,
     /// Seed of a generated clip.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the times are written, as JSON.
+    /// Write the times to this file as JSON.
     #[arg(long)]
     output: PathBuf,
 }
 
-/// The time between two pictures, as far as it matters.
+/// Nominal time between two pictures.
 const FRAME_INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / 30);
-/// The budgets of pictures, in turn, bits for each luma sample: at 640x360 and 30 pictures a second 140 kb/s to 1 Mb/s.
+/// Budgets of pictures, in turn, bits per luma sample: 140 kb/s to 1 Mb/s at 640x360 and 30 pictures per second.
 const BUDGETS: [f64; 3] = [0.02, 0.06, 0.15];
-/// A pass more is asked for with this share of the size that the last one gave: most of them miss by less.
+/// Budget of a fit pass as a share of the last size. Most fit passes miss their budget by less.
 const REFINED: f64 = 0.8;
 
-/// Runs a job, and adds its kind and its milliseconds to `works` unless it is of a key frame.
+/// Runs a job. Adds its kind and its time in milliseconds to `works`, except for key frames.
 fn timed(job: EncodeJob, key_frame: bool, works: &mut Vec<(EncodeWork, f64)>) -> Menu {
     let kind = job.kind();
     let watch = Stopwatch::start();
@@ -65,7 +65,7 @@ fn timed(job: EncodeJob, key_frame: bool, works: &mut Vec<(EncodeWork, f64)>) ->
     menu
 }
 
-/// Codes `pictures` as a call with this menu does; gives the milliseconds of each job on an inter frame, by its kind.
+/// Encodes `pictures` as in a call with this menu. Returns the time of each interframe job in milliseconds, by kind.
 fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> Vec<(EncodeWork, f64)> {
     let mut works = Vec::new();
     let mut encoder = FunctionalEncoder::new(parameters.clone(), mode, &Tuning::default());
@@ -80,7 +80,7 @@ fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> V
         let Some(FrameStart { job, .. }) = encoder.begin(&request) else { continue };
         let key_frame = source == StateId::EMPTY;
         let menu = timed(job, key_frame, &mut works);
-        // What a conventional codec does, of the same picture at the same quantizer.
+        // The job of a conventional codec: the same picture at the same quantizer.
         if let Some(first) = menu.candidates.first().filter(|first| !first.key_frame) {
             let watch = Stopwatch::start();
             let coded = Analysis::new(&state, picture, parameters).encode(first.quantizer);
@@ -109,12 +109,12 @@ fn measure(pictures: &[Picture], preset: Preset) -> Result<TimePoint> {
     let time = |work| {
         let times: Vec<f64> = works.iter().filter(|(kind, _)| *kind == work).map(|(_, time)| *time).collect();
         if times.is_empty() {
-            bail!("no picture needed {work:?}: take more of them")
+            bail!("no picture required {work:?}: raise --pictures")
         } else {
             Ok((1e3 * median(&times)).round() / 1e3)
         }
     };
-    let first = pictures.first().context("there are no pictures")?;
+    let first = pictures.first().context("the clip has no pictures")?;
     Ok(TimePoint {
         pixels: (first.width() * first.height()) as u32,
         one_frame_ms: time(EncodeWork::OneFrame)?,
@@ -124,7 +124,7 @@ fn measure(pictures: &[Picture], preset: Preset) -> Result<TimePoint> {
     })
 }
 
-/// The machine that this runs on.
+/// Name and speed of this machine.
 fn machine() -> Machine {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! `lockstep bench`: how good and how fast the parts are, as ratios to a yardstick in the same run.
+//! `lockstep bench`: quality and speed of the parts, relative to a reference in the same run.
 
 mod call;
 mod clip;
@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use lockstep_call::quantile;
 
-/// What `lockstep bench` is told.
+/// Arguments of `lockstep bench`.
 #[derive(Args)]
 pub struct BenchArguments {
     #[command(subcommand)]
@@ -22,14 +22,14 @@ pub struct BenchArguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Video delay and quality of calls over the same links with this codec and with libvpx as a conventional codec.
+    /// Video delay and quality of calls with this codec and with libvpx as a conventional codec.
     Call(call::CallCommand),
-    /// Size at equal quality and speed of the codec over a set of clips, beside libvpx.
+    /// Size at equal quality and speed of the codec, compared with libvpx over several clips.
     Codec(codec::CodecArguments),
-    /// How long this machine takes to code pictures, by their size, preset and what is done with them: a file for
-    /// `--encode-time` of calls in virtual time.
+    /// Coding times of this machine by picture size, preset and kind of work: a file for `--encode-time` of calls in
+    /// virtual time.
     EncodeTime(encode_time::EncodeTimeArguments),
-    /// Virtual seconds that the simulator runs in a second on one core, with the modelled and with the real codec.
+    /// Virtual seconds per second of the simulator on one core, with the modelled and with the real codec.
     Sim(sim::SimArguments),
 }
 
@@ -49,32 +49,32 @@ fn median(values: &[f64]) -> f64 {
     quantile(&sorted, 0.5).unwrap_or(f64::NAN)
 }
 
-/// Seconds for which this thread has had a core; none where the system does not say.
+/// Processor time of this thread, seconds. None if the system does not report it.
 #[cfg(unix)]
 fn core_seconds() -> Option<f64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Some(time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9)
 }
 
-/// Seconds for which this thread has had a core; none where the system does not say.
+/// Processor time of this thread, seconds. None if the system does not report it.
 #[cfg(not(unix))]
 fn core_seconds() -> Option<f64> {
     None
 }
 
-/// A clock that has been started.
+/// A running stopwatch.
 struct Stopwatch {
     core: Option<f64>,
     wall: Instant,
 }
 
 impl Stopwatch {
-    /// Starts one.
+    /// Starts a stopwatch.
     fn start() -> Self {
         Self { core: core_seconds(), wall: Instant::now() }
     }
 
-    /// Seconds since then for which this thread had a core, where the system says; on the wall elsewhere.
+    /// Processor time of this thread since the start, seconds. Wall time if the system does not report it.
     fn seconds(&self) -> f64 {
         let core = self.core.zip(core_seconds()).map(|(before, now)| now - before);
         core.unwrap_or_else(|| self.wall.elapsed().as_secs_f64())

@@ -1,7 +1,7 @@
-//! `lockstep bench sim`: how much faster than real time calls run in virtual time, on one core.
+//! `lockstep bench sim`: speed of calls in virtual time relative to real time, on one core.
 //!
-//! Time is that which this thread had a core, where the system says (Linux), so that what else runs on the machine
-//! counts as little as it can; elsewhere it is the time on the wall.
+//! The clock is processor time on Linux, so that other programs on the machine have little influence. Other systems use
+//! wall time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,63 +27,63 @@ use lockstep_vp8::{Parameters, Preset};
 
 use super::{Stopwatch, core_seconds, median};
 
-/// What `lockstep bench sim` is told.
+/// Arguments of `lockstep bench sim`.
 #[derive(Args)]
 pub(super) struct SimArguments {
-    /// Rounds of which the median counts. In each, every kind of call runs once, one after the other.
+    /// Rounds; the median counts. Each round runs every kind of call once.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Where the numbers go, as JSON.
+    /// Write the numbers to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// The picture size of the calls with the real codec.
+/// Picture size of the calls with the real codec.
 const REAL_SIZE: (usize, usize) = (640, 360);
-/// The virtual length of a modelled call and of one with the real codec, seconds: each takes the better part of a second
-/// of real time.
+/// Virtual length of a modelled call, seconds. It runs for almost a second.
 const MODELLED_SECONDS: u64 = 6_000;
+/// Virtual length of a call with the real codec, seconds. It runs for almost a second.
 const REAL_SECONDS: u64 = 10;
 
-/// One kind of call.
+/// Kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A fixed 1 Mb/s, feedback every 50 ms, the codec a model.
+    /// Fixed 1 Mb/s, feedback every 50 ms, modelled codec.
     Modelled,
-    /// Salsify over a link of 1 Mb/s, feedback as calls have it, the codec a model.
+    /// Salsify over a link of 1 Mb/s, normal feedback, modelled codec.
     ModelledSalsify,
     /// Salsify over a link of 1 Mb/s with the real codec and its wire format at 640x360.
     Real,
 }
 
-/// How fast one kind of call runs.
+/// Speed of one kind of call.
 #[derive(Debug, Serialize)]
 struct Speed {
     call: &'static str,
     /// Length of the call in virtual time.
     virtual_seconds: u64,
-    /// Bit rate that came out of the link.
+    /// Bit rate delivered by the link.
     throughput_bps: u64,
-    /// Virtual seconds a second, which is the ratio to real time: the median of the rounds.
+    /// Virtual seconds per second, median of the rounds.
     times_real_time: f64,
     slowest: f64,
     fastest: f64,
-    /// Packets that came out of the forward link a second of real time, in millions.
+    /// Packets delivered by the forward link per second, in millions.
     million_packets_per_second: f64,
 }
 
-/// What the rounds gave.
+/// Results of all rounds.
 #[derive(Debug, Serialize)]
 struct SimReport {
-    /// `core` for the time that the thread had a core, `wall` for the time on the wall.
+    /// `core` for processor time, `wall` for wall time.
     clock: &'static str,
     rounds: u32,
     calls: Vec<Speed>,
 }
 
-/// One round of one kind.
+/// One round of one kind of call.
 struct Run {
-    /// Real time, seconds.
+    /// Time spent, seconds.
     spent: f64,
     packets: u64,
     bytes: ByteCount,
@@ -129,7 +129,7 @@ fn modelled(algorithm: Algorithm, feedback: FeedbackInterval) -> Result<Run> {
     let curves = Arc::new(ClipCurves::new(clip, 1280, 720));
     let clip = ModelledClip::new(curves, setting.frame_interval(), 1);
     let call = setting.call(algorithm.controller(&control)?, algorithm.estimator(control.bounds), clip).unlogged();
-    // Fixed rates vary around their mean; a little room keeps their queue from growing.
+    // Fixed rates vary around their mean. The spare capacity keeps their queue from growing.
     let capacity = if matches!(algorithm, Algorithm::Fixed(_)) { 1_200 } else { 1_000 };
     let mut network = Network::new(vec![call], link(Bitrate::from_kbps(capacity))?, link(REVERSE_CAPACITY)?);
     let started = Stopwatch::start();

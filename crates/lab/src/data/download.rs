@@ -1,4 +1,4 @@
-//! Files from elsewhere: size and hash are recorded when a file is first downloaded, and checked from then on.
+//! Downloads files. Their size and hash are recorded at the first download, and verified later.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,22 +15,22 @@ use lockstep_configuration::read_regular_text;
 use lockstep_runner::output_file::write_text;
 use lockstep_runner::progress::Progress;
 
-/// No file is larger.
+/// Maximum size of a file, bytes.
 const MOST_BYTES: u64 = 4 << 30;
-/// An address that does not answer is given up after this.
+/// Timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// What was downloaded, beside the files.
+/// Name of the record of downloads in the folder.
 const RECORD: &str = "downloads.json";
 
-/// A file that is wanted.
+/// A file to download.
 pub struct Wanted {
     /// Its name in the folder.
     pub name: String,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
 }
 
-/// What is known of a file that was downloaded.
+/// Record of a downloaded file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Known {
     url: String,
@@ -38,7 +38,7 @@ struct Known {
     sha256: String,
 }
 
-/// Size and hash of what `from` gives, which is copied to `to`. `each` hears how much it is so far.
+/// Copies `from` to `to`. Returns size and hash. `each` receives the size so far.
 fn copy(mut from: impl Read, mut to: impl Write, mut each: impl FnMut(u64)) -> Result<(u64, String)> {
     let (mut hash, mut size, mut buffer) = (Sha256::new(), 0u64, vec![0; 64 << 10]);
     loop {
@@ -56,7 +56,7 @@ fn copy(mut from: impl Read, mut to: impl Write, mut each: impl FnMut(u64)) -> R
     }
 }
 
-/// Downloads `file` into `folder`. Gives what it is; where something is known of it, it must be that.
+/// Downloads `file` into `folder`. Returns its record, which must match a `known` one.
 fn one(agent: &ureq::Agent, file: &Wanted, folder: &Path, known: Option<&Known>) -> Result<Known> {
     let mut response = agent.get(&file.url).call()?;
     let length = response.body().content_length();
@@ -82,17 +82,17 @@ fn one(agent: &ureq::Agent, file: &Wanted, folder: &Path, known: Option<&Known>)
     Ok(Known { url: file.url.clone(), size, sha256: hash })
 }
 
-/// Downloads `files` into `folder`, but for those that are there as recorded.
+/// Downloads `files` into `folder`, except those that match their record.
 ///
 /// # Errors
-/// The first that cannot be had, with how many others could not; what could be is there.
+/// The first file that failed, and the number of other failures. Successful downloads are kept.
 pub fn all(files: &[Wanted], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("folder {}", folder.display()))?;
     let record = folder.join(RECORD);
     let mut known: BTreeMap<String, Known> = match read_regular_text(&record) {
         Ok(text) => serde_json::from_str(&text).with_context(|| record.display().to_string())?,
         Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
-        // Whatever was recorded would be forgotten, and other files taken for it.
+        // Continuing would lose the record, and accept other files.
         Err(error) => return Err(error).with_context(|| record.display().to_string()),
     };
     let config = ureq::Agent::config_builder().timeout_connect(Some(CONNECT_TIMEOUT)).build();
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use lockstep_configuration::content_hash;
 
-    /// Answers `answers` requests on loopback with `body`, saying that it has `length` bytes. Gives its address.
+    /// Answers `answers` requests on loopback with `body` and the content length `length`. Returns the URL.
     fn serve(answers: usize, body: &'static [u8], length: usize) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
         let address = listener.local_addr().expect("it is bound");
@@ -152,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_recorded_at_first_and_must_be_the_same_afterwards() {
+    fn first_download_is_recorded_and_later_ones_must_match() {
         let folder = tempfile::tempdir().expect("a folder");
         let server = serve(1, b"1\n2\n", 4);
         all(&wanted(&server), folder.path()).expect("it is served");
         assert_eq!(fs::read(folder.path().join("a.trace")).expect("it is there"), b"1\n2\n");
-        // It is there: nobody is asked.
+        // The file exists, so no request is sent.
         all(&wanted("http://127.0.0.1:1"), folder.path()).expect("nothing is to be downloaded");
         fs::remove_file(folder.path().join("a.trace")).expect("it was there");
         let other = serve(1, b"1\n3\n", 4);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_or_is_cut_short_is_said_and_nothing_is_left_behind() {
+    fn failed_or_truncated_download_leaves_no_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let error = all(&wanted("http://127.0.0.1:1"), folder.path()).expect_err("nobody listens").to_string();
         assert!(error.contains("1 of 1 files could not be downloaded"), "{error}");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_is_not_taken_for_none() {
+    fn unreadable_record_is_an_error() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join(RECORD), b"{\"a.trace\": \"\xff\"}").expect("it can be written");
         let server = serve(1, b"1\n2\n", 4);

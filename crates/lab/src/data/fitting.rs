@@ -1,4 +1,4 @@
-//! `lockstep data fit`: a family of generated traces like those of a folder.
+//! `lockstep data fit`: fits a family of generated traces to the recordings of a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -12,30 +12,30 @@ use lockstep_runner::output_file::write_text;
 
 use super::{folder, split};
 
-/// The name of a family, which the words of a trace can have.
+/// Validates the name of a family, which must suit the name of a trace.
 fn family_name(word: &str) -> Result<String, String> {
     Family::check_name(word).map(|()| word.to_owned())
 }
 
-/// What `lockstep data fit` is told.
+/// Arguments of `lockstep data fit`.
 #[derive(Debug, Clone, Args)]
 pub struct FitArguments {
-    /// Folders of recordings, or single ones.
+    /// Folders of recordings, or single recordings.
     #[arg(required = true)]
     folders: Vec<PathBuf>,
-    /// What the family is called.
+    /// Name of the family.
     #[arg(long, default_value = "fitted", value_parser = family_name)]
     family: String,
-    /// What the recordings are, for those who use the family; their names if not given.
+    /// Description of the recordings for users of the family; their names by default.
     #[arg(long)]
     provenance: Option<String>,
-    /// What decides which fifth of the recordings is held out.
+    /// Seed that selects the held-out fifth of the recordings.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Traces that are generated for each one held out.
+    /// Generated traces per held-out one.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     generated: u64,
-    /// Where the family goes, JSON; one that is there and called the same is replaced, others stay.
+    /// Write the family to this JSON file. A family of the same name is replaced, others stay.
     #[arg(long)]
     output: Option<PathBuf>,
 }
@@ -68,11 +68,11 @@ fn show(family: &Family) {
     }
 }
 
-/// The words of a trace of `family`, one of `families`, which are in the file `path`.
+/// Name of a trace of `family` in the file `path` with `families`.
 fn words_of_trace(path: &Path, family: &str, families: &Families) -> String {
     let name = if families.families.len() > 1 { format!(",name={family}") } else { String::new() };
     let words = |here| format!("fitted:family={here}{}{name},seed=1", path.display());
-    // What has no folder may look like one of the families that come along.
+    // Without a folder, the path may look like a built-in family.
     if Trace::family_file(&words("")).is_some() { words("") } else { words("./") }
 }
 
@@ -101,7 +101,7 @@ pub fn run(arguments: &FitArguments) -> Result<()> {
     family.held_out = Some(held_out_error(&family, &test, train.len(), arguments.generated));
     show(&family);
     let Some(path) = &arguments.output else { return Ok(()) };
-    // What cannot be read may hold families, and would be written over.
+    // An unreadable file may hold families, which must not be overwritten.
     let mut families = read_families(path)?.unwrap_or_else(|| Families { families: Vec::new() });
     let name = family.name.clone();
     families.families.retain(|other| other.name != name);
@@ -114,7 +114,7 @@ pub fn run(arguments: &FitArguments) -> Result<()> {
     write_text(path, &text)?;
     say!("written to {}", path.display());
     let words = words_of_trace(path, &name, &families);
-    // A path with commas cannot be given in words, and standard output is no file.
+    // A path with commas does not suit the name of a trace, and standard output is not a file.
     if Trace::family_file(&words).is_some_and(Path::is_file) {
         say!("a trace of it is {words}");
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fitted_is_a_family_of_traces() {
+    fn fitted_family_generates_traces() {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("mine.json");
         let recordings = [1, 2, 3].map(|seed| format!("cellular:mean=2mbps,seed={seed},duration=60s"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_file_can_be_given_as_a_trace() {
+    fn printed_trace_name_is_accepted() {
         let families = Families::built_in();
         let one = Families { families: vec![families.families[0].clone()] };
         let words = |path: &str, families| words_of_trace(Path::new(path), "lte", families);
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_words_can_have_is_refused_before_anything_is_fitted() {
+    fn invalid_family_name_is_refused_before_the_fit() {
         assert!(family_name("mine").is_ok());
         assert!(family_name("a,b").is_err() && family_name("").is_err());
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_not_taken_for_one_without_families() {
+    fn unreadable_family_file_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("families.json");
         assert_eq!(read_families(&path).unwrap(), None);

@@ -1,4 +1,4 @@
-//! A folder of traces in whatever formats.
+//! A folder of traces in any format.
 
 use std::path::{Path, PathBuf};
 
@@ -7,40 +7,40 @@ use walkdir::WalkDir;
 
 use lockstep_link::Trace;
 
-/// No more files are looked at.
+/// Maximum number of files.
 const MOST_FILES: usize = 100_000;
 
-/// A trace that was found.
+/// A trace in the folder.
 pub struct Found {
-    /// Its path in the folder, with `/` between.
+    /// Its path in the folder, with `/` as separator.
     pub name: String,
-    /// Where it is.
+    /// Its full path.
     pub path: PathBuf,
-    /// It.
+    /// The trace.
     pub trace: Trace,
 }
 
-/// What a folder has.
+/// Content of a folder.
 pub struct Contents {
-    /// Its traces, in the order of their names.
+    /// Its traces, sorted by name.
     pub traces: Vec<Found>,
-    /// The files that are none, and why.
+    /// Files that are not traces, and why.
     pub unread: Vec<(String, String)>,
 }
 
 impl Contents {
-    /// Says which files were left out.
+    /// Prints the skipped files.
     pub fn say_unread(&self) {
         for (name, why) in &self.unread {
-            aside!("left out {name}: {why}");
+            aside!("skipped {name}: {why}");
         }
     }
 }
 
-/// Reads every trace of `folder` and of the folders inside it.
+/// Reads every trace of `folder` and its subfolders.
 ///
 /// # Errors
-/// If it cannot be listed, has too many files, or no trace.
+/// If the folder cannot be listed, has too many files, or has no trace.
 pub fn read(folder: &Path) -> Result<Contents> {
     let mut contents = Contents { traces: Vec::new(), unread: Vec::new() };
     for (count, entry) in WalkDir::new(folder).sort_by_file_name().into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `lockstep data`: public sets of traces, their parts for training and for judging, and families fitted to them.
+//! `lockstep data`: public sets of traces, their training and evaluation parts, and families fitted to them.
 
 pub mod download;
 mod fitting;
@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use lockstep_configuration::{Milliseconds, OptionValue};
 use lockstep_runner::output_file::write_text;
 
-/// What `lockstep data` is told.
+/// Arguments of `lockstep data`.
 #[derive(Debug, Clone, Args)]
 pub struct DataArguments {
     #[command(subcommand)]
@@ -23,32 +23,32 @@ pub struct DataArguments {
 
 #[derive(Debug, Clone, Subcommand)]
 enum What {
-    /// List the public data sets that are known, with their licences, and the families of generated traces.
+    /// List the known public data sets with their licences, and the families of generated traces.
     List,
     /// Download a data set.
     Get(GetArguments),
-    /// Write every trace of a folder, in whatever format, in one format.
+    /// Convert every trace of a folder to one format.
     Convert(ConvertArguments),
-    /// Split a folder of traces into parts for training and for judging: a manifest with the hash of every file.
+    /// Split a folder of traces into training and evaluation parts: a manifest with the hash of every file.
     Split(split::SplitArguments),
-    /// Fit a family of generated traces to a folder of recordings, and say how far it is off on those held out.
+    /// Fit a family of generated traces to a folder of recordings, and print its error on held-out recordings.
     Fit(fitting::FitArguments),
 }
 
-/// What `lockstep data get` is told.
+/// Arguments of `lockstep data get`.
 #[derive(Debug, Clone, Args)]
 struct GetArguments {
     /// The data set, see `lockstep data list`.
     set: String,
-    /// The folder that its files go to; what is there and has the recorded hash is not downloaded again.
+    /// Folder for the files. A file with the recorded hash is not downloaded again.
     #[arg(long)]
     output: PathBuf,
-    /// Take the files from under this address instead, by their names: a mirror.
+    /// Download the files by name from this base URL instead: a mirror.
     #[arg(long, value_name = "URL")]
     from: Option<String>,
 }
 
-/// The formats that a folder is converted to.
+/// Target formats of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Seconds and Mb/s.
@@ -59,15 +59,15 @@ enum Format {
     Json,
 }
 
-/// What `lockstep data convert` is told.
+/// Arguments of `lockstep data convert`.
 #[derive(Debug, Clone, Args)]
 struct ConvertArguments {
-    /// The folder of traces; those in folders inside it, too.
+    /// Folder of traces, with subfolders.
     folder: PathBuf,
-    /// The folder that the traces go to.
+    /// Folder for the converted traces.
     #[arg(long)]
     output: PathBuf,
-    /// In which format.
+    /// Target format.
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
     /// Width of the intervals of csv and json, milliseconds.
@@ -143,7 +143,7 @@ fn convert(arguments: &ConvertArguments) -> Result<()> {
         let text = match text {
             Ok(text) => text,
             Err(why) => {
-                aside!("left out {}: {why}", found.name);
+                aside!("skipped {}: {why}", found.name);
                 continue;
             }
         };

@@ -1,27 +1,27 @@
-//! The public sets of traces that are known. Nothing of them comes with Lockstep.
+//! The known public sets of traces. Lockstep contains none of them.
 //!
-//! No hash of any is written here that nobody has computed: a file's hash is recorded when it is first downloaded, and from
-//! then on what comes must have it. Addresses with a commit in them name contents that do not change.
+//! This file has no hashes of them: the first download records the hash of a file, and later ones verify it. A URL with
+//! a commit names constant content.
 
 use anyhow::{Result, bail};
 
-/// One data set.
+/// A data set.
 pub struct DataSet {
-    /// What `lockstep data get` calls it.
+    /// Its name for `lockstep data get`.
     pub name: &'static str,
-    /// What it is.
+    /// Description of the data set.
     pub about: &'static str,
-    /// What its authors say of its use.
+    /// Licence, as its authors state it.
     pub licence: &'static str,
-    /// Where its authors describe it.
+    /// Page of its authors.
     pub page: &'static str,
-    /// Its files: names and addresses.
+    /// Its files: names and URLs.
     pub files: &'static [(&'static str, &'static str)],
-    /// How to get it where no command can.
+    /// Manual steps if no command can download it.
     pub by_hand: Option<&'static str>,
 }
 
-/// A file of mahimahi's repository, at the commit that brought it.
+/// URL of a file in mahimahi's repository, at the commit that added it.
 macro_rules! mahimahi {
     ($($name:literal at $commit:literal),+ $(,)?) => {
         &[$((
@@ -31,7 +31,7 @@ macro_rules! mahimahi {
     };
 }
 
-/// All of them.
+/// All data sets.
 pub const ALL: &[DataSet] = &[
     DataSet {
         name: "mahimahi",
@@ -105,10 +105,10 @@ pub const ALL: &[DataSet] = &[
     },
 ];
 
-/// The set called `name`.
+/// The data set `name`.
 ///
 /// # Errors
-/// With the names that there are, if there is none.
+/// If no such data set exists; the error lists all names.
 pub fn named(name: &str) -> Result<&'static DataSet> {
     match ALL.iter().find(|set| set.name == name) {
         Some(set) => Ok(set),
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_set_can_be_downloaded_or_says_how_else_to_get_it() {
+    fn every_set_has_files_or_manual_steps() {
         for set in ALL {
             assert_eq!(set.files.is_empty(), set.by_hand.is_some(), "{}", set.name);
             assert!(!set.licence.is_empty() && set.files.iter().all(|(_, url)| url.starts_with("https://")));

@@ -1,4 +1,4 @@
-//! Parts of a folder of traces: 80 % to train on and 20 % to judge by, and five folds that walk forward.
+//! Splits a folder of traces: 80 % for training and 20 % for evaluation, and five walk-forward folds.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use lockstep_runner::output_file::write_text;
 
 use super::folder;
 
-/// Of a hundred traces, so many are for training.
+/// Percentage of traces for training.
 const TRAINING: usize = 80;
-/// How many folds there are.
+/// Number of folds.
 const FOLDS: usize = 5;
 
-/// What `lockstep data split` is told.
+/// Arguments of `lockstep data split`.
 #[derive(Debug, Clone, Args)]
 pub struct SplitArguments {
-    /// The folder of traces.
+    /// Folder of traces.
     folder: PathBuf,
-    /// What decides which trace is in which part.
+    /// Seed that selects the part of each trace.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the manifest goes, JSON.
+    /// Write the manifest to this file as JSON.
     #[arg(long)]
     output: PathBuf,
 }
@@ -36,7 +36,7 @@ struct File {
     sha256: String,
 }
 
-/// One step forward: trained on all parts before the one it is judged by.
+/// A walk-forward fold: its training set is all parts before the evaluation part.
 #[derive(Debug, Serialize)]
 struct Fold {
     train: Vec<String>,
@@ -53,7 +53,7 @@ struct Manifest {
     walk_forward: Vec<Fold>,
 }
 
-/// The SHA-256 of the regular file `path`.
+/// SHA-256 of the regular file `path`.
 fn hash_of(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     let read = open_regular_file(path).and_then(|mut file| file.read_to_end(&mut bytes));
@@ -61,19 +61,18 @@ fn hash_of(path: &Path) -> Result<String> {
     Ok(content_hash(&bytes))
 }
 
-/// The same for the same names and seed, on every machine: the order of the hashes of seed and name.
+/// Shuffles names by the hashes of seed and name. The order is the same on every machine.
 pub fn shuffled(mut names: Vec<String>, seed: u64) -> Vec<String> {
     names.sort_by_cached_key(|name| (content_hash(format!("{seed}/{name}").as_bytes()), name.clone()));
     names
 }
 
-/// How many of `traces` are for training: never all, never none, where there are two; a single one is for training.
+/// Number of training traces out of `traces`. Of two or more, neither part is empty; a single one is for training.
 pub fn training(traces: usize) -> usize {
     if traces < 2 { traces } else { (traces * TRAINING / 100).clamp(1, traces - 1) }
 }
 
-/// For each fold what it is trained on and what it is judged by: the traces in six parts, of which the first is only
-/// trained on.
+/// Training and evaluation sets of each fold. The traces have six parts; the first is for training only.
 fn walk_forward(names: &[String]) -> Vec<Fold> {
     let at = |part: usize| names.len() * part / (FOLDS + 1);
     let fold = |fold: usize| Fold { train: names[..at(fold)].to_vec(), test: names[at(fold)..at(fold + 1)].to_vec() };
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_order_whatever_order_the_files_were_found_in() {
+    fn order_depends_on_seed_and_names_only() {
         let mut backwards = names(50);
         backwards.reverse();
         assert_eq!(shuffled(names(50), 7), shuffled(backwards, 7));
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fold_is_judged_by_traces_that_it_was_not_trained_on_and_that_come_later() {
+    fn folds_evaluate_on_later_unseen_traces() {
         let order = shuffled(names(60), 1);
         let folds = walk_forward(&order);
         assert_eq!(folds.len(), FOLDS);

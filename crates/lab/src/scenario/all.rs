@@ -1,4 +1,4 @@
-//! `lockstep scenario all`: every scenario under one controller, a row each, by RFC 8868's metrics.
+//! `lockstep scenario all`: every scenario under one controller, one row each, with RFC 8868's metrics.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -19,31 +19,31 @@ use lockstep_sim::scenario::{Metrics, Scenario};
 use super::{log_sessions, table};
 use crate::model::open_model;
 
-/// What `lockstep scenario all` is told.
+/// Arguments of `lockstep scenario all`.
 #[derive(Debug, Args)]
 pub(super) struct AllArguments {
     #[command(flatten)]
     arguments: ScenarioArguments,
-    /// Only the scenarios whose section begins so, such as `8867-5` or `8869-3.2`; see the first column.
+    /// Only scenarios with this prefix of the section, such as `8867-5` or `8869-3.2`; see the first column.
     #[arg(long)]
     section: Option<String>,
-    /// The codec model; the built-in one if not given.
+    /// The codec model; default: the built-in one.
     #[arg(long)]
     codec_model: Option<PathBuf>,
-    /// How many scenarios run at once; as many as there are cores if not given.
+    /// Concurrent scenarios; default: the number of cores.
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
     /// Print tables in Markdown.
     #[arg(long)]
     markdown: bool,
-    /// Where the metrics go, as JSON.
+    /// Write the metrics to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
     #[command(flatten)]
     session: SessionArguments,
 }
 
-/// A scenario and what came of it.
+/// A scenario and its results.
 #[derive(Serialize)]
 struct Row {
     section: String,
@@ -52,7 +52,7 @@ struct Row {
     metrics: Metrics,
 }
 
-/// The document of all of them.
+/// JSON document of all scenarios.
 #[derive(Serialize)]
 struct Document<'a> {
     lockstep: &'a str,
@@ -61,7 +61,7 @@ struct Document<'a> {
     rows: &'a [Row],
 }
 
-/// `8867-6.2 (5.1)` of `RFC 8867, section 6.2 of 5.1, with something`.
+/// Converts `RFC 8867, section 6.2 of 5.1, with something` to `8867-6.2 (5.1)`.
 fn section(source: &str) -> String {
     let words = source.trim_start_matches("RFC ");
     let mut parts = words.split(", ");
@@ -73,7 +73,7 @@ fn section(source: &str) -> String {
     }
 }
 
-/// The groups of sections that have a line of means.
+/// Groups of sections with a line of means.
 const GROUPS: [(&str, &str); 5] = [
     ("8867-5", "RFC 8867, 5: basic cases"),
     ("8867-6.2", "RFC 8867, 6.2: the same with ECN"),
@@ -121,7 +121,7 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// The mean over the rows of a group of what those have that have it.
+/// Mean of `value` over the rows of a group that have one.
 fn mean(rows: &[Row], group: &str, value: impl Fn(&Metrics) -> Option<f64>) -> Option<f64> {
     let of_group = rows.iter().filter(|row| row.section.starts_with(group));
     lockstep_call::mean(of_group.filter_map(|row| value(&row.metrics)))
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_are_short() {
+    fn sections_are_abbreviated() {
         assert_eq!(section("RFC 8867, section 5.1"), "8867-5.1");
         assert_eq!(section("RFC 8867, section 6.2 of 5.6, with another TCP"), "8867-6.2 (5.6)");
     }

@@ -1,5 +1,5 @@
-//! Sessions in files of [`SIZE`], each named by the population, the seed and its place: whatever is there whole is not made
-//! again.
+//! Batches of [`SIZE`] sessions in two files. Population, seed and position name them, so that whole batches are not
+//! generated again.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,22 +17,24 @@ use lockstep_runner::session_log::rows::{SessionRow, write_seconds, write_sessio
 
 use super::draw::Session;
 
-/// Sessions of one pair of files.
+/// Sessions per batch.
 pub const SIZE: u64 = 128;
 
-/// One pair of files.
+/// A pair of files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
-    /// The population's number, and the seed.
+    /// Number of the population.
     pub population: i64,
+    /// Seed of the sessions.
     pub seed: u64,
-    /// Its sessions.
+    /// First session of the batch.
     pub first: u64,
+    /// Session after the last of the batch.
     pub end: u64,
 }
 
 impl Batch {
-    /// The batches of `count` sessions.
+    /// All batches of `count` sessions.
     pub fn all(population: i64, seed: u64, count: u64) -> Vec<Self> {
         let starts = (0..count.div_ceil(SIZE)).map(|index| index * SIZE);
         starts.map(|first| Self { population, seed, first, end: count.min(first + SIZE) }).collect()
@@ -45,12 +47,12 @@ impl Batch {
 
     /// Its files in `folder`.
     pub fn files(&self, folder: &Path) -> Result<Files> {
-        // The upper half of the number is enough to tell populations apart.
+        // The upper half of the number identifies a population.
         let name = format!("generate-{:08x}-{}-{:06}", self.population >> 31, self.seed, self.first / SIZE);
         Files::new(folder, name)
     }
 
-    /// Whether both files are in `folder`, with as many sessions: a batch that was the last of fewer sessions is not.
+    /// Whether both files are in `folder` with the right number of sessions. A last batch of a smaller count is not.
     pub fn is_there(&self, folder: &Path) -> Result<bool> {
         let files = self.files(folder)?;
         let rows = |path: &Path| -> Option<i64> {
@@ -61,7 +63,8 @@ impl Batch {
         Ok(sessions == Some(self.end - self.first) && rows(&files.seconds(0)).is_some())
     }
 
-    /// Writes `sessions`, which are all of it, into `folder`: the seconds first, so that what is said to be there is.
+    /// Writes all `sessions` of the batch into `folder`. The seconds come first, so that every listed session has its
+    /// seconds.
     pub fn write(&self, folder: &Path, sessions: &[Session]) -> Result<()> {
         let files = self.files(folder)?;
         let seconds: Vec<_> = sessions.iter().map(|one| (one.description.session, 0, &one.rows[..])).collect();
@@ -74,7 +77,7 @@ impl Batch {
     }
 }
 
-/// A batch that a machine of a cluster has made, as one line of JSON: its files, or why it failed.
+/// Result of a batch on a cluster machine, as one line of JSON: its files, or the failure.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Made {
     pub batch: Batch,
@@ -87,12 +90,12 @@ pub struct Made {
 }
 
 impl Made {
-    /// That `batch` failed.
+    /// A failed batch.
     pub fn failed(batch: Batch, failure: String) -> Self {
         Self { batch, sessions: String::new(), seconds: String::new(), failure: Some(failure) }
     }
 
-    /// The files of `batch` in `folder`.
+    /// Reads the files of `batch` in `folder`.
     pub fn read(batch: Batch, folder: &Path) -> Result<Self> {
         let files = batch.files(folder)?;
         let text = |path: &Path| -> Result<String> {
@@ -106,7 +109,7 @@ impl Made {
     pub fn write(&self, folder: &Path) -> Result<()> {
         let files = self.batch.files(folder)?;
         for (path, text) in [(files.seconds(0), &self.seconds), (files.sessions(), &self.sessions)] {
-            let bytes = BASE64.decode(text.as_bytes()).context("what came from the cluster is no file")?;
+            let bytes = BASE64.decode(text.as_bytes()).context("invalid base64 from the cluster")?;
             output_file::write(&path, |output| Ok(output.write_all(&bytes)?))?;
         }
         Ok(())
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_hold_every_session_once() {
+    fn batches_partition_the_sessions() {
         for count in [1, SIZE - 1, SIZE, SIZE + 1, 5 * SIZE + 3] {
             let sessions: Vec<u64> = Batch::all(1, 2, count).iter().flat_map(Batch::sessions).collect();
             assert_eq!(sessions, (0..count).collect::<Vec<_>>());
@@ -134,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_there_when_both_files_are_whole_and_have_all_of_it() {
+    fn batch_requires_both_files_with_all_sessions() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let batch = &Batch::all(1, 2, 2)[0];
         assert!(!batch.is_there(folder).unwrap());
         batch.write(folder, &[session(1), session(2)]).unwrap();
         assert!(batch.is_there(folder).unwrap());
-        // As many more are to be made the batch is not all that it will be.
+        // The batch is incomplete for a larger count.
         assert!(!Batch::all(1, 2, 9)[0].is_there(folder).unwrap());
         let elsewhere = tempfile::tempdir().unwrap();
         Made::read(batch.clone(), folder).unwrap().write(elsewhere.path()).unwrap();

@@ -1,4 +1,4 @@
-//! The sessions of a population, each drawn from the seed and its own number alone.
+//! Draws the sessions of a population. Each depends on the seed and its number only.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use lockstep_units::random::normal;
 
 use super::population::{Population, Spread};
 
-/// The traces of sessions repeat after at most so long.
+/// Maximum duration after which the trace of a session repeats.
 const LONGEST_TRACE: Duration = Duration::from_secs(300);
-/// No link has less than this, kb/s.
+/// Minimum rate of a link, kb/s.
 const LEAST_KBPS: f64 = 30.0;
-/// No more packets than this share are lost at random.
+/// Maximum share of randomly lost packets.
 const MOST_LOSS: f64 = 0.3;
 
-/// A session before it has taken place.
+/// A session before its call.
 #[derive(Debug)]
 pub struct Drawn {
     pub settings: CallSettings,
     pub description: Description,
 }
 
-/// A session that has.
+/// A finished session.
 #[derive(Debug)]
 pub struct Session {
     pub description: Description,
@@ -39,7 +39,7 @@ pub struct Session {
     pub totals: SessionTotals,
 }
 
-/// One of `weights`' places, with their chances.
+/// Draws an index with probabilities proportional to `weights`.
 fn one_of(random: &mut Pcg64, weights: impl Iterator<Item = f64> + Clone) -> usize {
     let mut left = random.random::<f64>() * weights.clone().sum::<f64>();
     let mut last = 0;
@@ -64,7 +64,7 @@ fn spread(random: &mut Pcg64, spread: Spread) -> f64 {
 }
 
 impl Drawn {
-    /// Session `index` of `population`, whose number is `number`, under `seed`.
+    /// Draws session `index` of `population` with seed `seed`. `number` is the hash of the population.
     pub fn new(population: &Population, number: i64, seed: u64, index: u64) -> Result<Self> {
         let session = numbered(&[&number.to_string(), &seed.to_string(), &index.to_string()]);
         let random = &mut Pcg64::seed_from_u64(session as u64);
@@ -122,7 +122,7 @@ impl Drawn {
         Ok(Self { settings, description })
     }
 
-    /// Has it take place.
+    /// Runs the call of the session.
     pub fn run(self, model: &CodecModel) -> Result<Session> {
         let Self { settings, description } = self;
         let meter = SharedSessionMeter::new(Timestamp::ZERO);
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_depends_on_seed_and_number_alone_and_lasts_as_long_as_was_drawn() {
+    fn session_depends_on_seed_and_number_only() {
         let mut population = Population::open(None).unwrap();
         (population.length_s.least, population.length_s.most) = (8.0, 12.0);
         let model = CodecModel::built_in().unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_come_out_as_they_were_given() {
+    fn drawn_shares_match_the_population() {
         let population = Population::open(None).unwrap();
         let drawn: Vec<Drawn> = (0..2_000).map(|index| Drawn::new(&population, 5, 3, index).unwrap()).collect();
         let share = |is: &dyn Fn(&Drawn) -> bool| drawn.iter().filter(|one| is(one)).count() as f64 / 2_000.0;

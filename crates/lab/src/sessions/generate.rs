@@ -1,4 +1,4 @@
-//! `lockstep sessions generate`: sessions of a population, by modelled calls.
+//! `lockstep sessions generate`: generates sessions of a population by modelled calls.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
@@ -19,51 +19,51 @@ use super::draw::{Drawn, Session};
 use super::population::Population;
 use crate::sweep::remote;
 
-/// The most sessions.
+/// Maximum number of sessions.
 const MOST_SESSIONS: u64 = 100_000_000;
 
-/// What `lockstep sessions generate` is told.
+/// Arguments of `lockstep sessions generate`.
 #[derive(Debug, Clone, Args)]
 pub struct GenerateArguments {
-    /// How many sessions.
+    /// Number of sessions.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=MOST_SESSIONS))]
     count: u64,
-    /// The folder that their logs go to. Sessions of the same seed and population that are there are not made again, so
-    /// that a run that was ended goes on, and a higher --count adds to what is there.
+    /// Folder for the logs. Existing sessions of the same seed and population are kept. So an interrupted run resumes,
+    /// and a higher --count adds sessions.
     #[arg(long, value_name = "DIR", default_value = "out/sessions")]
     output: PathBuf,
-    /// Seed of everything random: the same seed gives the same sessions.
+    /// Seed of everything random: equal seeds give equal sessions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The population, a JSON file like the one that comes with Lockstep; `docs/how-to/sessions.md` says what is in it.
+    /// The population, a JSON file like the built-in one; `docs/how-to/sessions.md` describes its content.
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
-    /// Sessions that are made at once; one for each core if not given.
+    /// Concurrent sessions; default: the number of cores.
     #[arg(long, value_parser = crate::workers)]
     workers: Option<NonZero<usize>>,
-    /// Make them on a Ray cluster: `ray://HOST:PORT`, or `ray://local` for one on this machine. Needs Ray beside Lockstep's
-    /// Python package, and this program under the same path on machines of the cluster.
+    /// Run on a Ray cluster: `ray://HOST:PORT`, or `ray://local` for one on this machine. Requires Ray next to
+    /// Lockstep's Python package, and this program under the same path on all machines.
     #[arg(long, value_name = "ADDRESS")]
     on: Option<String>,
-    /// Make the batches in this file and print one line of JSON for each; what a machine of a cluster runs.
+    /// Generate the batches in this file and print one line of JSON for each; for machines of a cluster.
     #[arg(long, hide = true)]
     job_file: Option<PathBuf>,
 }
 
-/// A batch for a machine of a cluster, with all that it takes.
+/// A batch for a cluster machine, with all its inputs.
 #[derive(Debug, Serialize, Deserialize)]
 struct Job {
     population: Population,
     batch: Batch,
 }
 
-/// Sessions of batches that have been made, until all of a batch are.
+/// Finished sessions of incomplete batches.
 struct Waiting {
     sessions: BTreeMap<usize, Vec<Option<Session>>>,
 }
 
 impl Waiting {
-    /// Adds session `place` of batch `index`, which has `size`; gives all of them if it was the last.
+    /// Adds session `place` of batch `index` with `size` sessions. Returns the whole batch if it was the last.
     fn add(&mut self, index: usize, size: usize, place: usize, session: Session) -> Option<Vec<Session>> {
         let sessions = self.sessions.entry(index).or_insert_with(|| (0..size).map(|_| None).collect());
         sessions[place] = Some(session);
@@ -74,7 +74,7 @@ impl Waiting {
     }
 }
 
-/// Makes `batches` into `folder` on `workers` threads. `done` hears of each session's seconds.
+/// Generates `batches` into `folder` on `workers` threads. `done` receives the seconds of each session.
 fn make(
     population: &Population,
     batches: &[Batch],
@@ -115,10 +115,10 @@ fn make(
     failure.map_or(Ok(()), Err)
 }
 
-/// Makes the batches of a file, as a machine of a cluster does.
+/// Generates the batches of a job file, on a cluster machine.
 fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
     let jobs: Vec<Job> = remote::read_jobs(path)?;
-    let folder = tempfile::tempdir().context("cannot make a folder for the sessions")?;
+    let folder = tempfile::tempdir().context("cannot create a folder for the sessions")?;
     for Job { population, batch } in jobs {
         let made = make(&population, std::slice::from_ref(&batch), folder.path(), workers, |_| {})
             .and_then(|()| Made::read(batch.clone(), folder.path()))
@@ -130,7 +130,7 @@ fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Makes `batches` on the cluster at `address`. `done` hears of each.
+/// Generates `batches` on the cluster at `address`. `done` receives each result.
 fn make_on(
     address: &str,
     population: &Population,
@@ -142,7 +142,7 @@ fn make_on(
     let jobs: Vec<Job> = batches.iter().map(job).collect();
     let mut failure = None;
     remote::run_command(address, &["sessions", "generate"], &jobs, |line| {
-        // Ray prints things of its own.
+        // Ray prints other lines, too.
         let Ok(made) = serde_json::from_str::<Made>(line) else { return Ok(()) };
         if let Some(reason) = made.failure {
             failure.get_or_insert(reason);
@@ -173,7 +173,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<()> {
     let to_make: u64 = open.iter().map(|batch| batch.end - batch.first).sum();
     let kept = arguments.count - to_make;
     if kept > 0 {
-        say!("{kept} of {} sessions are there already", arguments.count);
+        say!("{kept} of {} sessions exist already", arguments.count);
     }
     let mut progress = Progress::new("sessions", arguments.count);
     let (begun, mut count, mut seconds) = (Instant::now(), 0, 0);

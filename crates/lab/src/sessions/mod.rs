@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::python_module::{self, ModuleWords};
 
-/// What `lockstep sessions` is told.
+/// Arguments of `lockstep sessions`.
 #[derive(Args)]
 pub struct SessionsArguments {
     #[command(subcommand)]
@@ -22,15 +22,15 @@ pub struct SessionsArguments {
 
 #[derive(Subcommand)]
 enum SessionsCommand {
-    /// Make sessions of a population by modelled calls: places, hours, access networks, controllers; on every core, or on a
-    /// Ray cluster.
+    /// Generate sessions of a population by modelled calls: places, hours, access networks, controllers; on every core
+    /// or on a Ray cluster.
     Generate(generate::GenerateArguments),
-    /// What Concerto measured of calls, of the session logs in a folder: the share of poor sessions by place, hour and access
-    /// network, distributions of round-trip times, losses and bit rates, how long codecs take to follow. Requires
-    /// the extra `sessions`.
+    /// Report Concerto's measures of the session logs in a folder. They are the share of poor sessions by place, hour
+    /// and access network, and the reaction times of codecs. Distributions of round-trip times, losses and bit rates
+    /// follow. Requires the extra `sessions`.
     Report(ModuleWords),
-    /// Ask the session logs in a folder in SQL: `lockstep sessions sql DIR "SELECT access, count(*) FROM sessions GROUP BY 1"`.
-    /// Requires the extra `sessions`.
+    /// Query the session logs in a folder with SQL: `lockstep sessions sql DIR "SELECT access, count(*) FROM sessions
+    /// GROUP BY 1"`. Requires the extra `sessions`.
     Sql(ModuleWords),
 }
 
@@ -43,7 +43,7 @@ pub fn run(arguments: &SessionsArguments) -> Result<()> {
     }
 }
 
-/// What the Python package does.
+/// Runs a command of the Python package.
 fn asked(name: &str, arguments: &ModuleWords) -> Result<()> {
     let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
     python_module::run("lockstep.sessions.__main__", "main", "sessions", &words)

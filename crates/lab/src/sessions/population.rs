@@ -1,4 +1,4 @@
-//! A population of sessions: where and when calls are made, over what, for how long, and by which program.
+//! A population of sessions: places, hours, access networks, durations and programs of calls.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,15 +11,15 @@ use lockstep_control::Algorithm;
 use lockstep_link::Families;
 use lockstep_runner::session_log::arguments::{ACCESS, numbered};
 
-/// The one that comes with Lockstep; `docs/how-to/sessions.md` says what of it is known and what assumed.
+/// The built-in population; `docs/how-to/sessions.md` says which of its numbers are known and which are assumed.
 const BUILT_IN: &str = include_str!("population.json");
-/// The longest session.
+/// Maximum duration of a session, seconds.
 const LONGEST_S: f64 = 86_400.0;
 
-/// A share of a population, as a weight: what all weights come to is the whole.
+/// Weights by name. A share is a weight divided by their sum.
 pub type Shares = BTreeMap<String, f64>;
 
-/// A number that is distributed log-normally: its median, and the deviation of its natural logarithm.
+/// Log-normal distribution: its median, and the standard deviation of its natural logarithm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
@@ -27,21 +27,21 @@ pub struct Spread {
     pub deviation: f64,
 }
 
-/// Where calls are made.
+/// A place of calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// What it is called.
+    /// Name of the place.
     pub name: String,
     /// Its share of all sessions.
     pub share: f64,
-    /// What an access network's propagation delay has added each way, from and to.
+    /// Range of the extra propagation delay each way, milliseconds.
     pub farther_ms: [f64; 2],
     /// The shares of the access networks.
     pub access: Shares,
 }
 
-/// How an access network carries calls.
+/// An access network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
@@ -49,18 +49,19 @@ pub struct Access {
     pub family: String,
     /// Its mean rate, kb/s.
     pub mean_kbps: Spread,
-    /// The share of that which others take in the busiest hour.
+    /// Share of the rate that cross traffic takes in the busiest hour.
     pub taken: f64,
-    /// Propagation delay each way, from and to, milliseconds.
+    /// Range of the propagation delay each way, milliseconds.
     pub delay_ms: [f64; 2],
-    /// The share of sessions that lose packets at random, and how many of them.
+    /// Share of sessions with random loss.
     pub lossy: f64,
+    /// Loss in these sessions.
     pub loss: Spread,
-    /// Packets that the queue holds, from and to.
+    /// Range of the queue size, packets.
     pub queue_packets: [u32; 2],
 }
 
-/// How long sessions last, seconds: log-normally, between bounds.
+/// Duration of sessions, seconds: a bounded log-normal distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Length {
@@ -70,22 +71,22 @@ pub struct Length {
     pub most: f64,
 }
 
-/// All of it.
+/// A whole population.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Population {
-    /// What it is, and where its numbers are from.
+    /// Description, and sources of its numbers.
     pub provenance: String,
     /// Shares of sessions that begin in each hour of local time.
     pub hours: Vec<f64>,
-    /// How busy networks are in each hour, 0-1.
+    /// Cross traffic in each hour, 0 to 1.
     pub busy: Vec<f64>,
     pub length_s: Length,
     pub places: Vec<Place>,
     pub access: BTreeMap<String, Access>,
     pub controllers: Shares,
     pub codecs: Shares,
-    /// The pictures, as `--clip` names them.
+    /// The pictures, as in `--clip`.
     pub clips: Shares,
 }
 
@@ -111,7 +112,7 @@ fn check_spread(what: &str, spread: Spread, most: f64) -> Result<()> {
 }
 
 impl Population {
-    /// The one in `path`, or the one that comes with Lockstep.
+    /// The population in `path`, or the built-in one.
     pub fn open(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else { return Self::read(BUILT_IN) };
         let named = || format!("population {}", path.display());
@@ -124,7 +125,7 @@ impl Population {
         Ok(population)
     }
 
-    /// A number made of all that is in it.
+    /// Hash of the whole population, as its number.
     pub fn number(&self) -> Result<i64> {
         Ok(numbered(&[&serde_json::to_string(self)?]))
     }
@@ -195,16 +196,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_population_that_comes_along_is_one() {
+    fn built_in_population_is_valid() {
         let population = Population::open(None).unwrap();
         assert!(population.provenance.contains("assum"), "it says that it is assumed");
     }
 
-    /// Something that is done to a population.
+    /// Change of a population in a test.
     type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
 
     #[test]
-    fn what_is_no_population_is_refused_with_what_is_wrong() {
+    fn error_of_an_invalid_population_names_the_fault() {
         let good: serde_json::Value = serde_json::from_str(BUILT_IN).unwrap();
         let refused = |change: Change<'_>| {
             let mut changed = good.clone();

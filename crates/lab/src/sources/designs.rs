@@ -1,6 +1,5 @@
-//! What is compared: a source that always fills what the target allows, video, and what lies between them, one
-//! thing at a time; each under Google Congestion Control as it is today, as it was when Concerto was written, and without
-//! one of its parts.
+//! The compared designs: a source that always fills the target, video, and intermediate sources that differ in one
+//! property. Each runs under current GCC, GCC of Concerto's time, and GCC without one of its parts.
 
 use std::time::Duration;
 
@@ -11,25 +10,28 @@ use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
 use lockstep_sim::{Filling, Padding};
 use lockstep_transport::Recovery;
 
-/// Beyond a frame interval, so much always waits for the pacer of the source that never pauses: more than coding takes.
+/// Data that always waits for the pacer of the source without pauses, beyond a frame interval. It exceeds the coding
+/// time.
 const AHEAD: Duration = Duration::from_millis(60);
-/// How often WebRTC's receivers report at the usual rates (`RemoteEstimatorProxy`: 50 to 250 ms).
+/// Feedback interval of WebRTC's receivers at usual rates (`RemoteEstimatorProxy`: 50 to 250 ms).
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
-/// So much faster than the target that nothing waits.
+/// Pacing factor at which no packet waits.
 const UNPACED: f64 = 1_000.0;
 
-/// The control as `--controller gcc` has it; without the bursts of its pacer; and, as far as its parts allow, as it was when
-/// Concerto was written, which had no probes but at the start, and is not bound by what a path was seen to carry.
+/// The control of `--controller gcc`.
 pub(super) const TODAY: &str = "current GCC";
+/// The same control without bursts of its pacer.
 pub(super) const WITHOUT_BURSTS: &str = "current GCC, without bursts of 40 ms";
+/// Approximation of GCC in Concerto's time: it probes at the start only, and the observed path does not limit it.
 pub(super) const THEN: &str = "GCC of 2018";
-/// The source that all others are compared with, and the video of today's systems.
+/// The reference source.
 pub(super) const FULL_THROTTLE: &str = "full throttle";
+/// The video of today's systems.
 pub(super) const VIDEO: &str = "video";
-/// What the target asks for, to the byte, in frames: video but for its codec.
+/// Frames of exactly the target size: video without codec effects.
 pub(super) const FRAMES: &str = "frames (pauses alone)";
 
-/// One of the things that are compared: what sends under which control. Every control has a full-throttle source, too.
+/// A compared design: a source and a control. Every control has a full-throttle source, too.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Design {
     pub(super) control: &'static str,
@@ -37,11 +39,11 @@ pub(super) struct Design {
     pub(super) call: GccCall,
 }
 
-/// A control: its name, GCC's parts at work, how often the receiver reports.
+/// A control: its name, the enabled parts of GCC, the feedback interval of the receiver.
 type Control = (&'static str, GccSettings, FeedbackInterval);
 
 fn full_throttle((control, gcc, feedback): Control) -> Design {
-    // It never pauses: what is sent leaves evenly, at the target itself.
+    // The source never pauses, and packets leave evenly at the target rate.
     let gcc = GccSettings { pacing_factor: 1.0, bursts: false, ..gcc };
     let source = ModelledCodec::FullThrottle(Filling { ahead: AHEAD, ..Filling::default() });
     Design { control, source: FULL_THROTTLE, call: GccCall { source, gcc, feedback } }
@@ -51,7 +53,7 @@ fn video((control, gcc, feedback): Control) -> Design {
     Design { control, source: VIDEO, call: GccCall { source: ModelledCodec::Conventional, gcc, feedback } }
 }
 
-/// The source that never pauses, and what makes video of it. "Frames" are of exactly the size that the target asks for.
+/// The source without pauses, and the intermediate sources up to video. The sizes of "frames" are exactly the target.
 fn sources(control: Control) -> Vec<Design> {
     let (full, video) = (full_throttle(control), video(control));
     let with = |source, codec| Design { source, call: GccCall { source: codec, ..video.call }, ..video };
@@ -72,7 +74,7 @@ fn sources(control: Control) -> Vec<Design> {
     ]
 }
 
-/// All that is compared.
+/// All compared designs.
 pub(super) fn designs() -> Vec<Design> {
     let gcc = GccSettings::default();
     let (usual, seldom) = (FeedbackInterval::default(), FeedbackInterval::Every(FEEDBACK_INTERVAL));

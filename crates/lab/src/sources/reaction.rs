@@ -1,28 +1,31 @@
-//! How fast a sender follows the capacity of its link, from the series of a call.
+//! Measures in the series of a call how fast a sender follows the capacity.
 
 use serde::Serialize;
 
 use lockstep_call::mean;
 use lockstep_measure::Series;
 
-/// A second whose capacity is at most this share of the second before it is a drop; the inverse is a rise.
+/// Ratio of capacities of two seconds up to which a change is a drop. The inverse is a rise.
 const CHANGE: f64 = 0.6;
-/// Having followed a drop is to send no more than this share of the new capacity; a rise, no less than that.
+/// The rate has followed a drop at or below this share of the new capacity.
 const REDUCED: f64 = 1.05;
+/// The rate has followed a rise at or above this share of the new capacity.
 const RECOVERED: f64 = 0.7;
-/// A change that was not followed within so many seconds counts as if it were followed then.
+/// Maximum time, seconds. A change that is not followed within it counts with this time.
 const MOST_SECONDS: usize = 10;
 
-/// Mean times from a change of capacity to the sender's rate having followed it.
+/// Mean times from a change of capacity until the sender's rate has followed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Reaction {
-    /// Capacity drops, and the mean time until no more was sent than the link carried then, milliseconds.
+    /// Capacity drops.
     pub(super) drops: usize,
+    /// Mean time from a drop until the rate fits the new capacity, milliseconds.
     pub(super) reduction_ms: Option<f64>,
-    /// Capacity rises, and the mean time until 70 % of what the link carried then was sent, milliseconds.
+    /// Capacity rises.
     pub(super) rises: usize,
+    /// Mean time from a rise until the rate is 70 % of the new capacity, milliseconds.
     pub(super) recovery_ms: Option<f64>,
-    /// Points of the series in which the controller had another target than in the one before.
+    /// Points of the series with another target than the previous point.
     pub(super) target_updates: usize,
 }
 
@@ -30,8 +33,8 @@ fn average(values: &[u64]) -> f64 {
     values.iter().sum::<u64>() as f64 / values.len().max(1) as f64
 }
 
-/// Points from `from` on until the rate over half a second satisfies `followed`, where a second has `second` points; at
-/// most those of [`MOST_SECONDS`].
+/// Number of points from `from` until the rate over half a second satisfies `followed`, at most those of
+/// [`MOST_SECONDS`]. A second has `second` points.
 fn points_until(rates: &[u64], from: usize, second: usize, followed: impl Fn(f64) -> bool) -> usize {
     let (half, most) = (second.div_ceil(2), MOST_SECONDS * second);
     (0..most)
@@ -43,7 +46,7 @@ impl Reaction {
     pub(super) fn of(series: &Series) -> Self {
         let (capacity, sent) = (&series.capacity_bps, &series.sent_bps);
         let (mut reductions, mut recoveries) = (Vec::new(), Vec::new());
-        // The points of a call of many hours are further apart than a second.
+        // In calls of many hours, points are further apart than a second.
         let second = (1_000 / series.interval_ms.max(1)).max(1) as usize;
         let milliseconds = |points: usize| (points as u64 * series.interval_ms) as f64;
         let mut at = second;
@@ -60,7 +63,7 @@ impl Reaction {
             } else {
                 0
             };
-            // One change is not counted twice.
+            // Skips the wait, so that one change does not count twice.
             at += if wait > 0 { wait.max(second) } else { 1 };
         }
         Self {
@@ -78,10 +81,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drop_and_a_rise_are_timed_until_the_rate_has_followed() {
+    fn drop_and_rise_are_timed_until_the_rate_follows() {
         let part = |rate: u64, points: usize| std::iter::repeat_n(rate, points);
         let capacity: Vec<u64> = part(1_000, 30).chain(part(400, 40)).chain(part(1_000, 40)).collect();
-        // Half a second late down, 1.5 s late up; the windows of half a second see it when they are wholly past it.
+        // The sender follows a drop after 0.5 s and a rise after 1.5 s. The windows of half a second detect it once
+        // they are past it.
         let sent: Vec<u64> = part(900, 35).chain(part(300, 50)).chain(part(900, 25)).collect();
         let target_bps = sent.iter().copied().map(Some).collect();
         let series =
@@ -93,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_link_has_no_changes() {
+    fn steady_link_has_no_changes() {
         let series =
             Series { interval_ms: 100, capacity_bps: vec![5; 100], sent_bps: vec![5; 100], ..Series::default() };
         let reaction = Reaction::of(&series);

@@ -1,4 +1,4 @@
-//! How long the bit rate takes to come back after the capacity has fallen for a while and returned.
+//! Measures how long the bit rate takes to recover after a temporary drop of the capacity.
 
 use std::time::Duration;
 
@@ -7,36 +7,38 @@ use serde::Serialize;
 use lockstep_configuration::Seconds;
 use lockstep_measure::Series;
 
-/// The links: 40 s of a capacity, 20 s of a share of it, three minutes of it again.
+/// The links: 40 s at a capacity, 20 s at a share of it, three minutes at the capacity again.
 pub(super) const TRACES: [&str; 4] = [
     "steps:1mbps@40s/400kbps@20s/1mbps@180s",
     "steps:1mbps@40s/200kbps@20s/1mbps@180s",
     "steps:2mbps@40s/800kbps@20s/2mbps@180s",
     "steps:2mbps@40s/400kbps@20s/2mbps@180s",
 ];
-/// How long a call is, and when the capacity is back.
+/// Length of a call.
 pub(super) const LENGTH: Seconds = Seconds::whole(240);
+/// Time at which the capacity returns, seconds.
 const BACK: u64 = 60;
-/// The bit rate has come back when, in the mean of so many seconds, this share of the capacity comes through.
+/// Window of the mean rate, seconds.
 const WINDOW: usize = 5;
+/// Share of the capacity at which the mean rate has recovered.
 const SHARE: f64 = 0.7;
 
-/// What became of one call.
+/// Results of one call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Recovery {
-    /// From the return of the capacity until the bit rate was back, seconds; the rest of the call if it never was.
+    /// Time from the return of the capacity to the recovery, seconds. Without recovery, the rest of the call.
     pub(super) seconds: f64,
-    /// Whether it was.
+    /// Whether the bit rate recovered.
     pub(super) came_back: bool,
-    /// How often a second GCC's estimate from delays was brought up to date meanwhile.
+    /// Updates of GCC's delay-based estimate per second meanwhile.
     pub(super) samples_a_second: f64,
-    /// What the link could have carried and what came through, bit/s, each second of the call.
+    /// Capacity of the link and delivered rate, bit/s, per second of the call.
     pub(super) capacity_bps: Vec<u64>,
     pub(super) received_bps: Vec<u64>,
 }
 
 impl Recovery {
-    /// Of a call with this series, and with so many samples at the end of every `interval`.
+    /// Evaluates a call from its series, and from the number of estimate updates per `interval`.
     pub(super) fn of(series: &Series, samples: &[u64], interval: Duration) -> Self {
         let second = (1_000 / series.interval_ms.max(1)).max(1) as usize;
         let mean = |rates: &[u64]| rates.iter().sum::<u64>() / rates.len().max(1) as u64;
@@ -50,7 +52,7 @@ impl Recovery {
         };
         let wait = (back..).map_while(followed).position(|followed| followed);
         let seconds = wait.unwrap_or(received.len().saturating_sub(back));
-        // The time of the window counts, too: it is wanted of sources that are back at once as well.
+        // The window counts, too, so that sources that recover at once have samples.
         let until = back + seconds.max(WINDOW);
         let at = |second: usize| {
             let index = (second as f64 / interval.as_secs_f64()) as usize;
@@ -85,16 +87,16 @@ mod tests {
     }
 
     #[test]
-    fn the_bit_rate_is_back_when_most_of_the_capacity_comes_through_again() {
+    fn rate_recovers_when_most_of_the_capacity_is_delivered() {
         let slow = recovery(|second| if second < 85 { 300_000 } else { 800_000 });
-        // Four fifths of the window of 5 s that begins at 84 s are at 800 kb/s.
+        // Four fifths of the 5 s window that begins at 84 s are at 800 kb/s.
         assert_eq!((slow.seconds, slow.came_back), (24.0, true));
         assert_eq!(slow.samples_a_second, 30.0);
         assert_eq!(slow.received_bps.len(), 240);
     }
 
     #[test]
-    fn what_never_comes_back_counts_as_long_as_it_was_waited_for() {
+    fn call_without_recovery_counts_the_whole_wait() {
         let never = recovery(|_| 600_000);
         assert_eq!((never.seconds, never.came_back), (180.0, false));
     }

@@ -1,4 +1,4 @@
-//! What `lockstep sources` finds, as directions: on links and seeds that are none of its own.
+//! Tests the direction of the findings of `lockstep sources` on other links and seeds.
 
 use lockstep_configuration::{CallArguments, Seconds};
 
@@ -17,7 +17,7 @@ fn calls(traces: &[&str], seeds: &[u64], wanted: &[(&str, &str)]) -> Vec<Call> {
     calls.into_iter().filter(|call| wanted.contains(&(call.control, call.source))).collect()
 }
 
-/// Mean of a figure over cellular links.
+/// Mean of a score over cellular links.
 fn over_links(control: &'static str, source: &'static str, figure: fn(&Row) -> f64) -> f64 {
     let traces = ["cellular:mean=1.8mbps,seed=31", "cellular:mean=2.7mbps,seed=32", "cellular:mean=4.4mbps,seed=33"];
     let given = given();
@@ -38,7 +38,7 @@ fn samples(row: &Row) -> f64 {
 }
 
 #[test]
-fn with_a_pacer_that_spreads_frames_video_gets_less_than_a_source_that_never_pauses_and_delays_more() {
+fn without_bursts_video_has_less_throughput_and_more_delay() {
     for control in [WITHOUT_BURSTS, THEN] {
         let (video, full) = (over_links(control, VIDEO, throughput), over_links(control, FULL_THROTTLE, throughput));
         assert!(video < 0.97 * full, "{control}: {video} of {full}");
@@ -50,17 +50,17 @@ fn with_a_pacer_that_spreads_frames_video_gets_less_than_a_source_that_never_pau
 }
 
 #[test]
-fn the_bursts_of_todays_pacer_give_video_its_throughput_for_more_delay() {
+fn bursts_give_video_more_throughput_and_more_delay() {
     let (with, without) = (over_links(TODAY, VIDEO, throughput), over_links(WITHOUT_BURSTS, VIDEO, throughput));
-    assert!(with > 1.05 * without, "{with} against {without}");
+    assert!(with > 1.05 * without, "{with} with, {without} without");
     let (with, without) = (over_links(TODAY, VIDEO, delay), over_links(WITHOUT_BURSTS, VIDEO, delay));
-    assert!(with > 1.2 * without, "{with} against {without}");
+    assert!(with > 1.2 * without, "{with} with, {without} without");
     let (with, without) = (over_links(TODAY, VIDEO, samples), over_links(WITHOUT_BURSTS, VIDEO, samples));
-    assert!(with < 0.7 * without, "{with} against {without}");
+    assert!(with < 0.7 * without, "{with} with, {without} without");
 }
 
 #[test]
-fn it_is_the_codec_that_takes_long_to_come_back() {
+fn codec_slows_the_recovery() {
     let given = given();
     let back = |source| {
         let trace = "steps:1.5mbps@40s/400kbps@20s/1.5mbps@180s";
@@ -74,7 +74,7 @@ fn it_is_the_codec_that_takes_long_to_come_back() {
 }
 
 #[test]
-fn video_under_gcc_as_it_is_is_what_simulate_has() {
+fn video_under_current_gcc_equals_simulate() {
     let given = given();
     for call in calls(&["cellular:mean=2mbps,seed=40"], &[21], &[(TODAY, VIDEO)]) {
         let studied = call.run(&given).expect("a call").scores;

@@ -1,11 +1,11 @@
-//! How far a modelled call is from one with the codec, and a call in virtual time from a live one. A modelled call is the
-//! same machine but for the codec (`lockstep_sim::modelled`), so what differs is the model's: it is fitted to the beginning
-//! of the very clip of the calls, fifteen seconds if not told otherwise, since the generated one shows another scene every
-//! eleven; what follows it has not seen.
+//! `lockstep study fidelity`: error of modelled calls against coded ones, and of calls in virtual time against live
+//! ones. A modelled call differs from a coded one only in the codec (`lockstep_sim::modelled`). So the error is that of
+//! the model. The model is fitted to the first pictures of the clip of the calls, fifteen seconds by default. The
+//! generated clip changes its scene every eleven seconds. The rest of the clip is unseen.
 //!
-//! A model draws the pictures of its calls, and a call of half a minute is but one draw: where scenes change, and whether a
-//! controller swings at that moment, decides on its tail. So each modelled figure is the median of several draws, and the
-//! table counts the cells whose coded call is one that the model might have drawn.
+//! A model draws the pictures of its calls, and half a minute is only one draw. Scene changes and oscillations of the
+//! controller dominate its tail. So each modelled score is the median of several draws. The table counts the cells
+//! whose coded call is within the range of the draws.
 
 use anyhow::Result;
 use clap::Args;
@@ -25,29 +25,29 @@ use crate::journal::Journal;
 use crate::model::model_of;
 use crate::sweep::contents::Contents;
 
-/// What `lockstep study fidelity` is told, besides what `lockstep simulate` takes.
+/// Arguments of `lockstep study fidelity`, besides those of `lockstep simulate`.
 #[derive(Args)]
 pub(super) struct FidelityArguments {
-    /// Traces; if not given, twelve generated ones.
+    /// Traces; default: twelve generated ones.
     #[arg(long, num_args = 1..)]
     traces: Vec<String>,
-    /// So many cells are played live over the emulator, too, spread over the table; each takes its time.
+    /// Number of cells, spread over the table, that also run live over the emulator, in real time.
     #[arg(long, default_value_t = 3)]
     live: usize,
-    /// Pictures that the model is fitted to.
+    /// Pictures to fit the model to.
     #[arg(long, default_value_t = 450, value_parser = clap::value_parser!(u32).range(60..=20_000))]
     pictures: u32,
-    /// Modelled calls of each cell, with one seed after another.
+    /// Modelled calls per cell, with consecutive seeds.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     draws: u32,
-    /// Begin anew, whatever the journal beside the JSON file has. Without, what a killed study has found is not run again.
+    /// Run every call again, even those in the journal next to the JSON file. By default, an interrupted study resumes.
     #[arg(long)]
     fresh: bool,
     #[command(flatten)]
     common: CommonArguments,
 }
 
-/// The traces that the study runs over if none are given: steady and stepping, cellular and noisy, slow and fast.
+/// The default traces: steady and stepping, cellular and noisy, slow and fast.
 const TRACES: [&str; 12] = [
     "constant:300kbps",
     "constant:1mbps",
@@ -62,16 +62,18 @@ const TRACES: [&str; 12] = [
     "cellular:mean=4mbps,seed=18",
     "poisson:5mbps,seed=19",
 ];
-/// What a model must hold: medians of relative errors, the largest of p95 and of SSIM (dB).
+/// Limit for the medians of relative errors of a model.
 const MEDIAN: f64 = 0.10;
+/// Limit for the relative error of p95.
 const MOST_P95: f64 = 0.30;
+/// Limit for the error of SSIM, dB.
 const MOST_SSIM: f64 = 0.5;
 
 fn controllers() -> Result<Vec<Algorithm>> {
     ["salsify", "gcc", "nada", "scream", "bob-heuristic"].iter().map(|name| Ok(name.parse()?)).collect()
 }
 
-/// What of a call is compared.
+/// Compared scores of a call.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Figures {
     p50_ms: Option<f64>,
@@ -90,7 +92,7 @@ impl Figures {
         }
     }
 
-    /// The median of each figure.
+    /// Median of each score.
     fn median(draws: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> Option<f64>| median(draws.iter().map(figure));
         Self {
@@ -102,14 +104,14 @@ impl Figures {
     }
 }
 
-/// What was found of one cell.
+/// Results of one cell.
 #[derive(Debug, Serialize, Deserialize)]
 struct Found {
     coded: Figures,
     draws: Vec<Figures>,
 }
 
-/// How far one call's figures are from another's: shares of the latter, and decibels.
+/// Errors of the scores of one call against another: shares of the latter, and decibels.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Errors {
     p50: Option<f64>,
@@ -131,7 +133,7 @@ impl Errors {
         }
     }
 
-    /// How bad it is: one where the worst of the errors is as large as it may be.
+    /// Largest error relative to its limit; 1 is the limit.
     fn badness(&self) -> f64 {
         let part = |error: Option<f64>, most: f64| error.map_or(f64::INFINITY, |error| error.abs() / most);
         part(self.p95, MOST_P95).max(part(self.ssim_db, MOST_SSIM))
@@ -144,23 +146,23 @@ struct Cell {
     trace: String,
     codec: CodecKind,
     controller: String,
-    /// With the codec.
+    /// Scores with the codec.
     coded: Figures,
-    /// With the model: medians over the draws.
+    /// Scores with the model: medians over the draws.
     modelled: Figures,
-    /// The least and the largest p95 of the draws, ms.
+    /// Minimum and maximum p95 of the draws, ms.
     drawn_p95_ms: Option<(f64, f64)>,
     errors: Errors,
 }
 
-/// One cell that was played live.
+/// One cell that ran live.
 #[derive(Debug, Serialize)]
 struct LiveCell {
     trace: String,
     codec: CodecKind,
     controller: String,
     live: Figures,
-    /// With the codec, in virtual time, and the coding times that the live call measured.
+    /// Scores with the codec in virtual time, with the coding times of the live call.
     simulated: Figures,
 }
 
@@ -259,7 +261,7 @@ fn print(report: &FidelityReport) {
     }
 }
 
-/// Makes keys of the journal.
+/// Computes keys of the journal.
 struct Keys {
     program: String,
     contents: Contents,
@@ -271,7 +273,7 @@ impl Keys {
         Ok(Self { program: contents.of_this_program()?, contents })
     }
 
-    /// Names `what` is found of `settings` by this program, with the content of the files that are read for it.
+    /// Key of the result `what` of `settings`. It includes this program and the content of the input files.
     fn of(&mut self, what: &str, settings: &CallSettings) -> Result<String> {
         let mut hash = Md5::new();
         hash.update(&self.program);
@@ -284,7 +286,8 @@ impl Keys {
     }
 }
 
-/// How much is run, and an estimate of its time. The first cell's coded call is tried for a moment; draws are fast beside it.
+/// Number of calls, and an estimate of their time. It runs the first cell's coded call for a moment; draws are fast in
+/// comparison.
 fn announcement(cells: usize, open: &[&CallSettings], draws: u32, live: usize) -> Result<String> {
     let length = open.first().map_or(0.0, |settings| settings.length.as_f64());
     let kept = cells - open.len();
@@ -294,7 +297,7 @@ fn announcement(cells: usize, open: &[&CallSettings], draws: u32, live: usize) -
     Ok(format!("{what}, about {estimate:.0} s in all"))
 }
 
-/// `one_codec` says that the table is of the codec of the options only.
+/// Runs the study. `one_codec` restricts the table to the codec of the options.
 pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> {
     let given = arguments.common.settings(CallArguments::default(), &arguments.traces)?;
     let names: Vec<TraceName> = match &arguments.traces[..] {
@@ -359,10 +362,10 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
     };
     table.sort_by(|one, other| other.errors.badness().total_cmp(&one.errors.badness()));
 
-    // One after the other: a live call wants the machine for itself.
+    // One after the other: a live call requires the whole machine.
     let step = (cells.len() / arguments.live.max(1)).max(1);
     let mut live = Vec::new();
-    // A step that is odd meets both codecs.
+    // An odd step includes both codecs.
     for (key, settings) in cells.iter().step_by(step | 1).take(arguments.live) {
         let (played, simulated) = journal.measured(&format!("live {key}"), || {
             let BothWays { live: played, simulated, .. } = both_ways(settings)?;
@@ -389,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_study_announces_its_size_and_an_estimate() {
+    fn study_announces_its_size_and_estimated_time() {
         let call = CallArguments {
             clip: Some("generated:64x48@10".into()),
             seconds: Some(Seconds::whole(3)),

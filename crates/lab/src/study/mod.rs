@@ -1,4 +1,4 @@
-//! `lockstep study`: claims of the papers, run again.
+//! `lockstep study`: reproduces claims of papers.
 
 mod fidelity;
 mod salsify;
@@ -20,7 +20,7 @@ use lockstep_runner::output_file::{self, write_json};
 use crate::every_core::on_every_core;
 use crate::python_module::{self, ModuleWords};
 
-/// What `lockstep study` is told.
+/// Arguments of `lockstep study`.
 #[derive(Args)]
 pub struct StudyArguments {
     #[command(subcommand)]
@@ -29,48 +29,50 @@ pub struct StudyArguments {
 
 #[derive(Subcommand)]
 enum Study {
-    /// What each tuned constant of the control path brings, over a fixed evaluation set.
+    /// Measure the value of each tuned constant of the control path over a fixed evaluation set.
     ///
-    /// Modelled calls with one constant changed (`--variants jitter.weight=0.1 rule.level=0.5`) against the same calls as they are.
+    /// Compares modelled calls with one changed constant (`--variants jitter.weight=0.1 rule.level=0.5`) with unchanged
+    /// calls.
     Ablation(ModuleWords),
     /// BoB on the profiles of its paper, compared with its heuristic, Gemini and HRCC.
     ///
     /// Accuracy, rate, delay, loss and scores; and the threshold of its selector.
     Bob(ModuleWords),
-    /// Concerto's observation, and its imitation learning compared with GCC, Salsify and RL-V.
+    /// Reproduce Concerto's observation, and compare its imitation learning with GCC, Salsify and RL-V.
     ///
-    /// Video under GCC gets less than a source that always fills the target. Then inputs, losses, smoothness, mismatch, beta,
-    /// loops and epochs of training.
+    /// The observation: video under GCC has less throughput than a source that always fills the target. Further parts:
+    /// inputs, losses, smoothness, mismatch, beta, loops and epochs of training.
     Concerto(ModuleWords),
-    /// How close modelled calls are to coded ones, and simulated calls to live ones.
+    /// Measure the errors of modelled calls against coded ones, and of simulated calls against live ones.
     ///
-    /// With `--codec` only calls of that codec.
+    /// `--codec` restricts the study to one codec.
     Fidelity(fidelity::FidelityArguments),
     /// Lockstep's own controller compared with the others, hindsight and the upper bound.
     ///
     /// No controller was trained on the traces.
     Lockstep(ModuleWords),
-    /// Salsify's ablation: without grace period, with a conventional codec, and transport.
+    /// Reproduce Salsify's ablation: without grace period, with a conventional codec, and with a conventional
+    /// transport.
     Salsify(salsify::AblationArguments),
 }
 
-/// What all studies are told that run calls themselves.
+/// Common arguments of studies that run calls.
 #[derive(Debug, Clone, Args)]
 pub(super) struct CommonArguments {
     #[command(flatten)]
     simulation: SimulateWords,
-    /// Where the numbers go, as JSON.
+    /// Write the numbers to this file as JSON.
     #[arg(long)]
     pub(super) json: Option<PathBuf>,
 }
 
-/// How much is run.
+/// Amount of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Budget {
     /// Minutes.
     Small,
-    /// All as it should be.
+    /// The full study.
     Full,
 }
 
@@ -84,10 +86,10 @@ impl Budget {
     }
 }
 
-/// What every study decides itself: which codec, under which control.
+/// Options that every study decides itself, such as codec and controller.
 pub(super) const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
 
-/// Refuses options that a command decides itself. `given` says whether an option was.
+/// Refuses options that a command decides itself. `given` tells whether an option was given.
 pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
     match names.iter().find(|name| given(name)) {
         Some(name) => bail!("this command decides --{} itself; leave it out", name.replace('_', "-")),
@@ -96,8 +98,8 @@ pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()>
 }
 
 impl CommonArguments {
-    /// What its calls have in common; options that were not given are those of `usual`. Finds out whether the numbers can be
-    /// written, before calls run that read `traces`, too.
+    /// Settings of all calls. `usual` has the defaults of options. Checks that the numbers can be written before calls
+    /// read `traces`.
     pub(super) fn settings(&self, usual: CallArguments, traces: &[String]) -> Result<CallSettings> {
         let settings = self.simulation.said().clone().or(usual).settings()?;
         let mut inputs = settings.inputs();
@@ -107,14 +109,14 @@ impl CommonArguments {
     }
 }
 
-/// `lockstep study`. `given` says whether an option was given.
+/// `lockstep study`. `given` tells whether an option was given.
 pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
         Study::Ablation(arguments) => learned("ablation", arguments),
         Study::Bob(arguments) => learned("bob", arguments),
         Study::Concerto(arguments) => learned("concerto", arguments),
         Study::Fidelity(arguments) => {
-            // A codec that is given is the only one of the table.
+            // A given codec restricts the table.
             refuse(&DECIDED, &|name| name != "codec" && given(name))?;
             refuse(&["modelled", "trace"], given)?;
             fidelity::run(arguments, given("codec"))
@@ -127,13 +129,13 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     }
 }
 
-/// A study that the Python package has.
+/// Runs a study of the Python package.
 fn learned(name: &str, arguments: &ModuleWords) -> Result<()> {
     let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
     python_module::run("lockstep.studies.__main__", "main", "learn", &words)
 }
 
-/// What `run` makes of each of `calls`, on every core, in their order.
+/// Results of `run` for each of `calls`, in order, on every core.
 pub(super) fn each<Call: Sync, Outcome: Send>(
     study: &str,
     calls: &[Call],
@@ -147,10 +149,10 @@ pub(super) fn each<Call: Sync, Outcome: Send>(
     outcomes.into_iter().map(|outcome| outcome.context("a call was not run")).collect()
 }
 
-/// Seconds of a call that are run first: their time gives the estimate of a study's.
+/// Length of the trial call, seconds. Its run time gives the estimate of a study.
 const TRIED_SECONDS: u16 = 2;
 
-/// Estimates the seconds that `calls` calls such as `call` take on every core.
+/// Estimated time of `calls` calls such as `call` on all cores, seconds.
 fn coded_seconds(call: &CallSettings, calls: usize) -> Result<f64> {
     let began = Instant::now();
     simulate(&CallSettings { length: Seconds::whole(TRIED_SECONDS), ..call.clone() }, |_| Ok(()))?;
@@ -159,7 +161,7 @@ fn coded_seconds(call: &CallSettings, calls: usize) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64() * share * (calls as f64 / cores as f64).ceil())
 }
 
-/// Writes the numbers of a study, if that was asked for.
+/// Writes the numbers of a study, if requested.
 pub(super) fn write(path: Option<&PathBuf>, numbers: &impl Serialize) -> Result<()> {
     if let Some(path) = path {
         write_json(path, numbers)?;

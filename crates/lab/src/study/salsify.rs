@@ -1,7 +1,8 @@
-//! Salsify's ablation (NSDI 2018, section 5.4): what each part of the design is for. The paper's figures are of the frames
-//! displayed ([`Scores::displayed_delay_ms`]), and so are those that are set beside them here; the delay of every frame
-//! captured is printed, too. On its Verizon LTE trace the paper has a p95 of 323 ms and 16.5 dB of SSIM for the whole; 362 ms and 13.4 dB with a conventional
-//! codec; 2,625 ms with conventional codec and transport; 10.3 dB without the grace period.
+//! Salsify's ablation (NSDI 2018, section 5.4): the value of each part of the design. The scores of the paper are of
+//! displayed frames ([`Scores::displayed_delay_ms`]), and so are those compared here. The delay of all captured frames
+//! is printed, too. The paper uses its Verizon LTE trace. The whole design has a p95 of 323 ms and an SSIM of 16.5 dB.
+//! A conventional codec has 362 ms and 13.4 dB, conventional codec and transport 2,625 ms. Without the grace period the
+//! SSIM is 10.3 dB.
 
 use std::time::Instant;
 
@@ -16,12 +17,12 @@ use lockstep_runner::progress::figure;
 
 use super::{Budget, CommonArguments, TRIED_SECONDS, each, write};
 
-/// What `lockstep study salsify` is told: a trace, such as Salsify's recording of Verizon LTE, and whatever
-/// `lockstep simulate` takes.
+/// Arguments of `lockstep study salsify`: a trace, such as Salsify's recording of Verizon LTE, and all options of
+/// `lockstep simulate`.
 #[derive(Args)]
 pub(super) struct AblationArguments {
-    /// How much is run: calls of 30 s, 640x360 at 30 pictures a second; or of 10 minutes, 1280x720 at 60, as in the paper.
-    /// --seconds and --clip take the place of either.
+    /// Amount of calls. Small: 30 s, 640x360 at 30 pictures per second. Full: 10 minutes, 1280x720 at 60, as in the
+    /// paper. --seconds and --clip override both.
     #[arg(long, value_enum, default_value = "small")]
     budget: Budget,
     #[command(flatten)]
@@ -42,13 +43,13 @@ struct Row {
     design: &'static str,
     controller: String,
     codec: CodecKind,
-    /// Whether it is worse than the whole in p50 and p95 of the displayed frames' delay, and SSIM.
+    /// Whether it is worse than the whole design in p50 and p95 of the displayed delay, and in SSIM.
     worse: [bool; 3],
     #[serde(flatten)]
     scores: Scores,
 }
 
-/// Whether a design is worse than the whole in each of three figures.
+/// Whether a design is worse than the whole design in each of three scores.
 fn worse(whole: &Scores, other: &Scores) -> [bool; 3] {
     let later = |figure: fn(&lockstep_call::DelayScores) -> f64| {
         let delay = |scores: &Scores| scores.displayed_delay_ms.as_ref().map_or(f64::INFINITY, figure);
@@ -69,7 +70,7 @@ impl Budget {
     }
 }
 
-/// The scores of each design in the call that was `given`.
+/// The scores of each design in the call `given`.
 fn scores(study: &str, given: &CallSettings) -> Result<Vec<Scores>> {
     each(study, &DESIGNS, |(_, controller, codec)| {
         let mut call = given.clone();
@@ -79,7 +80,7 @@ fn scores(study: &str, given: &CallSettings) -> Result<Vec<Scores>> {
     })
 }
 
-/// Prints how much is run and about how long that takes.
+/// Prints the number of calls and the estimated time.
 fn announce(budget: Budget, given: &CallSettings) -> Result<()> {
     let length = given.length.as_f64();
     let what = format!("salsify, budget {}: {} calls of {length} s", budget.name(), DESIGNS.len());

@@ -1,4 +1,4 @@
-//! What a sweep compares: controllers, with the model or the estimator that each runs, under names that differ.
+//! The contenders of a sweep: controllers with their models or estimators, under distinct names.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,28 @@ use anyhow::{Result, bail};
 use lockstep_configuration::{CallArguments, ControllerName, OptionValue};
 use lockstep_control::{Algorithm, Controllers};
 
-/// A controller of a sweep.
+/// A controller in a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contender {
     /// Its name in rows and tables.
     pub name: String,
-    /// None where an estimator decides, or for the default.
+    /// None if an estimator decides, or for the default.
     pub controller: Option<ControllerName>,
-    /// Its model, where that is not the shipped one.
+    /// Its model, if it is not the built-in one.
     pub model: Option<PathBuf>,
-    /// The file of the estimator at the receiver, where that is none of this project's.
+    /// File of a foreign estimator at the receiver.
     pub estimator: Option<PathBuf>,
 }
 
-/// The prefix of an estimator's file.
+/// Prefix of an estimator's file.
 const ESTIMATOR: &str = "estimator:";
 
 impl Contender {
-    /// What `word` of `--controllers` names: `gcc`, `concerto:run.onnx`, `estimator:mine.py` or `program:./mine`, each with
-    /// `NAME=` before it if it has a name of its own. `given` has the model of those that name none.
+    /// Parses an element of `--controllers`: `gcc`, `concerto:run.onnx`, `estimator:mine.py` or `program:./mine`, each
+    /// with an optional `NAME=`. `given` has the model of elements without one.
     fn parse(word: &str, given: &CallArguments, controllers: &Controllers) -> Result<(Option<String>, Self)> {
         let (name, word) = match word.split_once('=') {
-            // Paths may have an equals sign.
+            // A path may contain an equals sign.
             Some((name, rest)) if !name.contains([':', '/']) => (Some(name.trim().to_owned()), rest),
             _ => (None, word),
         };
@@ -56,7 +56,7 @@ impl Contender {
         Self { name: String::new(), controller, model, estimator }
     }
 
-    /// Its name by what it runs, each file as `shown` says.
+    /// Default name: the controller with its files, formatted by `shown`.
     fn usual_name(&self, shown: impl Fn(&Path) -> String) -> String {
         let controller = || match &self.controller {
             Some(name) => name.program().map_or_else(|| name.to_string(), &shown),
@@ -75,11 +75,11 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The contenders that `words` name, or the one of `given`, by name. Those that were given no name are called by their files;
-/// by whole paths where files are called the same.
+/// The contenders of `words`, or the one of `given`, sorted by name. The default name contains the file name, or the
+/// whole path if file names are equal.
 ///
 /// # Errors
-/// If a word names no controller, or if different contenders were given the same name.
+/// If a word names no controller, or if different contenders have the same given name.
 pub fn all(words: &[String], given: &CallArguments, controllers: &Controllers) -> Result<Vec<Contender>> {
     let mut parsed = match words {
         [] => {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn contenders_are_called_by_name_file_or_path() {
+    fn contender_name_comes_from_name_file_or_path() {
         assert_eq!(names(&["salsify", "gcc", "gcc", "fixed:1mbps"]), ["fixed:1000000bps", "gcc", "salsify"]);
         assert_eq!(names(&["estimator:a/mine.py", "estimator:b/yours.py"]), ["mine.py", "yours.py"]);
         assert_eq!(names(&["estimator:a/mine.py", "estimator:b/mine.py"]), ["a/mine.py", "b/mine.py"]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contender_runs_what_its_word_names() {
+    fn contender_runs_its_named_controller() {
         let [ours, mine] = &named(&["mine=estimator:mine.py", "concerto:run.onnx"]).unwrap()[..] else { panic!("two") };
         let concerto = Some(Algorithm::Concerto.into());
         assert_eq!((&ours.controller, ours.model.as_deref()), (&concerto, Some(Path::new("run.onnx"))));

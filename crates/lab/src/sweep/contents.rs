@@ -1,4 +1,4 @@
-//! What is in the files that a call is made of, as one hash each: a call whose files have changed is another one.
+//! Hashes of the files that a call reads, so that changed files make another call.
 
 use std::collections::HashMap;
 use std::io::copy;
@@ -11,8 +11,8 @@ use walkdir::{DirEntry, WalkDir};
 use lockstep_configuration::open_regular_file;
 use lockstep_hosted::Process;
 
-/// The files beside an estimator that it may import or open: programs, models and constants. What it writes there, such as
-/// logs, is not among them, nor are traces.
+/// Extensions of files next to an estimator that it may import or open: programs, models and constants. Its output,
+/// such as logs, and traces are not included.
 const READ_BY_ESTIMATORS: [&str; 28] = [
     "py",
     "so",
@@ -44,17 +44,16 @@ const READ_BY_ESTIMATORS: [&str; 28] = [
     "cfg",
 ];
 
-/// The most files and folders below an estimator's folder. Published ones have dozens.
+/// Maximum number of files and folders below an estimator's folder. Published ones have dozens.
 const MOST_ENTRIES: usize = 20_000;
 
-/// The most bytes of them that are read.
+/// Maximum size of these files together, bytes.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// Folders within folders beyond this are left out.
+/// Maximum depth of folders.
 const DEEPEST: usize = 16;
 
-/// The hashes of files, each of which is read once. They are MD5: they shall tell apart what somebody edited, not what
-/// somebody forged.
+/// Hashes of files, each read once. They are MD5: they detect edits, not forgery.
 #[derive(Debug, Default)]
 pub struct Contents {
     known: HashMap<PathBuf, String>,
@@ -70,7 +69,7 @@ fn add(hash: &mut Md5, path: &Path) -> Result<()> {
 }
 
 impl Contents {
-    /// The hash of the file `path`; as long as this is there it is not read again.
+    /// Hash of the file `path`. Later calls return the same hash without reading the file.
     pub fn of_file(&mut self, path: &Path) -> Result<String> {
         if let Some(known) = self.known.get(path) {
             return Ok(known.clone());
@@ -82,14 +81,14 @@ impl Contents {
         Ok(hash)
     }
 
-    /// Names this program by its content: another build may give other results.
+    /// Hash of this program: another build may give other results.
     pub fn of_this_program(&mut self) -> Result<String> {
         self.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)
     }
 }
 
-/// Whether an estimator may import or open something in this folder: not what is hidden, what Python makes of programs, and
-/// not a virtual environment.
+/// Whether an estimator may import or open files in this folder. Hidden folders, Python's caches and virtual
+/// environments are excluded.
 fn is_open(entry: &DirEntry) -> bool {
     if entry.depth() == 0 {
         return true;
@@ -104,8 +103,8 @@ fn is_read(path: &Path) -> bool {
     extension.is_some_and(|extension| READ_BY_ESTIMATORS.contains(&extension.as_str()))
 }
 
-/// The hash of the estimator that `path` names: of its file, and of the programs, models and constants in its folder, from
-/// which it imports and in which it runs.
+/// Hash of the estimator in `path`: its file, and the programs, models and constants in its folder, from which it
+/// imports and in which it runs.
 pub fn of_estimator(path: &Path) -> Result<String> {
     let file = Process::file(path)?;
     let folder = file.parent().context("the estimator's file is in no folder")?;
@@ -114,14 +113,14 @@ pub fn of_estimator(path: &Path) -> Result<String> {
     let (mut entries, mut bytes) = (0, 0);
     for entry in walk.into_iter().filter_entry(is_open) {
         entries += 1;
-        // What cannot be listed, as a link to nowhere or to where it is, cannot be imported.
+        // An entry that cannot be listed, such as a broken or circular link, cannot be imported.
         let Ok(entry) = entry else { continue };
         let found = entry.path();
         if entry.file_type().is_file() && (is_read(found) || found == file) {
             let length = entry.metadata().map_or(0, |metadata| metadata.len());
             bytes += length;
             if bytes <= MOST_BYTES {
-                // With name and length before the content, no two folders give the same bytes.
+                // Name and length precede the content, so that no two folders give the same bytes.
                 let name = found.strip_prefix(folder).unwrap_or(found).to_string_lossy();
                 hash.update((name.len() as u64).to_le_bytes());
                 hash.update(name.as_bytes());
@@ -131,8 +130,8 @@ pub fn of_estimator(path: &Path) -> Result<String> {
         }
         if entries > MOST_ENTRIES || bytes > MOST_BYTES {
             bail!(
-                "estimator {}: its folder holds more than {MOST_ENTRIES} files or {} GiB of what it may read; put it into a \
-                 folder of its own, so that a sweep can tell whether it was edited",
+                "estimator {}: its folder has more than {MOST_ENTRIES} files or {} GiB of possible inputs; \
+                 move it into a separate folder, so that a sweep can detect edits",
                 path.display(),
                 MOST_BYTES >> 30
             );
@@ -148,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_hashed_as_others_hash_it() {
+    fn hash_equals_the_reference_md5() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "abc").unwrap();
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimator_is_another_one_when_anything_changes_that_it_may_read_and_only_then() {
+    fn hash_of_an_estimator_covers_exactly_its_inputs() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -171,7 +170,7 @@ mod tests {
         let before = hash();
         assert_eq!(hash(), before);
         assert_eq!(of_estimator(&folder.path().join("BandwidthEstimator.py")).unwrap(), before);
-        // Nothing that it reads.
+        // Files that the estimator does not read.
         for unread in ["log.txt", "models/__pycache__/actor.cpython-311.pyc", ".git/config.json", "traces/4g.csv"] {
             write(unread, "x");
         }
@@ -195,7 +194,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_followed_and_those_in_a_circle_or_to_nowhere_do_no_harm() {
+    fn links_are_followed_and_bad_links_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mine.py"), "class Estimator: pass").unwrap();
@@ -210,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn an_estimator_in_a_folder_of_everything_is_refused_with_what_to_do() {
+    fn estimator_in_a_huge_folder_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mine.py"), "class Estimator: pass").unwrap();
         for name in 0..=MOST_ENTRIES {
             File::create(folder.path().join(name.to_string())).unwrap();
         }
         let said = of_estimator(&folder.path().join("mine.py")).unwrap_err().to_string();
-        assert!(said.contains("folder of its own") && said.lines().count() == 1, "{said}");
+        assert!(said.contains("separate folder") && said.lines().count() == 1, "{said}");
         assert!(of_estimator(&folder.path().join("other.py")).unwrap_err().to_string().contains("no such file"));
     }
 }

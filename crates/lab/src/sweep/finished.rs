@@ -1,19 +1,19 @@
-//! A call of a sweep that is over, as a machine of a cluster reports it: one line of JSON.
+//! A finished call of a sweep, as a cluster machine reports it: one line of JSON.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use lockstep_measure::Scores;
 
-/// A call that is over, under the key of its job.
+/// A finished call and the key of its job.
 #[derive(Debug)]
 pub struct Finished {
     pub key: String,
-    /// Its scores, or why it failed.
+    /// Its scores, or the reason for its failure.
     pub outcome: Result<Scores, String>,
 }
 
-/// Such a line. Exactly one of scores and failure is there.
+/// A line. It has either scores or a failure.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     key: String,
@@ -22,14 +22,14 @@ struct Line {
 }
 
 impl Finished {
-    /// As one line, without its end.
+    /// Formats the line without its newline.
     pub fn to_line(&self) -> Result<String> {
         let line =
             Line { key: self.key.clone(), scores: self.outcome.clone().ok(), failure: self.outcome.clone().err() };
         Ok(serde_json::to_string(&line)?)
     }
 
-    /// From such a line; none if it is none.
+    /// Parses a line. None if it is not valid.
     pub fn from_line(line: &str) -> Option<Self> {
         let Line { key, scores, failure } = serde_json::from_str(line).ok()?;
         let outcome = match (scores, failure) {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_came_of_a_call_and_nothing_else_is_one() {
+    fn lines_survive_a_round_trip_and_others_are_ignored() {
         let failed = Finished { key: "a".to_owned(), outcome: Err("why".to_owned()) };
         let read = Finished::from_line(&failed.to_line().unwrap()).unwrap();
         assert_eq!((read.key, read.outcome.unwrap_err()), ("a".to_owned(), "why".to_owned()));

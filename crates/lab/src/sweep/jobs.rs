@@ -19,7 +19,7 @@ use super::SweepArguments;
 use super::contenders::{self, Contender};
 use super::contents::{self, Contents};
 
-/// What codes the pictures of a call.
+/// Codec of a call in a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepCodec {
@@ -44,7 +44,7 @@ impl SweepCodec {
         }
     }
 
-    /// Whether there are no pixels.
+    /// Whether the codec is modelled, without pixels.
     pub fn is_modelled(self) -> bool {
         matches!(self, Self::Modelled | Self::ModelledConventional)
     }
@@ -57,9 +57,9 @@ impl SweepCodec {
     }
 }
 
-/// The most seeds of one range.
+/// Maximum number of seeds in one range.
 const MOST_SEEDS: u64 = 1_000_000;
-/// The most calls of a sweep: each takes some kB before it runs.
+/// Maximum number of calls in a sweep. Each requires several kB before it runs.
 const MOST_CALLS: usize = 1_000_000;
 
 /// Seeds such as `1-5` or `1,4,7`.
@@ -94,31 +94,30 @@ impl FromStr for Seeds {
 /// One call of a sweep.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// Names the call, the content of the files that it reads and the program that runs it: what was run under the same key
-    /// gave the same.
+    /// Key of the call: its settings, the content of its input files and the program. Equal keys mean equal results.
     pub key: String,
-    /// Its controller's name in rows and tables; no other controller of the sweep has it.
+    /// Its controller's unique name in rows and tables.
     pub name: String,
-    /// What codes its pictures.
+    /// Codec of its pictures.
     pub codec: SweepCodec,
-    /// The codec model, where it is not the built-in one.
+    /// The codec model, if it is not the built-in one.
     pub codec_model: Option<PathBuf>,
     /// Hash of the codec model's file.
     pub codec_model_hash: Option<String>,
-    /// Hash of the controller's model, where it is not the one that comes with it.
+    /// Hash of the controller's model, if it is not the built-in one.
     pub model_hash: Option<String>,
-    /// Hash of the estimator, or of the controller's program, with all that it reads, where it is none of this project's.
+    /// Hash of a foreign estimator or controller program, with all its input files.
     pub estimator_hash: Option<String>,
-    /// Everything else.
+    /// All other settings.
     pub call: CallSettings,
 }
 
 impl Job {
-    /// Every setting of the call by its name, null where nothing is set or it means nothing in this call.
+    /// Every setting of the call by its name; null if it is unset or does not apply.
     pub fn settings(&self) -> Map<String, Value> {
         let text = |value: Option<String>| value.map_or(Value::Null, Value::String);
         let path = |path: Option<&PathBuf>| text(path.map(|path| path.to_string_lossy().into_owned()));
-        // What reports say of a call, where no option can be forgotten, and what a sweep knows besides.
+        // The record for reports has every option. The sweep adds its own settings.
         let CallRecord(record) = self.call.record();
         let of_the_sweep = [
             ("codec", Value::String(self.codec.name().to_owned())),
@@ -131,24 +130,24 @@ impl Job {
         record.into_iter().chain(of_the_sweep).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// In words.
+    /// Description for messages.
     pub fn description(&self) -> String {
         let (link, codec) = (&self.call.link, self.codec.name());
         format!("{} with the codec {codec} over {}, seed {}", self.name, link.trace.name(), link.seed)
     }
 }
 
-/// The files in `folder` and below. Pipes and devices are none: whoever opens a pipe waits for who writes it.
+/// The files in `folder` and below. Pipes and devices are skipped, because opening a pipe blocks.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let whole = folder.canonicalize().with_context(|| format!("cannot list {}", folder.display()))?;
-    // The walk notices a link to a folder that it is in, and not one to a folder around the first, by which it would
-    // come to everything once more.
+    // The walk detects a link to a parent below the first folder. A link to a folder around the first one would repeat
+    // everything.
     let leads_around = |path: &Path| path.is_symlink() && path.canonicalize().is_ok_and(|at| whole.starts_with(at));
     let entries = WalkDir::new(folder).follow_links(true).into_iter().filter_entry(|entry| {
         let is_around = entry.depth() > 0 && leads_around(entry.path());
         if is_around {
-            aside!("lockstep: left out: {}: a link to a folder around {}", entry.path().display(), folder.display());
+            aside!("lockstep: skipped: {}: a link to a folder around {}", entry.path().display(), folder.display());
         }
         !is_around
     });
@@ -156,9 +155,9 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
         match entry {
             Ok(entry) if entry.file_type().is_file() => found.push(entry.into_path()),
             Ok(_) => {}
-            // A link to a folder around it, or to nothing.
+            // A link to a parent folder, or a broken link.
             Err(error) if error.depth() > 0 && error.path().is_some_and(Path::is_symlink) => {
-                aside!("lockstep: left out: {error}");
+                aside!("lockstep: skipped: {error}");
             }
             Err(error) => return Err(error).with_context(|| format!("cannot list {}", folder.display())),
         }
@@ -166,7 +165,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The traces that `named` stands for.
+/// The traces of the arguments `named`.
 fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
     let open = |name: &str| NamedTrace::open(&TraceName::from(name));
     let mut traces = Vec::new();
@@ -177,14 +176,14 @@ fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
         }
         let before = traces.len();
         for path in files(Path::new(name))? {
-            // A folder of traces may hold other things, such as a note of where they come from.
+            // A folder of traces may contain other files, such as a note about their source.
             match open(&path.to_string_lossy()) {
                 Ok(trace) => traces.push(trace),
-                Err(error) => aside!("lockstep: left out: {error:#}"),
+                Err(error) => aside!("lockstep: skipped: {error:#}"),
             }
         }
         if traces.len() == before {
-            bail!("there is no trace in the folder {name}");
+            bail!("the folder {name} has no trace");
         }
     }
     traces.sort_by(|one, other| one.name().as_str().cmp(other.name().as_str()));
@@ -192,7 +191,7 @@ fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
     Ok(traces)
 }
 
-/// The key of a job that has none yet.
+/// Computes the key of a job without one.
 fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
     let mut hash = Md5::new();
     hash.update(program);
@@ -207,9 +206,9 @@ fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Every call that `arguments` ask for, in the order of the rows: by the controller's name, codec, trace and seed.
+/// All calls of `arguments` in the order of the rows: by controller name, codec, trace and seed.
 pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<Job>> {
-    // What codes is said by the codecs.
+    // `--codecs` sets the codec.
     let given = CallArguments { modelled: None, ..arguments.simulation.said().clone() };
     let usual = CallArguments::usual();
     let one_trace = given.trace.as_ref().or(usual.trace.as_ref()).map(ToString::to_string);
@@ -301,9 +300,9 @@ mod tests {
     }
 
     #[test]
-    fn every_option_of_a_call_is_among_its_settings() {
+    fn settings_include_every_option_of_a_call() {
         let usual = job(SweepCodec::Functional, |_| ()).settings();
-        // No call can have all of them at once.
+        // No call can have all these options at once.
         let set = |settings: &'static [(&str, &str)]| {
             move |options: &mut CallArguments| {
                 for (name, word) in settings {
@@ -363,14 +362,14 @@ mod tests {
             let name = option.name;
             let differs =
                 |settings: &Map<String, Value>| settings[name] != Value::Null && settings[name] != usual[name];
-            // The limit of an estimator ends a call or leaves it as it is.
+            // The limit of an estimator ends a call or does not affect it.
             let told = name == "estimator_limit" || said.iter().any(differs);
             assert!(told, "the settings of a call say nothing of {name}");
         }
     }
 
     #[test]
-    fn another_setting_or_another_content_of_a_file_is_another_call() {
+    fn key_changes_with_settings_and_file_contents() {
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("a.up");
         fs::write(&trace, "10\n20\n").unwrap();
@@ -403,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn another_content_of_the_file_of_a_family_is_another_call() {
+    fn key_changes_with_the_content_of_a_family_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mine.json");
         let words = format!("fitted:family={},name=lte,seed=3", file.display());

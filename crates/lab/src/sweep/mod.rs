@@ -1,4 +1,4 @@
-//! `lockstep sweep`: many calls, on every core or on a cluster; one row a call.
+//! `lockstep sweep`: runs many calls on every core or on a cluster; one row per call.
 
 mod contenders;
 pub(super) mod contents;
@@ -31,56 +31,57 @@ use finished::Finished;
 pub use jobs::Seeds;
 use jobs::{Job, SweepCodec};
 
-/// What `lockstep sweep` is told.
+/// Arguments of `lockstep sweep`.
 #[derive(Debug, Clone, Args)]
 pub struct SweepArguments {
-    /// The controllers, with commas between them: `salsify,fixed:1mbps`. Also estimators, models and programs, and names of one's
-    /// own: `gcc,mine=estimator:mine.py,ours=concerto:run.onnx,theirs=program:./theirs`. If not given, the one of --controller.
+    /// The controllers, separated by commas: `salsify,fixed:1mbps`. Estimators, models and programs, and custom names
+    /// are possible: `gcc,mine=estimator:mine.py,ours=concerto:run.onnx,theirs=program:./theirs`. Default: the one of
+    /// --controller.
     #[arg(long, value_delimiter = ',', conflicts_with = "estimator")]
     controllers: Vec<String>,
-    /// The codecs, with commas between them, in the place of --codec and --modelled.
+    /// The codecs, separated by commas, instead of --codec and --modelled.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "modelled")]
     codecs: Vec<SweepCodec>,
-    /// Traces: a file, a folder of files, or a generated one; may be given more than once, or several at once. If not
-    /// given, the one of --trace.
+    /// Traces: a file, a folder of files, or a generated one. Repeatable, with several values each. Default: the one of
+    /// --trace.
     #[arg(long, num_args = 1..)]
     traces: Vec<String>,
-    /// Seeds of everything random: `1-5`, or `1,4,7`. If not given, the one of --seed.
+    /// Seeds of everything random: `1-5`, or `1,4,7`. Default: the one of --seed.
     #[arg(long)]
     seeds: Option<Seeds>,
     #[command(flatten)]
     simulation: SimulateWords,
-    /// The codec model of the calls without pixels, such as `lockstep model fit` writes; the built-in one if not given.
+    /// The codec model of calls without pixels, as `lockstep model fit` writes it; default: the built-in one.
     #[arg(long, value_name = "FILE")]
     codec_model: Option<PathBuf>,
-    /// Where the rows go, as Parquet. Beside it, in OUTPUT.journal, every call that worked is kept, so that a sweep that
-    /// was ended early goes on where it was. `-` is standard output, without a journal.
+    /// Write the rows to this file as Parquet. OUTPUT.journal next to it keeps every successful call, so that an
+    /// interrupted sweep resumes. `-` is standard output, without a journal.
     #[arg(long, default_value = "out/sweep.parquet")]
     output: PathBuf,
-    /// Begin anew, whatever the journal has.
+    /// Run every call again, even those in the journal.
     #[arg(long)]
     fresh: bool,
-    /// Calls that run at once; one for each core if not given.
+    /// Concurrent calls; default: the number of cores.
     #[arg(long, value_parser = crate::workers)]
     workers: Option<NonZero<usize>>,
-    /// Run the calls on a Ray cluster: `ray://HOST:PORT`, or `ray://local` for one on this machine. Needs Ray beside
-    /// Lockstep's Python package. Machines of the cluster need this program and the traces under the same paths.
+    /// Run the calls on a Ray cluster: `ray://HOST:PORT`, or `ray://local` for one on this machine. Requires Ray next
+    /// to Lockstep's Python package, and this program and the traces under the same paths on all machines.
     #[arg(long, value_name = "ADDRESS")]
     on: Option<String>,
-    /// Run the jobs in this file and print one line of JSON for each; what a machine of a cluster runs.
+    /// Run the jobs in this file and print one line of JSON for each; for machines of a cluster.
     #[arg(long, hide = true)]
     job_file: Option<PathBuf>,
     #[command(flatten)]
     session: SessionArguments,
 }
 
-/// What the log of a job's session is called: the kind of call, and the name that its number is made of.
+/// Kind of call of a job's session log, and the name that its number is derived from.
 fn session_name(job: &Job) -> Result<(&'static str, String)> {
     let kind = if job.codec.is_modelled() { "modelled" } else { "simulate" };
     Ok((kind, serde_json::to_string(&job.settings())?))
 }
 
-/// Runs one call, which leaves a log of its session where `session` says.
+/// Runs one call and writes its session log if `session` requests it.
 fn call(job: &Job, session: &SessionArguments) -> Result<Scores> {
     let (kind, name) = session_name(job)?;
     let log = session.open(kind, "both", Some(&name))?;
@@ -99,7 +100,7 @@ fn call(job: &Job, session: &SessionArguments) -> Result<Scores> {
     Ok(scores)
 }
 
-/// Runs `jobs` on the cores of this machine. `done` hears of each.
+/// Runs `jobs` on the cores of this machine. `done` receives each result.
 fn run_here(
     jobs: &[Job],
     workers: NonZero<usize>,
@@ -120,7 +121,7 @@ fn run_here(
     failure.map_or(Ok(()), Err)
 }
 
-/// Runs the jobs of a file, as a machine of a cluster does.
+/// Runs the jobs of a job file, on a cluster machine.
 fn run_job_file(path: &Path, controllers: &Controllers, workers: NonZero<usize>) -> Result<()> {
     let mut jobs: Vec<Job> = remote::read_jobs(path)?;
     for job in &mut jobs {
@@ -132,7 +133,8 @@ fn run_job_file(path: &Path, controllers: &Controllers, workers: NonZero<usize>)
     })
 }
 
-/// Refuses options that contradict `--codecs`, or that none of its codecs heeds. `given` says whether an option was.
+/// Refuses options that contradict `--codecs`, or that apply to none of its codecs. `given` tells whether an option was
+/// given.
 fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     if given("codec") {
         bail!(
@@ -142,15 +144,15 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
     if arguments.simulation.said().modelled == Some(true)
         && let Some(coded) = arguments.codecs.iter().find(|codec| !codec.is_modelled())
     {
-        bail!("--modelled contradicts --codecs {}; leave one of the two out", coded.name());
+        bail!("--modelled contradicts --codecs {}; omit one of the two", coded.name());
     }
     if arguments.codec_model.is_some() && !arguments.codecs.iter().any(|codec| codec.is_modelled()) {
-        bail!("none of the codecs heeds --codec-model; leave it out, or name a modelled one: --codecs modelled");
+        bail!("--codec-model applies to none of the codecs; omit it, or name a modelled one: --codecs modelled");
     }
     Ok(())
 }
 
-/// `lockstep sweep`. `given` says whether an option was given.
+/// `lockstep sweep`. `given` tells whether an option was given.
 pub fn run(arguments: &SweepArguments, controllers: &Controllers, given: &dyn Fn(&str) -> bool) -> Result<()> {
     refuse_contradictions(arguments, given)?;
     if let Some(path) = &arguments.job_file {
@@ -163,13 +165,13 @@ fn workers(arguments: &SweepArguments) -> NonZero<usize> {
     arguments.workers.or(available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
 }
 
-/// Runs the calls that the journal lacks, writes all of them as rows, and prints their table.
+/// Runs the calls that the journal lacks, writes all calls as rows, and prints their table.
 fn run_calls(arguments: &SweepArguments, controllers: &Controllers) -> Result<()> {
     let to_file = !is_standard_output(&arguments.output);
     if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
         bail!("output {}: the name must end in .parquet", arguments.output.display());
     }
-    // Before its hash is taken, which names the calls: what is no model of a codec may have no end.
+    // Opened before it is hashed for the keys: a device may be endless.
     open_model(arguments.codec_model.as_ref())?;
     let jobs = jobs::all(arguments, controllers)?;
     let mut inputs: Vec<&Path> = jobs.iter().flat_map(|job| job.call.inputs()).collect();
@@ -185,7 +187,7 @@ fn run_calls(arguments: &SweepArguments, controllers: &Controllers) -> Result<()
     let mut open = Vec::new();
     for job in &jobs {
         let (kind, name) = session_name(job)?;
-        // A call whose log is not there yet runs again, whatever the journal has of it.
+        // A call without its session log runs again, even if it is in the journal.
         if journal.known::<Scores>(&job.key).is_none() || !arguments.session.is_there(kind, "both", &name) {
             open.push(job.clone());
         }
@@ -196,7 +198,7 @@ fn run_calls(arguments: &SweepArguments, controllers: &Controllers) -> Result<()
     }
     let mut progress = Progress::new("sweep", jobs.len() as u64);
     let mut count = kept as u64;
-    // Only of this time: what failed is tried again.
+    // Only failures of this run: failed calls run again.
     let mut failures: HashMap<String, String> = HashMap::new();
     let done = |Finished { key, outcome }: Finished| {
         count += 1;
@@ -216,7 +218,7 @@ fn run_calls(arguments: &SweepArguments, controllers: &Controllers) -> Result<()
     progress.finish();
 
     let rows: Vec<(&Job, Scores)> = jobs.iter().filter_map(|job| Some((job, journal.known(&job.key)?))).collect();
-    // Where every call failed, what an earlier sweep left is worth more than no row.
+    // If every call failed, the earlier output remains.
     if !rows.is_empty() {
         rows::write(&arguments.output, &rows)?;
         rows::print(&rows);

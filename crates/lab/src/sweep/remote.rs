@@ -1,4 +1,4 @@
-//! Jobs on a Ray cluster: a Python module of this project hands them out and prints what comes back.
+//! Jobs on a Ray cluster: a Python module of this project distributes them and prints the results.
 
 use std::env;
 use std::fs::File;
@@ -13,21 +13,21 @@ use super::finished::Finished;
 use super::jobs::Job;
 use crate::python_module::interpreter;
 
-/// Runs the jobs of a sweep on the cluster at `address`. `done` hears of each.
+/// Runs the jobs of a sweep on the cluster at `address`. `done` receives each result.
 pub fn run(address: &str, jobs: &[Job], mut done: impl FnMut(Finished) -> Result<()>) -> Result<()> {
-    // Ray prints things of its own.
+    // Ray prints other lines, too.
     run_command(address, &["sweep"], jobs, |line| Finished::from_line(line).map_or(Ok(()), &mut done))
 }
 
-/// The jobs of a `--job-file`, as a machine of the cluster gets them.
+/// Reads the jobs of a `--job-file`, on a cluster machine.
 pub fn read_jobs<Job: DeserializeOwned>(path: &Path) -> Result<Vec<Job>> {
     let named = || format!("jobs {}", path.display());
     let file = File::open(path).with_context(named)?;
     serde_json::from_reader(BufReader::new(file)).with_context(named)
 }
 
-/// Has `command` of this program, on the machines of the cluster at `address`, run `jobs` from files of a few with
-/// `--job-file`. `done` hears of each line that it prints, and of what Ray prints.
+/// Runs `jobs` on the cluster at `address`. Its machines run `command` of this program with `--job-file` and files of a
+/// few jobs. `done` receives each printed line, including those of Ray.
 pub fn run_command(
     address: &str,
     command: &[&str],
@@ -35,12 +35,12 @@ pub fn run_command(
     mut done: impl FnMut(&str) -> Result<()>,
 ) -> Result<()> {
     if !address.starts_with("ray://") {
-        bail!("`{address}` is no cluster; it should be like ray://HOST:PORT or ray://local");
+        bail!("`{address}` is not a cluster; expected ray://HOST:PORT or ray://local");
     }
     if jobs.is_empty() {
         return Ok(());
     }
-    let mut file = tempfile::NamedTempFile::new().context("cannot make a file for the jobs")?;
+    let mut file = tempfile::NamedTempFile::new().context("cannot create a file for the jobs")?;
     serde_json::to_writer(&mut file, jobs)?;
     let python = interpreter()?;
     let mut child = Command::new(&python)

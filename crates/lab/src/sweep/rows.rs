@@ -1,4 +1,4 @@
-//! The rows of a sweep: every setting of what was run, and every score of it.
+//! The rows of a sweep: all settings and all scores of each call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -14,17 +14,16 @@ use lockstep_runner::parquet_table::{self, Values};
 
 use super::jobs::Job;
 
-/// The first column: the name of the controller with the model or the estimator that it runs.
+/// The first column: name of the controller with its model or estimator.
 const NAME: &str = "name";
 
-/// The settings that come first; the other settings follow by name.
+/// The first settings; the others follow by name.
 const FIRST: [&str; 6] = ["controller", "codec", "trace", "seed", "clip", "seconds"];
 
-/// Settings that may be without a value in every row and are whole numbers where they have one. All others that have none
-/// are texts.
+/// Integer settings that may be null in every row. Other settings without values are text.
 const WHOLE_NUMBERS: [&str; 3] = ["fit_passes", "queue_bytes", "queue_packets"];
 
-/// What a setting is as text: lists as JSON has them, and nothing where there is no value.
+/// Text of a setting: JSON for lists, empty for null.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -33,7 +32,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The values of the setting `name` as a column of what they are.
+/// The values of the setting `name` as a column of their type.
 fn column(name: &str, values: &[&Value]) -> Values {
     let every = |is: fn(&Value) -> bool| {
         let mut there = values.iter().filter(|value| !value.is_null()).peekable();
@@ -46,15 +45,15 @@ fn column(name: &str, values: &[&Value]) -> Values {
     if every(Value::is_number) {
         return Values::Numbers(values.iter().map(|value| value.as_f64()).collect());
     }
-    // What is not said of a flag is no.
+    // A missing flag is false.
     if every(Value::is_boolean) {
         return Values::Flags(values.iter().map(|value| value.as_bool().unwrap_or(false)).collect());
     }
     Values::Texts(values.iter().map(|value| text(value)).collect())
 }
 
-/// Every setting of these calls as a column; one that is called as a score with `_asked` after its name, as `vmaf_asked`:
-/// whether a VMAF was asked for.
+/// Every setting of these calls as a column. A setting with the name of a score gets the suffix `_asked`: `vmaf_asked`
+/// is whether VMAF was requested.
 fn settings<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(String, Values)> {
     let rows: Vec<Map<String, Value>> = jobs.map(Job::settings).collect();
     let first = FIRST.map(str::to_owned);
@@ -81,7 +80,7 @@ fn p95(delay: Option<DelayScores>) -> Option<f64> {
 
 type Score = fn(&Scores) -> Option<f64>;
 
-/// The scores, named as in a call's JSON, with `_` for each step into it.
+/// The scores, named as in the JSON of a call, with `_` for each level.
 const SCORES: &[(&str, Score)] = &[
     ("scored_seconds", |scores| Some(scores.scored_seconds)),
     ("video_delay_ms_p50", |scores| p50(scores.video_delay_ms)),
@@ -137,7 +136,7 @@ const SCORES: &[(&str, Score)] = &[
     ("total_bob", |scores| scores.total.map(|total| total.bob)),
 ];
 
-/// Writes one row a call.
+/// Writes one row per call.
 pub fn write(path: &Path, rows: &[(&Job, Scores)]) -> Result<()> {
     let settings = settings(rows.iter().map(|(job, _)| *job));
     let scores = SCORES.iter().map(|(name, score)| {
@@ -153,7 +152,7 @@ pub fn write(path: &Path, rows: &[(&Job, Scores)]) -> Result<()> {
 /// The heading of the bound on QoE_d.
 const BOUND: &str = "bound";
 
-/// What the table on the terminal shows of each controller and codec: heading, digits, score.
+/// Columns of the table on the terminal: heading, digits, score.
 const SHOWN: &[(&str, usize, Score)] = &[
     ("delay p50", 0, |scores| p50(scores.video_delay_ms)),
     ("p95 ms", 0, |scores| p95(scores.video_delay_ms)),
@@ -176,7 +175,7 @@ pub fn print(rows: &[(&Job, Scores)]) {
         groups.entry((job.name.clone(), job.codec.name())).or_default().push(scores);
     }
     let widest = groups.keys().map(|(controller, _)| controller.len()).max().unwrap_or(0).max("controller".len());
-    // Nobody misses a bound that was not asked for.
+    // The bound has no column unless it was requested.
     let shown: Vec<_> = SHOWN
         .iter()
         .filter(|(heading, _, score)| *heading != BOUND || rows.iter().any(|(_, scores)| score(scores).is_some()))
@@ -205,7 +204,7 @@ mod tests {
     use lockstep_runner::parquet_table::Kind;
 
     #[test]
-    fn a_setting_is_a_column_of_what_it_is_also_where_no_call_has_one() {
+    fn settings_have_typed_columns_even_without_values() {
         let kind = |name: &str, values: &[Value]| column(name, &values.iter().collect::<Vec<_>>()).kind();
         for (name, values, expected) in [
             ("queue_bytes", &[Value::Null, json!(1_000)][..], Kind::Integers),
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_column_is_there_twice() {
+    fn columns_are_unique() {
         let call = CallArguments::default().settings().unwrap();
         let job = Job::nameless(SweepCodec::Functional, call);
         let columns = settings([&job].into_iter());

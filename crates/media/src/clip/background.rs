@@ -1,4 +1,5 @@
-//! The rooms. Places are in units of the picture's height: u from the middle to the right, v from the top.
+//! The rooms of the generated clip. Coordinates are in heights of the picture: u from the middle to the right, v from
+//! the top.
 
 use super::random::{grain, smooth, texture, unit};
 use super::sprite::{Canvas, Rgb, mix, shade};
@@ -13,7 +14,7 @@ pub(super) fn paint(width: usize, height: usize, scene: u64, seed: u64) -> Canva
         let u = (2.0 * x as f32 + 1.0 - middle) * unit_length;
         let v = (2.0 * y as f32 + 1.0) * unit_length;
         let colour = match scene % 5 {
-            // Dim, as a wall of books behind a lit face is: its contrast must not outweigh the person's.
+            // Dim, like a wall of books behind a lit face. Its contrast must not exceed that of the person.
             0 => mix([0.27, 0.20, 0.15], room.bookshelf(u, v), 0.58),
             1 => room.living_room(u, v),
             2 => room.window(u, v),
@@ -35,7 +36,7 @@ struct Room {
     side: f32,
 }
 
-/// Where a rounded rectangle is: negative inside.
+/// Signed distance to a rounded rectangle, negative inside.
 fn rectangle(u: f32, v: f32, middle: (f32, f32), half: (f32, f32)) -> f32 {
     ((u - middle.0).abs() - half.0).max((v - middle.1).abs() - half.1)
 }
@@ -52,7 +53,7 @@ const BOOK_COLOURS: [Rgb; 8] = [
 ];
 
 impl Room {
-    /// Share of a sample that lies inside, from its distance to the edge.
+    /// Share of a sample inside the shape, from its distance to the edge.
     fn cover(&self, distance: f32) -> f32 {
         (0.5 - distance / self.pixel).clamp(0.0, 1.0)
     }
@@ -165,7 +166,7 @@ impl Room {
         let mut colour = mix(wall, [0.82, 0.81, 0.78], self.cover(opening - 0.03));
         colour = shade(colour, 1.0 - 0.25 * smooth(0.06, 0.03, opening) * smooth(0.0, 0.03, opening));
         if opening < 0.0 {
-            // Blinds before a bright garden.
+            // Blinds in front of a bright garden.
             let garden = mix(
                 [0.82, 0.90, 0.97],
                 [0.44, 0.58, 0.36],
@@ -252,7 +253,7 @@ impl Room {
             }
             colour = white;
         }
-        // A cupboard with binders beside it.
+        // A cupboard with binders next to it.
         let cupboard = rectangle(u, v, (0.66, 0.62), (0.28, 0.42));
         if cupboard < 0.0 {
             let shelf = ((v - 0.20) / 0.21).fract();

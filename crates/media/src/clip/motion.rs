@@ -1,44 +1,44 @@
-//! How the person moves: a pose for each moment.
+//! Movement of the person: a pose for each time.
 
 use super::random::{pair, sine, unit, wander};
 
-/// Mean time from blink to blink, seconds.
+/// Mean time between blinks, seconds.
 const BLINK_INTERVAL: f64 = 3.4;
-/// Time that a blink takes, seconds.
+/// Duration of a blink, seconds.
 const BLINK_LENGTH: f64 = 0.22;
-/// Time from one possible burst of nods to the next, seconds.
+/// Interval between possible bursts of nods, seconds.
 const NOD_INTERVAL: f64 = 4.7;
 
-/// Where everything is at one moment. Distances are in units of half a head's height.
+/// Pose of the person at one time. Distances are in units of half a head's height.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pose {
-    /// The head's shift to the right.
+    /// Shift of the head to the right.
     pub head_x: f64,
-    /// The head's shift downwards.
+    /// Downward shift of the head.
     pub head_y: f64,
-    /// The head's lean to the right, shift for each unit of height.
+    /// Lean of the head to the right, shift per unit of height.
     pub lean: f64,
-    /// The face's shift to the right on the head: turning.
+    /// Shift of the face to the right on the head, which shows turning.
     pub turn: f64,
-    /// The face's shift downwards on the head: nodding.
+    /// Downward shift of the face on the head, which shows nodding.
     pub nod: f64,
-    /// The body's shift to the right.
+    /// Shift of the body to the right.
     pub body_x: f64,
-    /// The body's shift downwards.
+    /// Downward shift of the body.
     pub body_y: f64,
-    /// How far the mouth is open, 0 to 1.
+    /// Opening of the mouth, 0 to 1.
     pub mouth: f64,
-    /// How far the eyes are closed, 0 to 1.
+    /// Closing of the eyes, 0 to 1.
     pub eyelids: f64,
 }
 
 impl Pose {
-    /// The pose at a moment in seconds.
+    /// The pose at a time in seconds.
     pub(super) fn at(time: f64, seed: u64) -> Self {
         let strand = |number: u64| pair(seed, number);
         let phase = |number: u64| f64::from(unit(seed, 100 + number));
 
-        // Phrases of two or three seconds, with pauses; within them, about four syllables a second.
+        // Phrases last two or three seconds, with pauses between them. They have about four syllables per second.
         let speaking = (0.75 + 1.6 * wander(time * 0.42, strand(0))).clamp(0.0, 1.0);
         let syllables = 0.5 + 0.5 * sine(time * 4.1 + 0.35 * wander(time * 2.3, strand(1)));
         let stress = 0.65 + 0.35 * wander(time * 1.7, strand(2));
@@ -62,7 +62,7 @@ impl Pose {
         }
     }
 
-    /// Bursts of two or three nods, in about half of the intervals.
+    /// Nodding at a time: bursts of two or three nods in about half of the intervals.
     fn nodding(time: f64, seed: u64) -> f64 {
         let burst = (time / NOD_INTERVAL).floor();
         let chance = f64::from(unit(seed ^ 0x40d, burst as u64));
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_of_it_holds_speech_pauses_blinks_and_nods() {
+    fn a_minute_has_speech_pauses_blinks_and_nods() {
         for seed in 0..8 {
             let poses: Vec<Pose> = (0..1800).map(|frame| Pose::at(f64::from(frame) / 30.0, seed)).collect();
             let share = |test: fn(&Pose) -> bool| poses.iter().filter(|pose| test(pose)).count();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_jumps_from_frame_to_frame() {
+    fn motion_is_continuous_from_frame_to_frame() {
         for frame in 0..9000 {
             let (here, next) = (f64::from(frame) / 30.0, f64::from(frame + 1) / 30.0);
             let (here, next) = (Pose::at(here, 5), Pose::at(next, 5));

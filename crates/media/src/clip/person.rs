@@ -1,5 +1,6 @@
-//! The person: painted once in parts (hair behind, body, head, face with several states of eyelids and mouth), which
-//! then move against each other. Places are in units of half a head's height, from the middle of the head.
+//! The person in the generated clip. Its parts are painted once: hair behind, body, head, and face with several states
+//! of eyelids and mouth. The parts then move against each other. Coordinates are in units of half a head's height, from
+//! the middle of the head.
 
 use super::motion::Pose;
 use super::random::{grain, smooth, texture, unit};
@@ -9,12 +10,12 @@ use super::sprite::{Area, Canvas, Placement, Rgb, Sprite, mix, shade};
 const MOUTHS: usize = 14;
 /// States of the eyelids, from open to closed.
 const EYELIDS: usize = 5;
-/// How far parts may move, units.
+/// Maximum movement of a part, units.
 const REACH: f32 = 0.35;
-/// Height of the point about which the head leans: the neck.
+/// Height of the pivot of the head: the neck.
 const NECK: f32 = 1.0;
 
-/// What the person looks like and where they sit.
+/// Appearance and seat of the person.
 pub(super) struct Look {
     skin: Rgb,
     hair: Rgb,
@@ -28,7 +29,7 @@ pub(super) struct Look {
     scale: f32,
     /// Shift from the middle, in heights of the picture.
     shift: f32,
-    /// Middle of the head below the picture's top, in heights of the picture.
+    /// Distance from the top of the picture to the middle of the head, in heights of the picture.
     drop: f32,
 }
 
@@ -41,7 +42,7 @@ enum Pattern {
 }
 
 impl Look {
-    /// The look of a scene: each scene has its own kind of person, the seed varies it.
+    /// The look in a scene. The scene selects the kind of person, the seed varies it.
     pub(super) fn new(scene: u64, seed: u64) -> Self {
         const SKINS: [Rgb; 5] =
             [[0.86, 0.66, 0.54], [0.48, 0.32, 0.23], [0.91, 0.73, 0.62], [0.67, 0.47, 0.34], [0.80, 0.59, 0.45]];
@@ -76,13 +77,13 @@ pub(super) struct Person {
     head: Sprite,
     eyes: [Sprite; EYELIDS],
     mouths: [Sprite; MOUTHS],
-    /// Samples a unit.
+    /// Samples per unit.
     scale: f64,
     /// Row of the neck, samples.
     pivot: i32,
 }
 
-/// A point seen by a painter: place in units, and how large a sample is there.
+/// A point to paint: its coordinates and the size of a sample there.
 #[derive(Clone, Copy)]
 struct Spot {
     x: f32,
@@ -92,12 +93,12 @@ struct Spot {
 }
 
 impl Spot {
-    /// Share of a sample that lies inside, from its distance to the edge.
+    /// Share of a sample inside the shape, from its distance to the edge.
     fn cover(self, distance: f32) -> f32 {
         (0.5 - distance / self.pixel).clamp(0.0, 1.0)
     }
 
-    /// Distance to an ellipse's edge, about; negative inside.
+    /// Approximate distance to the edge of an ellipse, negative inside.
     fn ellipse(self, middle: (f32, f32), half: (f32, f32)) -> f32 {
         let (x, y) = ((self.x - middle.0) / half.0, (self.y - middle.1) / half.1);
         ((x * x + y * y).sqrt() - 1.0) * half.0.min(half.1)
@@ -111,7 +112,7 @@ impl Spot {
     }
 }
 
-/// Colours laid over each other.
+/// Layered colours.
 #[derive(Clone, Copy)]
 struct Paint {
     colour: Rgb,
@@ -194,7 +195,7 @@ impl Person {
 }
 
 impl Look {
-    /// Hair at a spot: strands along the flow of combing.
+    /// Colour of the hair: strands in the direction of combing.
     fn strands(&self, spot: Spot) -> Rgb {
         let bend = 0.35 * spot.x * spot.y;
         let strand = grain((spot.x + bend) * 42.0, spot.y * 3.0 + spot.x * 2.0, spot.noise);
@@ -205,7 +206,7 @@ impl Look {
         mix(shade(self.hair, light), [0.9, 0.85, 0.78], gloss * 0.5)
     }
 
-    /// Skin, lit from above on the left.
+    /// Colour of the skin, lit from above on the left.
     fn lit_skin(&self, spot: Spot) -> Rgb {
         let (x, y) = (spot.x / 0.80, spot.y / 1.06);
         let z = (1.0 - x * x - y * y).max(0.0).sqrt();
@@ -291,7 +292,7 @@ impl Look {
         paint.over(self.cloth(spot, cloth), covered)
     }
 
-    /// Clothing at a spot, so far inside its edge (negative).
+    /// Colour of the clothing. `edge` is the distance to its edge, negative inside.
     fn cloth(&self, spot: Spot, edge: f32) -> Rgb {
         let Spot { x, y, noise, .. } = spot;
         let folds = texture(x * 1.7 + 0.5 * y, y * 1.1 - 0.4 * x.abs(), noise ^ 11);

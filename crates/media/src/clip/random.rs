@@ -1,7 +1,7 @@
-//! Hashes, smooth noise and a sine, the same on every platform.
+//! Hashes, smooth noise and a sine that are the same on every platform.
 
-/// A well-mixed function of `value`: the output step of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom
-/// Number Generators", 2014).
+/// Hash of `value`: the output step of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
+/// Generators", 2014).
 pub(super) const fn hash(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -9,30 +9,30 @@ pub(super) const fn hash(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A well-mixed function of two values.
+/// Hash of two values.
 pub(super) const fn pair(first: u64, second: u64) -> u64 {
     hash(hash(first) ^ second)
 }
 
-/// A number from 0 up to 1.
+/// Uniform number from 0 to 1, excluding 1.
 pub(super) fn unit(first: u64, second: u64) -> f32 {
     (pair(first, second) >> 40) as f32 / (1 << 24) as f32
 }
 
-/// 0 up to `from`, 1 from `to` on, smooth between.
+/// Smooth step: 0 up to `from`, 1 from `to` on.
 pub(super) fn smooth(from: f32, to: f32, x: f32) -> f32 {
     let t = ((x - from) / (to - from)).clamp(0.0, 1.0);
     t * t * (3.0 - 2.0 * t)
 }
 
-/// Sine of an angle in turns, to within 0.001: a parabola, corrected once.
+/// Sine of an angle in turns. A parabola with one correction; its error is below 0.001.
 pub(super) fn sine(turns: f64) -> f64 {
     let t = 2.0 * (turns - turns.floor()) - 1.0;
     let parabola = -4.0 * t * (1.0 - t.abs());
     parabola + 0.225 * (parabola * parabola.abs() - parabola)
 }
 
-/// Smooth noise along a line, from -1 to 1; it changes direction about once a unit.
+/// Smooth noise along a line, from -1 to 1. It changes direction about once per unit.
 pub(super) fn wander(x: f64, seed: u64) -> f64 {
     let cell = x.floor();
     let t = x - cell;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sine_is_a_sine() {
+    fn sine_approximates_the_library_sine() {
         for step in -2000..2000 {
             let turns = f64::from(step) * 0.001;
             assert!((sine(turns) - (turns * std::f64::consts::TAU).sin()).abs() < 0.0015, "{turns}");

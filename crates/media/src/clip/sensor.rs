@@ -1,19 +1,19 @@
-//! What a camera's sensor adds to each picture.
+//! Noise of a camera sensor.
 
 use super::random::{hash, pair};
 use super::sprite::Canvas;
 use super::vectors::{Loop, with_vectors};
 
-/// Offsets at which a row of noise may start: a power of two.
+/// Number of offsets at which a row of noise may start: a power of two.
 const OFFSETS: usize = 1 << 16;
 /// Standard deviation of the samples in the tile.
 const TILE_SIGMA: f32 = 32.0;
-/// Binary digits after the point of gains, tile sigma included: sigma = gain * 32 / 2^10.
+/// Fractional bits of gains. They include the tile's sigma: sigma = gain * 32 / 2^10.
 const GAIN_BITS: u32 = 10;
 
-/// Noise that is new in each picture: about Gaussian, a little correlated along rows as demosaicing leaves it. Its
-/// standard deviation is 1.5 in luma's lower mid-tones and falls to about 0.7 in highlights, where gamma compresses it,
-/// and to 1.2 in black; 0.8 in chroma. That is a webcam in a lit room behind its own noise reduction.
+/// Noise that changes with each picture. It is nearly Gaussian, and slightly correlated along rows, as after
+/// demosaicing. Its standard deviation in luma is 1.5 in lower mid-tones and 1.2 in black. In highlights, which gamma
+/// compresses, it is about 0.7. In chroma it is 0.8. This models a webcam with noise reduction in a lit room.
 pub(super) struct SensorNoise {
     seed: u64,
     tile: Vec<i8>,
@@ -22,7 +22,7 @@ pub(super) struct SensorNoise {
 impl SensorNoise {
     /// Noise for pictures of up to `width` columns.
     pub(super) fn new(seed: u64, width: usize) -> Self {
-        // The sum of eight random bytes is near enough to Gaussian; its variance is 8 (2^16 - 1) / 12.
+        // The sum of eight random bytes is nearly Gaussian. Its variance is 8 (2^16 - 1) / 12.
         let white = |at: usize| {
             let sum: i32 = pair(seed ^ 0x4015e, at as u64).to_le_bytes().into_iter().map(i32::from).sum();
             (sum - 1020) as f32 * (TILE_SIGMA / 209.02)
@@ -46,7 +46,7 @@ impl SensorNoise {
     }
 }
 
-/// A row of samples and the noise that is added to it.
+/// A row of samples and its noise.
 struct NoisyRow<'a> {
     row: &'a mut [u8],
     noise: &'a [i8],
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vector_instructions_add_what_the_portable_code_adds() {
+    fn vector_code_equals_portable_code() {
         let noise = SensorNoise::new(5, 777);
         for is_luma in [true, false] {
             for offset in 0..64 {

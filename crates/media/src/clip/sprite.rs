@@ -1,5 +1,4 @@
-//! Pictures that are drawn upon, and sprites: painted once, then laid over a canvas anywhere, to a sixteenth of a
-//! sample.
+//! Canvases and sprites. A sprite is painted once, then drawn on a canvas with a precision of a sixteenth of a sample.
 
 use std::sync::Arc;
 
@@ -7,23 +6,23 @@ use lockstep_vp8::Picture;
 
 use super::vectors::{Loop, with_vectors};
 
-/// Red, green, blue from 0 to 1, gamma-coded.
+/// Red, green and blue from 0 to 1, gamma-coded.
 pub(super) type Rgb = [f32; 3];
 
-/// Transparent samples around a sprite, so that interpolation never leaves it.
+/// Transparent samples around a sprite, so that interpolation stays inside it.
 const MARGIN: usize = 2;
 
-/// `a` with a share of `b` in it.
+/// Mixes a share of `b` into `a`.
 pub(super) fn mix(a: Rgb, b: Rgb, share: f32) -> Rgb {
     std::array::from_fn(|i| a[i] + (b[i] - a[i]) * share)
 }
 
-/// A colour made brighter or darker.
+/// Scales the brightness of a colour.
 pub(super) fn shade(colour: Rgb, factor: f32) -> Rgb {
     colour.map(|part| part * factor)
 }
 
-/// BT.601 limited range, 0 to 255.
+/// Converts to BT.601 limited range, 0 to 255.
 fn to_yuv(colour: Rgb) -> [f32; 3] {
     let [r, g, b] = colour.map(|part| part.clamp(0.0, 1.0));
     [
@@ -37,11 +36,11 @@ fn to_sample(value: f32) -> u8 {
     (value + 0.5) as u8 // saturates
 }
 
-/// A picture under construction: tightly packed I420, in the memory that the picture will have.
+/// A picture under construction: packed I420, in the memory of the final picture.
 pub(super) struct Canvas {
     width: usize,
     height: usize,
-    /// Held by nothing else.
+    /// The canvas is the only owner.
     samples: Arc<[u8]>,
 }
 
@@ -52,8 +51,8 @@ impl Clone for Canvas {
 }
 
 impl Canvas {
-    /// Paints a background: `colour` of a chroma sample's place (column, row). Luma is interpolated between them, which
-    /// costs a quarter and looks a little out of focus, as backgrounds are.
+    /// Paints a background. `colour` gives the colour at a chroma sample (column, row). Luma is interpolated between
+    /// chroma samples. This costs a quarter of the time and looks slightly out of focus.
     pub(super) fn paint(width: usize, height: usize, colour: impl Fn(usize, usize) -> Rgb) -> Self {
         let (across, down) = (width.div_ceil(2), height.div_ceil(2));
         let mut samples = vec![0; Picture::i420_length(width, height)];
@@ -83,7 +82,7 @@ impl Canvas {
         Self { width, height, samples: samples.into() }
     }
 
-    /// The planes with their widths.
+    /// The planes and their widths.
     pub(super) fn planes(&mut self) -> [(&mut [u8], usize); 3] {
         let (across, down) = (self.width.div_ceil(2), self.height.div_ceil(2));
         let samples = Arc::get_mut(&mut self.samples).expect("a canvas has one owner");
@@ -97,25 +96,25 @@ impl Canvas {
     }
 }
 
-/// Where a sprite is laid.
+/// Position of a sprite.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placement {
-    /// Sixteenths of a luma sample to the right of where it was painted.
+    /// Shift to the right from its painted position, sixteenths of a luma sample.
     pub x: i32,
-    /// Sixteenths of a luma sample below where it was painted.
+    /// Downward shift from its painted position, sixteenths of a luma sample.
     pub y: i32,
-    /// Lean: shift to the right for each row above the pivot, 1/4096.
+    /// Lean: shift to the right per row above the pivot, 1/4096.
     pub lean: i32,
-    /// The row that does not lean, luma samples.
+    /// Row that does not lean, luma samples.
     pub pivot: i32,
 }
 
-/// One plane of a sprite: samples times opacity, and opacity.
+/// One plane of a sprite: samples multiplied by opacity, and opacity.
 struct Layer {
     width: usize,
     colour: Vec<u8>,
     opacity: Vec<u8>,
-    /// The columns of each row that are not fully transparent.
+    /// For each row, the range of columns that are not fully transparent.
     spans: Vec<(usize, usize)>,
 }
 
@@ -131,7 +130,7 @@ impl Layer {
         Self { width, colour, opacity, spans }
     }
 
-    /// Lays the layer over a plane, whose sample (0, 0) is the layer's sample (`left`, `top`) when it is not moved;
+    /// Draws the layer on a plane. Without movement, sample (0, 0) of the plane is sample (`left`, `top`) of the layer.
     /// `placement` is in sixteenths of this plane's samples.
     fn lay(&self, plane: &mut [u8], plane_width: usize, left: i32, top: i32, placement: Placement) {
         for (y, row) in plane.chunks_exact_mut(plane_width).enumerate() {
@@ -145,7 +144,7 @@ impl Layer {
             let lean = ((placement.pivot - y) * placement.lean) >> 8;
             let across = -left * 16 - placement.x - lean;
             let (shift, part_across) = (across >> 4, (across & 15) as u16);
-            // Column x of the plane takes columns x + shift and the next of the layer.
+            // Column x of the plane uses column x + shift of the layer and the next one.
             let (upper, lower) = (self.spans[line], self.spans[line + 1]);
             let span = match (upper.1, lower.1) {
                 (0, _) => lower,
@@ -181,7 +180,7 @@ impl<'a> Taps<'a> {
         Self([at, at + 1, at + stride, at + stride + 1].map(|start| &samples[start..start + count]))
     }
 
-    /// Weights sum to 256: a sixteen-bit sum holds 255 * 256 + 128.
+    /// The weights sum to 256, so a 16-bit sum holds 255 * 256 + 128.
     #[inline(always)]
     fn at(&self, i: usize, weights: [u16; 4]) -> u16 {
         let [a, b, c, d] = self.0;
@@ -193,7 +192,7 @@ impl<'a> Taps<'a> {
     }
 }
 
-/// A run of samples over which another is laid.
+/// A run of samples and the run to draw over it.
 struct Blend<'a> {
     under: &'a mut [u8],
     colour: Taps<'a>,
@@ -216,7 +215,7 @@ impl Loop for Blend<'_> {
     }
 }
 
-/// Where a sprite is painted: luma samples of the picture, even.
+/// Painted area of a sprite, in luma samples of the picture. Its edges are even.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Area {
     pub left: i32,
@@ -226,7 +225,7 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// The part of the area that lies inside `other`, with even sides and at least one chroma sample.
+    /// Intersection with `other`, with even sides and at least one chroma sample.
     pub(super) fn within(self, other: Self) -> Self {
         let even = |x: i32| x & !1;
         let (left, top) = (even(self.left.max(other.left)), even(self.top.max(other.top)));
@@ -236,7 +235,7 @@ impl Area {
     }
 }
 
-/// Something painted once that moves.
+/// A moving object that is painted once.
 pub(super) struct Sprite {
     left: i32,
     top: i32,
@@ -245,7 +244,7 @@ pub(super) struct Sprite {
 }
 
 impl Sprite {
-    /// Paints `area`: `colour` gives colour and opacity at the middle of a luma sample of the picture.
+    /// Paints `area`. `colour` gives colour and opacity at the middle of a luma sample of the picture.
     pub(super) fn paint(area: Area, colour: impl Fn(f32, f32) -> (Rgb, f32)) -> Self {
         let (across, down) = (((area.right - area.left) / 2) as usize, ((area.bottom - area.top) / 2) as usize);
         let (width, height) = (2 * (across + MARGIN), 2 * (down + MARGIN));
@@ -282,7 +281,7 @@ impl Sprite {
         }
     }
 
-    /// Lays the sprite over a canvas.
+    /// Draws the sprite on a canvas.
     pub(super) fn draw(&self, canvas: &mut Canvas, placement: Placement) {
         let half =
             Placement { x: placement.x >> 1, y: placement.y >> 1, lean: placement.lean, pivot: placement.pivot >> 1 };
@@ -311,13 +310,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sprite_that_is_not_moved_covers_what_it_was_painted_for() {
+    fn unmoved_sprite_covers_its_painted_area() {
         let row = row_after(&white_square(4), STILL);
         assert_eq!(row, [[16; 4], [235; 4], [16; 4], [16; 4]].concat());
     }
 
     #[test]
-    fn a_sprite_moved_by_a_part_of_a_sample_is_interpolated() {
+    fn sprite_at_a_fraction_of_a_sample_is_interpolated() {
         let row = row_after(&white_square(4), Placement { x: 4, ..STILL });
         assert_eq!(row[3], 16);
         assert!((row[4].abs_diff(180) <= 1) && row[8].abs_diff(71) <= 1, "{row:?}");
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sprite_may_hang_over_every_edge_or_lie_outside() {
+    fn sprite_may_cross_every_edge_or_lie_outside() {
         for x in (-400..400).step_by(7) {
             for y in (-300..300).step_by(31) {
                 row_after(&white_square(4), Placement { x, y, lean: 300, pivot: 9 });

@@ -1,18 +1,17 @@
-//! Whole-number loops over samples, compiled for AVX2 too.
+//! Integer loops over samples, also compiled for AVX2.
 
-/// A loop over whole numbers. Implementations of [`Loop::run`] are to be `#[inline(always)]`, so that they are compiled anew
-/// for each set of instructions.
+/// An integer loop. Implementations of [`Loop::run`] must be `#[inline(always)]`, so that each instruction set has its
+/// own compiled version.
 pub(super) trait Loop {
-    /// Does it.
+    /// Runs the loop.
     fn run(self);
 }
 
-/// Runs the loop as compiled for AVX2 where the processor has it, else as compiled for every processor: the results are the
-/// same.
+/// Runs the AVX2 version of the loop if the processor supports it, else the portable version. The results are equal.
 pub(super) fn with_vectors(work: impl Loop) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has these instructions.
+        // SAFETY: the processor supports AVX2.
         #[allow(unsafe_code)]
         return unsafe { with_avx2(work) };
     }

@@ -1,9 +1,8 @@
-//! What comparing pictures spends its time on, in code for every processor: the twin of each kernel beside it, and what
-//! runs where there is none.
+//! Portable kernels of the picture comparison. Each has an AVX2 version in `x86`.
 
 use super::{BLOCK, BlockRow, Sums, WINDOW_SAMPLES};
 
-/// Sum of squared differences between two rows of at most 16383 samples: it stays below 2^31.
+/// Sum of squared differences between two rows of at most 16383 samples. It stays below 2^31.
 pub(super) fn row_squared_error(first: &[u8], second: &[u8]) -> u32 {
     first
         .iter()
@@ -15,9 +14,9 @@ pub(super) fn row_squared_error(first: &[u8], second: &[u8]) -> u32 {
         .sum()
 }
 
-/// Sums each block of four lines of either plane into `row`.
+/// Adds the sums of each block of four lines of both planes to `row`.
 pub(super) fn sum_blocks(first: [&[u8]; BLOCK], second: [&[u8]; BLOCK], row: &mut BlockRow) {
-    // Eight blocks at a time go down their columns first: the form that compilers turn into vector instructions.
+    // Eight blocks at a time, columns first: compilers vectorize this form.
     const COLUMNS: usize = 8 * BLOCK;
     let whole = row.blocks * BLOCK / COLUMNS * COLUMNS;
     for at in (0..whole).step_by(COLUMNS) {
@@ -45,7 +44,7 @@ fn add_line<const COLUMNS: usize>(columns: &mut [Sums; COLUMNS], first: &[u8], s
     }
 }
 
-/// Adds the SSIM of each window of 8x8 samples of two rows of blocks to `total`, from the left.
+/// Adds the SSIM of each 8x8 window of two rows of blocks to `total`, from the left.
 pub(super) fn add_windows(above: &BlockRow, below: &BlockRow, total: &mut f64) {
     let column = |x: usize| above.get(x).plus(below.get(x));
     let mut left = column(0);

@@ -1,13 +1,13 @@
-//! The same in AVX2, where the processor has it: `portable` has the scalar twin of each function. All sums are whole
-//! numbers below 2^31, quotients are IEEE divisions of the same operands, and they are added in the same order, so that
-//! both give the same bits.
+//! AVX2 kernels of the picture comparison. `portable` has the scalar version of each. Sums are integers below 2^31,
+//! quotients are IEEE divisions of equal operands, and the order of additions is the same. So both versions give equal
+//! bits.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 use super::{BLOCK, BlockRow, WINDOW_CONSTANTS, portable};
 
-/// Samples, or windows of 32 bits, in one register.
+/// Number of samples, or of 32-bit windows, in one register.
 const BYTES: usize = 32;
 const LANES: usize = 8;
 
@@ -38,7 +38,7 @@ pub(super) fn add_windows(above: &BlockRow, below: &BlockRow, total: &mut f64) {
     unsafe { add_windows_avx2(above, below, total) }
 }
 
-/// 32 samples as numbers of 16 bits: of each half of the register its lower and its upper eight.
+/// Widens 32 samples to 16 bits. Each half of the register gives its lower and its upper eight.
 #[target_feature(enable = "avx2")]
 fn widened(samples: __m256i) -> [__m256i; 2] {
     let zero = _mm256_setzero_si256();
@@ -51,7 +51,7 @@ fn row_squared_error_avx2(first: &[u8], second: &[u8]) -> u32 {
     let whole = length / BYTES * BYTES;
     let mut sums = _mm256_setzero_si256();
     for at in (0..whole).step_by(BYTES) {
-        // SAFETY: `at + BYTES` is at most `whole`, which neither slice is shorter than.
+        // SAFETY: `at + BYTES` is at most `whole`, and both slices have at least `whole` samples.
         let (a, b) = unsafe {
             (_mm256_loadu_si256(first.as_ptr().add(at).cast()), _mm256_loadu_si256(second.as_ptr().add(at).cast()))
         };
@@ -76,11 +76,11 @@ fn sum_blocks_avx2(first: [&[u8]; BLOCK], second: [&[u8]; BLOCK], row: &mut Bloc
         let mut squares = [_mm256_setzero_si256(); 2];
         let mut products = [_mm256_setzero_si256(); 2];
         for (a, b) in first.iter().zip(&second) {
-            // SAFETY: `at + BYTES` is at most `whole`, which no line is shorter than.
+            // SAFETY: `at + BYTES` is at most `whole`, and every line has at least `whole` samples.
             let (a, b) = unsafe {
                 (_mm256_loadu_si256(a.as_ptr().add(at).cast()), _mm256_loadu_si256(b.as_ptr().add(at).cast()))
             };
-            // Pairs of samples, over four lines: at most 8 * 255.
+            // Pairs of samples over four lines: at most 8 * 255.
             plain[0] = _mm256_add_epi16(plain[0], _mm256_maddubs_epi16(a, ones_of_bytes));
             plain[1] = _mm256_add_epi16(plain[1], _mm256_maddubs_epi16(b, ones_of_bytes));
             for (half, (a, b)) in widened(a).into_iter().zip(widened(b)).enumerate() {
@@ -93,7 +93,7 @@ fn sum_blocks_avx2(first: [&[u8]; BLOCK], second: [&[u8]; BLOCK], row: &mut Bloc
         let sums = [
             (&mut row.first, _mm256_madd_epi16(plain[0], ones)),
             (&mut row.second, _mm256_madd_epi16(plain[1], ones)),
-            // Sums of pairs become sums of fours, in their order.
+            // Pair sums become sums of four, in order.
             (&mut row.squares, _mm256_hadd_epi32(squares[0], squares[1])),
             (&mut row.products, _mm256_hadd_epi32(products[0], products[1])),
         ];
@@ -111,11 +111,11 @@ fn sum_blocks_avx2(first: [&[u8]; BLOCK], second: [&[u8]; BLOCK], row: &mut Bloc
     }
 }
 
-/// Sums of the windows from block `x` on: of the blocks at `x` and to the right of it, in both rows.
+/// Sums of the windows from block `x` on, each of two blocks in both rows.
 #[target_feature(enable = "avx2")]
 fn window_sums(above: &[i32], below: &[i32], x: usize) -> __m256i {
     let (above, below) = (&above[x..=x + LANES], &below[x..=x + LANES]);
-    // SAFETY: both slices have one number more than a register.
+    // SAFETY: both slices are one number longer than a register.
     unsafe {
         let at = |from: &[i32], shift: usize| _mm256_loadu_si256(from.as_ptr().add(shift).cast());
         let left = _mm256_add_epi32(at(above, 0), at(below, 0));
@@ -123,7 +123,7 @@ fn window_sums(above: &[i32], below: &[i32], x: usize) -> __m256i {
     }
 }
 
-/// The quotient of products of whole numbers, for four windows.
+/// Quotient of products of integers, for four windows.
 #[target_feature(enable = "avx2")]
 fn quotients([a, b, c, d]: [__m128i; 4]) -> __m256d {
     let numerator = _mm256_mul_pd(_mm256_cvtepi32_pd(a), _mm256_cvtepi32_pd(b));
@@ -139,7 +139,7 @@ fn add_windows_avx2(above: &BlockRow, below: &BlockRow, total: &mut f64) {
     for x in (0..windows).step_by(LANES) {
         let first = window_sums(&above.first, &below.first, x);
         let second = window_sums(&above.second, &below.second, x);
-        // Times the 64 samples of a window; nothing here reaches 2^31, see `Sums::ssim`.
+        // Times the 64 samples of a window. No value reaches 2^31, see `Sums::ssim`.
         let squares = _mm256_slli_epi32::<6>(window_sums(&above.squares, &below.squares, x));
         let products = _mm256_slli_epi32::<6>(window_sums(&above.products, &below.products, x));
         let both = _mm256_mullo_epi32(first, second);

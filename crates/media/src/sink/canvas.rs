@@ -1,9 +1,9 @@
-//! What a window of a call shows: the far picture as large as there is room, one's own small in a corner, and words. Drawn into
-//! pixels, without a window.
+//! Draws the content of a call window into pixels: the remote picture as large as possible, the local one small in a
+//! corner, and text. It opens no window.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 
-/// Pixels of `0x00RRGGBB`, row after row.
+/// Pixels of `0x00RRGGBB`, row by row.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Image {
     pub(crate) width: usize,
@@ -11,7 +11,7 @@ pub(crate) struct Image {
     pub(crate) pixels: Vec<u32>,
 }
 
-/// A part of a canvas.
+/// A rectangle of a canvas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Area {
     pub(crate) left: usize,
@@ -20,21 +20,25 @@ pub(crate) struct Area {
     pub(crate) height: usize,
 }
 
-/// Size of letters, of a line of them with the room around it, and where it begins.
+/// Size of letters.
 const LETTERS: RasterHeight = RasterHeight::Size16;
+/// Height of a line of text with its margin, pixels.
 const LINE: usize = 22;
+/// Left margin of text, pixels.
 const INDENT: usize = 10;
-/// One's own picture has at most so much of either side of the window, one in so many, and stands so far from the corner.
+/// Divisor of the window sides that limits the size of the local picture.
 const OWN_SHARE: usize = 4;
+/// Distance of the local picture from the corner, pixels.
 const OWN_MARGIN: usize = 12;
-/// Its frame, and words.
+/// Colour of the frame.
 const FRAME: u32 = 0x00d0_d0d0;
+/// Colour of text.
 const WORDS: u32 = 0x00f0_f0f0;
-/// Where there is nothing.
+/// Background colour.
 const GROUND: u32 = 0x0018_1a1c;
 
 impl Area {
-    /// The largest area of the shape of `width` to `height` in the middle of this one.
+    /// The largest centred area with the ratio `width` to `height` inside this one.
     fn fit(self, width: usize, height: usize) -> Self {
         if width == 0 || height == 0 {
             return Self { width: 0, height: 0, ..self };
@@ -53,7 +57,7 @@ impl Area {
     }
 }
 
-/// A share, of 255, of one colour over another.
+/// Blends `above` over `below` with a weight of `share` / 255.
 fn blend(below: u32, above: u32, share: u32) -> u32 {
     let byte = |shift: u32| {
         let (below, above) = (below >> shift & 255, above >> shift & 255);
@@ -62,15 +66,15 @@ fn blend(below: u32, above: u32, share: u32) -> u32 {
     byte(16) | byte(8) | byte(0)
 }
 
-/// What is drawn.
+/// Content of the window.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scene<'a> {
-    /// The far picture; where there is none, `notice` stands in its place.
+    /// The remote picture. Without one, `notice` takes its position.
     pub(crate) far: Option<&'a Image>,
-    /// One's own.
+    /// The local picture.
     pub(crate) own: Option<&'a Image>,
     pub(crate) notice: &'a str,
-    /// A line at the bottom.
+    /// Text at the bottom.
     pub(crate) caption: &'a str,
 }
 
@@ -103,7 +107,7 @@ impl Image {
             if let Some((left, top)) = place.filter(|_| across > 2 && down > 2) {
                 let around = Area { left: left - 1, top: top - 1, width: across + 2, height: down + 2 };
                 self.fill(around, FRAME);
-                // As people know themselves.
+                // Users expect to see themselves mirrored.
                 self.scale(own, Area { left, top, width: across, height: down }, true);
             }
         }
@@ -123,12 +127,12 @@ impl Image {
         self.rows(area).for_each(|row| row.fill(colour));
     }
 
-    /// Makes a part darker, for letters to be read on.
+    /// Darkens an area, so that text on it is legible.
     fn shade(&mut self, area: Area) {
         self.rows(area).flatten().for_each(|pixel| *pixel = blend(*pixel, 0, 150));
     }
 
-    /// Draws `image` as large as `area`, or its mirror image.
+    /// Scales `image` to `area`, mirrored if `mirrored`.
     fn scale(&mut self, image: &Self, area: Area, mirrored: bool) {
         let column = |x: usize| {
             let x = if mirrored { area.width - 1 - x } else { x };
@@ -147,7 +151,7 @@ impl Image {
         }
     }
 
-    /// Writes a line; what has no room is cut off.
+    /// Draws a line of text and truncates it at the edge.
     fn write(&mut self, left: usize, top: usize, line: &str) {
         let across = get_raster_width(FontWeight::Regular, LETTERS);
         for (place, letter) in line.chars().enumerate() {
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_far_picture_is_as_large_as_there_is_room_and_ones_own_is_in_the_corner_mirrored() {
+    fn remote_picture_fills_the_window_and_local_is_mirrored() {
         let (far, own) = (image(320, 180, |_| 0xff), image(64, 36, |x| if x < 32 { 0xff00 } else { 0xff_0000 }));
         let mut canvas = Image::default();
         let count = |canvas: &Image, colour| canvas.pixels.iter().filter(|&&pixel| pixel == colour).count();
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_legible_where_they_belong_and_cut_off_where_there_is_no_room() {
+    fn text_is_legible_and_truncated_at_the_edge() {
         let far = image(16, 9, |_| 0x80_8080);
         let light = |canvas: &Image, from: usize, to: usize| {
             canvas.pixels[from * canvas.width..to * canvas.width].iter().filter(|&&pixel| pixel > 0x00d0_0000).count()

@@ -1,4 +1,4 @@
-//! An IVF file of the pictures shown, coded anew.
+//! Records the shown pictures in an IVF file.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ use super::{Sink, SinkError, create};
 use crate::format::{FrameRate, VideoFormat};
 use crate::ivf::{IvfError, IvfWriter};
 
-/// Codes pictures into an IVF file that any VP8 decoder plays. Finished when it is dropped, if it was not before.
+/// Encodes pictures into an IVF file that any VP8 decoder plays. Dropping the sink finishes the file.
 ///
-/// A frame's time is its capture time after the first picture, in frame intervals. Lost pictures leave gaps.
+/// The time of a frame is its capture time after the first picture, in frame intervals. Lost pictures leave gaps.
 pub struct IvfSink {
     path: PathBuf,
     writer: Option<IvfWriter<Recording>>,
@@ -22,7 +22,7 @@ pub struct IvfSink {
     recoder: Recoder,
     /// Capture time of the first picture.
     first: Option<Timestamp>,
-    /// Least time of the next frame, in frame intervals.
+    /// Minimum time of the next frame, in frame intervals.
     next_time: u64,
 }
 
@@ -95,7 +95,7 @@ mod tests {
         GeneratedClip::new(format, 1).unwrap()
     }
 
-    /// Times of the frames, whether each is a key frame, and the pictures that a decoder of all frames in a row makes.
+    /// Times of the frames, whether each is a key frame, and the pictures that a decoder of all frames gives.
     fn played(path: &Path) -> Vec<(u64, bool, Picture)> {
         let mut reader = IvfReader::new(BufReader::new(File::open(path).unwrap())).unwrap();
         let mut state = State::default();
@@ -116,11 +116,11 @@ mod tests {
         let shown = [0, 1, 2, 5, 6, 20, 21];
         let mut sink = IvfSink::create(&path, SIZE).unwrap();
         for index in shown {
-            // A sender's clock, and captures that are a little late.
+            // The times are on a sender's clock, with slightly late captures.
             let captured_at = Timestamp::from_millis(7_000 + index % 3) + SIZE.time_of(index);
             sink.show(&clip.picture(index), captured_at).unwrap();
         }
-        // As if the process were killed here: nothing of the sink runs any more.
+        // Simulates a kill: no code of the sink runs after this point.
         std::mem::forget(sink);
         let played = played(&path);
         assert_eq!(played.iter().map(|(time, ..)| *time).collect::<Vec<_>>(), shown);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_of_another_size_begin_with_a_key_frame() {
+    fn change_of_size_begins_with_a_key_frame() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sizes.ivf");
         let larger = VideoFormat { width: 80, height: 60, ..SIZE };
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn frame_times_increase_whatever_capture_times_a_sender_claims() {
+    fn frame_times_increase_at_any_capture_times() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("times.ivf");
         let picture = clip(SIZE).picture(0);

@@ -1,35 +1,35 @@
-//! A file of pictures that grows while they come, and ends with a whole one whatever happens to its disk.
+//! A growing file of pictures that ends with a complete picture even on a full disk.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
-/// Bytes that are written at once.
+/// Size of one write, bytes.
 const BATCH: usize = 1 << 16;
 
-/// Output whose owner flushes it after each picture. What was written since the last time is taken back when there is no room
-/// for all of it; not from a pipe or a device, nor from standard output, which is not this program's alone.
+/// Output that its owner flushes after each picture. If the disk has no room for a picture, its first bytes are
+/// removed. This does not apply to pipes, devices and standard output, which other programs may share.
 #[derive(Debug)]
 pub(super) struct Recording {
-    /// There is always one; it is exchanged for a new one when what it holds is to be forgotten.
+    /// None only while the output is replaced to discard its buffer.
     output: Option<BufWriter<File>>,
-    /// Bytes up to the end of the last picture.
+    /// Length of the file up to the end of the last picture, bytes.
     whole: u64,
     can_be_cut: bool,
 }
 
 impl Recording {
-    /// Into `file`, which is empty if it is a file.
+    /// Writes to `file`, which must be empty if it is a regular file.
     pub(super) fn new(file: File) -> Self {
         let can_be_cut = file.metadata().is_ok_and(|found| found.is_file());
         Self { can_be_cut, ..Self::standard(file) }
     }
 
-    /// Into standard output, as `file`.
+    /// Writes to standard output, given as `file`.
     pub(super) fn standard(file: File) -> Self {
         Self { output: Some(BufWriter::with_capacity(BATCH, file)), whole: 0, can_be_cut: false }
     }
 
-    /// Does something with the output; if that fails, there is in the file what was there when it was last flushed.
+    /// Runs `attempt` on the output. If it fails, the file returns to its state at the last flush.
     fn attempt<T>(&mut self, attempt: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
         let mut output = self.output.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let done = attempt(&mut output);

@@ -1,4 +1,4 @@
-//! A WebM or Matroska file of the pictures shown, coded anew, and of the sound heard.
+//! Records the shown pictures and the sound in a WebM or Matroska file.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,23 +14,23 @@ use super::{Sink, SinkError, create};
 use crate::format::VideoFormat;
 use crate::webm::{Container, Tracks, WebmWriter};
 
-/// A key frame follows the one before after this long: players seek to key frames.
+/// Interval of key frames, to which players seek.
 const KEY_INTERVAL: Duration = Duration::from_secs(5);
-/// Frames that wait longer for sound of their time are written without it.
+/// Maximum wait of a frame for the sound of its time.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The length of an Opus packet here.
+/// Duration of an Opus packet.
 const PACKET: Duration = Duration::from_millis(20);
 
-/// Codes pictures into a WebM or Matroska file with the sound that [`Sink::hear`] receives. Finished when it is dropped, if it
-/// was not before.
+/// Encodes pictures into a WebM or Matroska file with the sound that [`Sink::hear`] receives. Dropping the sink
+/// finishes the file.
 ///
-/// Times are capture times after the first picture. Frames wait for sound of their time, a second at most, so that blocks are
-/// in the order of time.
+/// Times are capture times after the first picture. Frames wait at most one second for the sound of their time, so that
+/// blocks are in order of time.
 pub struct WebmSink {
     path: PathBuf,
     format: VideoFormat,
     container: Container,
-    /// The file before its header, which depends on the first picture and on the sound.
+    /// The file before its header is written. The header depends on the first picture and on the sound.
     file: Option<Recording>,
     writer: Option<WebmWriter<Recording>>,
     recoder: Recoder,
@@ -42,12 +42,12 @@ pub struct WebmSink {
     /// Time of the newest frame and of the newest key frame.
     newest: Option<Duration>,
     newest_key: Duration,
-    /// The end of the sound so far.
+    /// End of the sound so far.
     sound_until: Duration,
 }
 
 impl WebmSink {
-    /// Creates the file, or truncates it. A name that ends in `.mkv` makes a Matroska file.
+    /// Creates the file, or truncates it. The extension `.mkv` selects Matroska.
     ///
     /// # Errors
     /// If that fails.
@@ -77,12 +77,12 @@ impl WebmSink {
         Ok(())
     }
 
-    /// The least time of the next frame: players expect times in milliseconds that increase.
+    /// Minimum time of the next frame: players expect increasing times in milliseconds.
     fn least_time(&self) -> Duration {
         self.newest.map_or(Duration::ZERO, |newest| newest + Duration::from_millis(1))
     }
 
-    /// Codes `picture`, and writes the frames for which sound is not awaited any more.
+    /// Encodes `picture`, and writes the frames that no longer wait for sound.
     fn record(&mut self, picture: &Picture, captured_at: Timestamp) -> io::Result<()> {
         self.begin(picture)?;
         let elapsed = captured_at.saturating_since(*self.first.get_or_insert(captured_at));
@@ -101,7 +101,7 @@ impl WebmSink {
         self.write_until(until)
     }
 
-    /// Writes the frames that wait up to `until`.
+    /// Writes the waiting frames up to `until`.
     fn write_until(&mut self, until: Duration) -> io::Result<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let due = self.waiting.partition_point(|(time, _)| *time <= until);
@@ -185,7 +185,7 @@ mod tests {
         Timestamp::from_millis(7_000 + milliseconds)
     }
 
-    /// Track and time in milliseconds of each block, and the pictures that a decoder of all frames in a row makes.
+    /// Track and time in milliseconds of each block, and the pictures that a decoder of all frames gives.
     fn played(path: &Path) -> (Vec<(u64, u64)>, Vec<Picture>) {
         let mut file = MatroskaFile::open(fs::File::open(path).unwrap()).unwrap();
         let (mut frame, mut state) = (Frame::default(), State::default());
@@ -214,7 +214,7 @@ mod tests {
                 sink.show(&clip.picture(index), at(33 * index)).unwrap();
                 (0..2).for_each(|half| sink.hear(&[1], at(40 * index + 20 * half)).unwrap());
             }
-            // As if the process were killed here: nothing of the sink runs any more.
+            // Simulates a kill: no code of the sink runs after this point.
             std::mem::forget(sink);
             let (blocks, pictures) = played(&path);
             let expected =
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_do_not_wait_for_sound_for_longer_than_a_second() {
+    fn pictures_wait_at_most_a_second_for_sound() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("waits.webm");
         let picture = GeneratedClip::new(format(), 1).unwrap().picture(0);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn times_increase_whatever_a_sender_claims() {
+    fn times_increase_at_any_capture_times() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("times.webm");
         let picture = GeneratedClip::new(format(), 1).unwrap().picture(0);

@@ -1,8 +1,8 @@
-//! A window, through the `minifb` crate with X11 only: it loads the X libraries when a window is opened, so building
-//! needs none of them and machines without a display run everything else.
+//! Shows pictures in a window, with the `minifb` crate on X11. It loads the X libraries at run time, so builds and
+//! machines without a display do not need them.
 //!
-//! The window lives on a thread of its own. It must answer the window system also while no pictures come (a stall is
-//! what one wants to see), and window handles may not move between threads.
+//! The window has its own thread, since window handles may not move between threads. It must answer the window system
+//! during stalls, too, which users want to see.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
@@ -17,53 +17,53 @@ use super::{Sink, SinkError};
 use crate::colour;
 use crate::format::VideoFormat;
 
-/// Pictures that may wait for the window; more are left out, newer ones being on their way.
+/// Maximum number of pictures that wait for the window. Older ones are dropped in favour of newer ones.
 const QUEUE: usize = 2;
-/// How often the window system is answered while no pictures come.
+/// Interval of answers to the window system while no pictures arrive.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
-/// Smallest window: small pictures are shown larger, and words have room.
+/// Minimum size of the window. Small pictures are enlarged, and text has room.
 const LEAST_SIZE: (usize, usize) = (640, 360);
 
-/// What a window shows beside the pictures that it is given, and who hears of its keys.
+/// Additional content of a window, and the receiver of its keys.
 pub trait Overlay: Send {
-    /// One's own newest picture, to be shown small.
+    /// The newest local picture, which is shown small.
     fn own(&mut self) -> Option<Picture> {
         None
     }
 
-    /// A line at the bottom.
+    /// Text at the bottom.
     fn caption(&mut self) -> String {
         String::new()
     }
 
-    /// What stands over the pictures, and in their place if `is_instead`; nothing if it is empty.
+    /// Text over the pictures, or instead of them if `is_instead`. Empty for none.
     fn notice(&mut self) -> Notice {
         Notice::default()
     }
 
-    /// The person pressed a key: a small letter, or [`ESCAPE`].
+    /// The user pressed a key: a lower-case letter, or [`ESCAPE`].
     fn pressed(&mut self, _key: char) {}
 
-    /// The person closed the window.
+    /// The user closed the window.
     fn closed(&mut self) {}
 }
 
-/// What a window says of its pictures.
+/// Text about the pictures of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notice {
-    /// The words.
+    /// The text.
     pub words: String,
-    /// Whether there are no pictures that are worth seeing.
+    /// Whether the text replaces the pictures.
     pub is_instead: bool,
 }
 
-/// The key of that name.
+/// The Escape key.
 pub const ESCAPE: char = '\u{1b}';
 
-/// Keys that overlays hear of.
+/// Keys that overlays receive.
 const KEYS: [(Key, char); 4] = [(Key::M, 'm'), (Key::V, 'v'), (Key::Q, 'q'), (Key::Escape, ESCAPE)];
 
-/// Hears of each key when it goes down: asked for later, a key that was let go meanwhile is not known to have been pressed.
+/// Receives each key press as an event. Polling would miss a key that is released between two polls.
 struct Pressed {
     keys: mpsc::Sender<char>,
     down: Vec<Key>,
@@ -79,19 +79,19 @@ impl InputCallback for Pressed {
             return;
         }
         self.down.push(key);
-        // One that is held down is repeated, and was pressed once.
+        // A held key repeats but counts once.
         if let Some((_, letter)) = KEYS.iter().find(|(known, _)| *known == key && !was_down) {
             let _ = self.keys.send(*letter); // the window is being closed
         }
     }
 }
 
-/// Shows the pictures and nothing else.
+/// Overlay without content.
 struct Plain;
 
 impl Overlay for Plain {}
 
-/// Shows pictures in a window. A window that cannot keep up leaves out pictures instead of delaying its caller.
+/// Shows pictures in a window. A slow window drops pictures instead of delaying its caller.
 #[derive(Debug)]
 pub struct WindowSink {
     pictures: Option<SyncSender<Picture>>,
@@ -99,18 +99,18 @@ pub struct WindowSink {
 }
 
 impl WindowSink {
-    /// Opens a window that fits pictures of `format`; others are scaled to it.
+    /// Opens a window for pictures of `format`. Others are scaled.
     ///
     /// # Errors
-    /// If there is no display.
+    /// If no display is available.
     pub fn open(title: &str, format: VideoFormat) -> Result<Self, SinkError> {
         Self::open_with(title, format, Box::new(Plain))
     }
 
-    /// Opens a window that shows more than the pictures, see [`Overlay`].
+    /// Opens a window with additional content, see [`Overlay`].
     ///
     /// # Errors
-    /// If there is no display.
+    /// If no display is available.
     pub fn open_with(title: &str, format: VideoFormat, overlay: Box<dyn Overlay>) -> Result<Self, SinkError> {
         let (pictures, incoming) = mpsc::sync_channel(QUEUE);
         let (opened, outcome) = mpsc::sync_channel(1);
@@ -135,7 +135,8 @@ impl WindowSink {
     }
 }
 
-/// Of a window for pictures of `format`: their size, or the smallest in their shape that is large enough.
+/// Size of the window for pictures of `format`: their size, or the smallest size of the same ratio that is large
+/// enough.
 fn size(format: VideoFormat) -> (usize, usize) {
     let (width, height) = (format.width.max(1), format.height.max(1));
     let times = LEAST_SIZE.0.div_ceil(width).min(LEAST_SIZE.1.div_ceil(height)).max(1);
@@ -147,15 +148,15 @@ fn to_image(picture: &Picture, image: &mut Image) {
     colour::to_rgb(picture, &mut image.pixels);
 }
 
-/// What is drawn beside the far picture, at a size: one's own picture, a line, and what stands over all.
+/// The drawn state besides the remote picture: window size, local picture, caption and notice.
 type Drawn = ((usize, usize), Option<Picture>, String, Notice);
 
-/// Shows what comes until the window or the sink is closed.
+/// Shows pictures until the window or the sink is closed.
 fn run(window: &mut Window, pictures: &Receiver<Picture>, mut overlay: Box<dyn Overlay>) {
     let (keys, pressed) = mpsc::channel();
     window.set_input_callback(Box::new(Pressed { keys, down: Vec::new() }));
     let (mut far, mut own, mut canvas) = (Image::default(), Image::default(), Image::default());
-    // What is on the screen beside the far picture.
+    // The content on the screen besides the remote picture.
     let mut drawn: Option<Drawn> = None;
     while window.is_open() {
         let newer = match pictures.recv_timeout(ANSWER_INTERVAL) {
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn without_a_display_the_error_says_what_to_do() {
+    fn error_without_a_display_names_the_remedy() {
         if std::env::var_os("DISPLAY").is_some() {
             eprintln!("skipped: there is a display");
             return;
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_pressed_and_let_go_at_once_is_heard_and_one_that_is_held_is_heard_once() {
+    fn each_key_press_is_reported_once_short_or_held() {
         let (keys, pressed) = mpsc::channel();
         let mut heard = Pressed { keys, down: Vec::new() };
         for (key, is_down) in
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn small_pictures_are_shown_large_enough_for_words() {
+    fn window_of_small_pictures_has_room_for_text() {
         let sized = |width, height| size(VideoFormat { width, height, ..VideoFormat::default() });
         assert_eq!((sized(1280, 720), sized(160, 90), sized(176, 144)), ((1280, 720), (640, 360), (528, 432)));
     }

@@ -1,4 +1,5 @@
-//! A camera behind Video4Linux2, through the `linuxvideo` crate: pure Rust, no libclang and no libv4l to build with.
+//! Reads a camera through Video4Linux2 with the `linuxvideo` crate. It is pure Rust and requires neither libclang nor
+//! libv4l.
 
 use std::path::Path;
 
@@ -39,21 +40,22 @@ mod linux {
     use crate::colour;
     use crate::format::{FrameRate, VideoFormat};
 
-    /// Damaged pictures in a row after which a camera counts as broken. Many deliver a few when they start.
+    /// Number of damaged pictures in a row after which a camera counts as broken. Many cameras deliver a few at their
+    /// start.
     const DAMAGED_LIMIT: u32 = 60;
-    /// Above this many samples, USB 2 cannot carry raw pictures at 30 a second, and cameras offer a lower rate instead.
+    /// Above this number of samples, USB 2 cannot carry raw pictures at 30 per second, and cameras lower their rate.
     const RAW_SAMPLES: usize = 640 * 480;
 
-    /// The pictures of a camera. Live: it waits for each.
+    /// The pictures of a camera. The source is live: it blocks until each picture arrives.
     pub struct CameraSource {
         device: PathBuf,
-        /// None while no picture is wanted.
+        /// None while the source is paused.
         stream: Option<ReadStream>,
         format: VideoFormat,
         coding: Coding,
     }
 
-    /// A camera that runs, and what it gives.
+    /// A running camera and its format.
     struct Running {
         stream: ReadStream,
         format: VideoFormat,
@@ -62,19 +64,19 @@ mod linux {
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Coding {
-        /// Packed 4:2:2, rows so many bytes apart.
+        /// Packed 4:2:2 with rows `stride` bytes apart.
         Yuyv { stride: usize },
-        /// One JPEG image a picture.
+        /// One JPEG image per picture.
         MotionJpeg,
     }
 
     impl CameraSource {
-        /// Opens a device such as `/dev/video0` and starts it. It is asked for the size and rate of `options`, else
-        /// 1280x720 at 30; the driver may choose others, see [`Source::format`]. Motion JPEG is preferred above
-        /// 640x480, where most cameras are slow at raw pictures; else YUYV.
+        /// Opens and starts a device such as `/dev/video0`. It requests the size and rate of `options`, else 1280x720
+        /// at 30. The driver may choose others, see [`Source::format`]. Motion JPEG is preferred above 640x480, where
+        /// raw pictures are slow on most cameras, else YUYV.
         ///
         /// # Errors
-        /// If there is no such camera, or it has neither YUYV nor Motion JPEG.
+        /// If the camera does not exist, or supports neither YUYV nor Motion JPEG.
         pub fn open(device: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
             let Running { stream, format, coding } = start(device, options)?;
             Ok(Self { device: device.to_owned(), stream: Some(stream), format, coding })
@@ -110,7 +112,7 @@ mod linux {
             other => return Err(fault(format!("it was asked for {chosen} and gives {other}"))),
         };
         let (width, height) = (given.width() as usize, given.height() as usize);
-        // A driver that cannot set a rate runs at its own; what it will be is then anyone's guess.
+        // A driver that cannot set a rate keeps its own, which is unknown.
         let interval = capture.set_frame_interval(Fract::new(rate.denominator(), rate.numerator())).ok();
         let frame_rate =
             interval.and_then(|interval| FrameRate::new(interval.denominator(), interval.numerator())).unwrap_or(rate);
@@ -162,7 +164,7 @@ mod linux {
         }
     }
 
-    /// Makes a picture of one buffer of a camera; the error says what is wrong with the buffer.
+    /// Makes a picture of a camera buffer. The error describes the damage.
     fn picture(width: usize, height: usize, coding: Coding, bytes: &[u8]) -> Result<Picture, String> {
         match coding {
             Coding::Yuyv { stride } => {
@@ -193,7 +195,7 @@ mod linux {
         use std::process::Command;
 
         #[test]
-        fn motion_jpeg_becomes_the_picture_that_was_coded() {
+        fn motion_jpeg_is_decoded_to_its_picture() {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("red.jpg");
             let made = Command::new("ffmpeg")
@@ -216,14 +218,14 @@ mod linux {
         }
 
         #[test]
-        fn a_short_raw_buffer_is_damage_and_not_a_picture() {
+        fn short_raw_buffer_is_refused_as_damaged() {
             let coding = Coding::Yuyv { stride: 0 };
             assert!(picture(4, 2, coding, &[0; 15]).is_err());
             assert!(picture(4, 2, coding, &[0; 16]).is_ok());
         }
 
         #[test]
-        fn a_file_that_is_no_camera_is_an_error() {
+        fn file_instead_of_a_camera_is_refused() {
             assert!(CameraSource::open(Path::new("/dev/null"), &SourceOptions::default()).is_err());
         }
     }

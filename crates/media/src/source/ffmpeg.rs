@@ -1,4 +1,4 @@
-//! Whatever the ffmpeg command can read: it decodes and scales, its pictures come through a pipe as y4m.
+//! Reads any input of the ffmpeg command, which decodes and scales. Its pictures come through a pipe as y4m.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -13,12 +13,12 @@ use super::{STANDARD_INPUT, Source, SourceError, SourceOptions};
 use crate::format::VideoFormat;
 use crate::y4m::{Y4mError, Y4mReader};
 
-/// What ffmpeg calls its standard input.
+/// ffmpeg's name for its standard input.
 const PIPE: &str = "-";
-/// Bytes of ffmpeg's own words that an error repeats at most, from the end.
+/// Maximum length of ffmpeg's messages in an error, bytes, from the end.
 const REASON_BYTES: u64 = 1000;
 
-/// The pictures that an ffmpeg process decodes. The process is ended when the source is dropped.
+/// The pictures of an ffmpeg process. Dropping the source ends the process.
 #[derive(Debug)]
 pub struct FfmpegSource {
     reader: Y4mReader<BufReader<ChildStdout>>,
@@ -30,13 +30,13 @@ pub struct FfmpegSource {
 struct Process {
     child: Child,
     input: String,
-    /// What it writes to standard error. A file and not a pipe: nobody must empty a file while pictures are read.
+    /// Error output of ffmpeg. It is a file, because a pipe would have to be emptied while pictures are read.
     words: File,
 }
 
 impl FfmpegSource {
-    /// Starts `ffmpeg` on `input`, a file or anything else that its `-i` takes. Scaled and resampled to the size and
-    /// rate of `options`, where it has them.
+    /// Starts `ffmpeg` on `input`, any argument of its `-i`. It scales and resamples to the size and rate of `options`,
+    /// if set.
     ///
     /// # Errors
     /// If ffmpeg is not installed or cannot read the input.
@@ -44,10 +44,10 @@ impl FfmpegSource {
         Self::open_with("ffmpeg", input, None, options)
     }
 
-    /// Starts `ffmpeg` on the bytes of `pipe`, which errors call standard input.
+    /// Starts `ffmpeg` on the bytes of `pipe`. Errors call it standard input.
     ///
     /// # Errors
-    /// As [`FfmpegSource::open`].
+    /// See [`FfmpegSource::open`].
     pub(super) fn open_pipe(pipe: Box<dyn Read + Send>, options: &SourceOptions) -> Result<Self, SourceError> {
         Self::open_with("ffmpeg", STANDARD_INPUT, Some(pipe), options)
     }
@@ -66,7 +66,7 @@ impl FfmpegSource {
         let mut command = Command::new(program);
         let from = if pipe.is_some() { PIPE } else { input };
         command.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-i", from]);
-        // Filters and not `-s` and `-r`: the latter repeats pictures at the end.
+        // Filters instead of `-s` and `-r`: `-r` repeats pictures at the end.
         let mut filters = Vec::new();
         filters.extend(options.size.map(|(width, height)| format!("scale={width}:{height}")));
         filters.extend(options.frame_rate.map(|rate| format!("fps={rate}")));
@@ -80,7 +80,7 @@ impl FfmpegSource {
         let (bytes, pictures) = (child.stdin.take(), child.stdout.take());
         let mut process = Process { child, input: input.to_owned(), words };
         if let (Some(mut pipe), Some(mut bytes)) = (pipe, bytes) {
-            // It ends with the pipe or with ffmpeg, whichever is first.
+            // The thread ends when the pipe or ffmpeg ends.
             let feed = thread::Builder::new().name("pipe".to_owned());
             feed.spawn(move || drop(io::copy(&mut pipe, &mut bytes))).map_err(start)?;
         }
@@ -93,7 +93,7 @@ impl FfmpegSource {
 }
 
 impl Process {
-    /// Waits for the process; an error if it failed.
+    /// Waits for the process. An error if it failed.
     fn end(&mut self) -> Result<(), SourceError> {
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
@@ -102,7 +102,7 @@ impl Process {
         }
     }
 
-    /// Why its output is not what it should be: because it failed, else because of what was wrong with the output.
+    /// The cause of bad output: the failure of the process, else `error`.
     fn failure(&mut self, error: Option<Y4mError>) -> SourceError {
         let at_end = matches!(error, None | Some(Y4mError::Truncated { .. } | Y4mError::Magic));
         if !at_end {
@@ -115,7 +115,7 @@ impl Process {
         }
     }
 
-    /// The same in words about what is read: that its pictures come as y4m is not known to whoever named it.
+    /// Rewords an error of the y4m reader for the input of ffmpeg: the user does not know about y4m.
     fn unsuited(&self, error: Y4mError) -> SourceError {
         let input = if self.input == STANDARD_INPUT { PIPE.to_owned() } else { self.input.clone() };
         match error {
@@ -133,7 +133,7 @@ impl Process {
 
     fn said(&mut self, otherwise: &str) -> SourceError {
         let mut words = Vec::new();
-        // A file that cannot be read says nothing, which `otherwise` covers.
+        // If the file cannot be read, the reason is `otherwise`.
         let length = self.words.seek(SeekFrom::End(0)).unwrap_or(0);
         let _ = self.words.seek(SeekFrom::Start(length.saturating_sub(REASON_BYTES)));
         let _ = self.words.by_ref().take(REASON_BYTES).read_to_end(&mut words);
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_ffmpeg_says_what_to_install() {
+    fn error_of_a_missing_ffmpeg_names_the_package() {
         let error = FfmpegSource::open_with("no-such-ffmpeg", "clip.mp4", None, &SourceOptions::default()).unwrap_err();
         assert!(error.to_string().contains("apt install ffmpeg"), "{error}");
     }
 
     #[test]
-    fn ffmpegs_own_words_are_in_the_error() {
+    fn error_contains_the_message_of_ffmpeg() {
         if !installed() {
             return;
         }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_is_scaled_and_resampled_as_asked_and_then_ends() {
+    fn clip_is_scaled_and_resampled_and_ends() {
         if !installed() {
             return;
         }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_video_that_vp8_cannot_carry_is_named_with_what_makes_another_of_it() {
+    fn error_of_an_unsupported_video_names_the_conversion() {
         if !installed() {
             return;
         }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn y4m_of_more_colour_or_depth_than_vp8_has_is_converted() {
+    fn y4m_with_more_colour_or_depth_is_converted() {
         if !installed() {
             return;
         }

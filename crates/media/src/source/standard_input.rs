@@ -1,4 +1,4 @@
-//! Pictures from standard input: y4m, or anything else that ffmpeg reads from a pipe.
+//! Reads pictures from standard input: y4m, or any format that ffmpeg reads from a pipe.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, stdin};
@@ -11,13 +11,13 @@ use crate::y4m::{MAXIMUM_LINE, Y4mError, Y4mReader};
 /// Opens standard input.
 ///
 /// # Errors
-/// If it holds no pictures, or ffmpeg is required and cannot read it.
+/// If the input has no pictures, or ffmpeg is required and cannot read it.
 pub(super) fn open(options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
     let input = duplicate().map_err(|error| SourceError::Open { path: PathBuf::from(NAME), error })?;
     open_pipe(BufReader::new(input), options)
 }
 
-/// Standard input without the buffer that Rust puts before it.
+/// Standard input without the buffer of Rust.
 fn duplicate() -> io::Result<File> {
     #[cfg(unix)]
     let input = std::os::fd::AsFd::as_fd(&stdin()).try_clone_to_owned()?;
@@ -31,7 +31,7 @@ fn open_pipe(
     options: &SourceOptions,
 ) -> Result<Box<dyn Source>, SourceError> {
     let name = Path::new(NAME);
-    // The first line is all that says what comes. It is read again with the rest.
+    // The first line identifies the format. It is read again with the rest.
     let mut start = Vec::new();
     let read = input.by_ref().take(MAXIMUM_LINE as u64).read_until(b'\n', &mut start);
     read.map_err(|error| SourceError::Open { path: name.to_owned(), error })?;
@@ -46,7 +46,7 @@ fn open_pipe(
             Ok(Box::new(Y4mSource::from_reader(name, whole)?.with_pictures()?))
         }
         Ok(()) | Err(Y4mError::Magic) => Ok(Box::new(convert(Box::new(whole))?)),
-        // Where there is an ffmpeg to convert it; else it is said how to convert it.
+        // ffmpeg converts the input if it is installed. Otherwise the error names the command.
         Err(error @ Y4mError::Colour { .. }) => match convert(Box::new(whole)) {
             Err(SourceError::FfmpegMissing { .. }) => Err(SourceError::Y4m { path: name.to_owned(), error }),
             converted => Ok(Box::new(converted?)),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn piped_y4m_gives_its_pictures() {
+    fn piped_y4m_is_read() {
         let frame = [b"FRAME\n".as_slice(), &[7; 12]].concat();
         let mut source = piped([HEADER, &frame, &frame].concat()).unwrap();
         assert_eq!(source.format().to_string(), "4x2@10");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn piped_y4m_that_breaks_off_is_an_error_after_its_pictures() {
+    fn truncated_y4m_pipe_is_an_error_after_its_pictures() {
         let frame = [b"FRAME\n".as_slice(), &[7; 12]].concat();
         let mut source = piped([HEADER, &frame, &frame[..9]].concat()).unwrap();
         assert!(source.next().unwrap().is_some());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn piped_input_without_pictures_is_an_error() {
+    fn pipe_without_pictures_is_refused() {
         for bytes in [b"".as_slice(), HEADER] {
             assert_eq!(piped(bytes).err().as_deref(), Some("standard input: no pictures"));
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn piped_input_of_other_formats_is_read_by_ffmpeg() {
+    fn ffmpeg_reads_other_formats_from_a_pipe() {
         if Command::new("ffmpeg").arg("-version").output().is_err() {
             eprintln!("skipped: ffmpeg is not installed");
             return;

@@ -1,4 +1,4 @@
-//! The encoders that are compared, each coding a clip at one quantizer.
+//! The compared encoders. Each encodes a clip at one quantizer.
 
 use std::hint::black_box;
 
@@ -12,17 +12,17 @@ use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Pi
 use super::super::Stopwatch;
 use super::super::clip::Clip;
 
-/// An encoder and how hard it works.
+/// An encoder and its effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coder {
     Ours(Preset),
     Libvpx(Effort),
 }
 
-/// What an encoder made of a clip.
+/// Output of an encoder for a clip.
 pub(super) struct CodedClip {
     pub frames: Vec<Vec<u8>>,
-    /// Seconds for which coding had a core.
+    /// Processor time of the encoder, seconds.
     pub seconds: f64,
 }
 
@@ -36,7 +36,7 @@ impl Coder {
         }
     }
 
-    /// Codes the clip at a quantizer index; libvpx at that of its own scale that stands for it.
+    /// Encodes the clip at a quantizer index. libvpx uses the matching index of its scale.
     pub(super) fn code(self, library: Option<&Library>, clip: &Clip, index: u8) -> Result<CodedClip> {
         match self {
             Self::Ours(preset) => Ok(ours(clip, &Parameters { quantizer: index, preset, ..Parameters::default() })),
@@ -49,7 +49,7 @@ impl Coder {
     }
 }
 
-/// Codes one picture of several, as whoever has an arena does.
+/// Encodes one of several pictures with a shared arena.
 pub(super) fn encode(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
     Analysis::new_in(arena, state, picture, parameters).encode(parameters.quantizer)
 }
@@ -63,7 +63,7 @@ fn ours(clip: &Clip, parameters: &Parameters) -> CodedClip {
         frames.push(encoded.frame);
         state = encoded.state;
     }
-    // The last one's is to be finished, too: nothing follows it that would ask.
+    // Completes the last state, which no later frame requests.
     black_box(state.last_picture());
     CodedClip { frames, seconds: watch.seconds() }
 }
@@ -87,7 +87,7 @@ fn libvpx(library: &Library, clip: &Clip, effort: Effort, quantizer: u8) -> Resu
     Ok(CodedClip { frames, seconds: watch.seconds() })
 }
 
-/// Luma PSNR of each picture, dB, and the SSIM of all, dB, of what `frames` decode to.
+/// Luma PSNR of each decoded picture, dB, and the SSIM of all, dB.
 pub(super) fn quality(clip: &Clip, frames: &[Vec<u8>]) -> Result<(Vec<f64>, f64)> {
     let (arena, mut state) = (Arena::default(), State::default());
     let (mut psnrs, mut ssims) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Quality over time at one quantizer: clips without noise, made of one picture that stands still, is panned slowly, or is
-//! zoomed into slowly. A codec whose predictions lose detail shows it here.
+//! Measures quality over time at one quantizer. The clips have no noise: one picture that is still, slowly panned, or
+//! slowly zoomed. They show whether predictions lose detail.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use lockstep_vp8::{Picture, Plane};
 use super::super::clip::Clip;
 use super::coder::{Coder, quality};
 
-/// How the picture moves.
+/// Motion of the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Motion {
@@ -21,15 +21,15 @@ pub(super) enum Motion {
 }
 
 pub(super) const MOTIONS: [Motion; 3] = [Motion::Still, Motion::Pan, Motion::Zoom];
-/// Quantizer indices at which it is looked at.
+/// Measured quantizer indices.
 pub(super) const INDICES: [u8; 3] = [20, 51, 106];
 const PICTURES: usize = 60;
-/// Luma samples that the picture is panned by from one to the next.
+/// Pan per picture, luma samples.
 const PAN: f32 = 0.3;
-/// What the picture grows by from one to the next.
+/// Growth per picture, as a share.
 const ZOOM: f32 = 0.001;
-/// Where panning begins, and how much of the width it needs, luma samples: the same for all motions, so that all clips of a
-/// picture have one size.
+/// Start of the pan, and the width that it requires, luma samples. It is the same for all motions, so that all clips of
+/// a picture have one size.
 const ROOM: usize = 20;
 
 /// One encoder on one clip.
@@ -41,12 +41,12 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// What the last picture is better by than the first, dB.
+    /// Gain of the last picture over the first, dB.
     pub(super) fn gain(&self) -> f64 {
         self.psnr_db.last().zip(self.psnr_db.first()).map_or(0.0, |(last, first)| last - first)
     }
 
-    /// What the worst picture is better by than the first, dB: not above 0.
+    /// Gain of the worst picture over the first, dB, at most 0.
     pub(super) fn least(&self) -> f64 {
         let first = self.psnr_db.first().copied().unwrap_or_default();
         self.psnr_db.iter().map(|psnr| psnr - first).fold(0.0, f64::min)
@@ -62,13 +62,13 @@ pub(super) struct Drift {
     pub libvpx: Option<Series>,
 }
 
-/// Weights of four neighbours for a place `t` behind the second: the cubic of Catmull and Rom.
+/// Weights of four neighbours at a distance `t` after the second: the Catmull-Rom cubic.
 fn weights(t: f32) -> [f32; 4] {
     let (t2, t3) = (t * t, t * t * t);
     [-t3 + 2.0 * t2 - t, 3.0 * t3 - 5.0 * t2 + 2.0, -3.0 * t3 + 4.0 * t2 + t, t3 - t2].map(|weight| 0.5 * weight)
 }
 
-/// For each of `count` samples the first of four neighbours, within `size`, and their weights.
+/// For each of `count` samples, the first of four neighbours within `size` and their weights.
 fn taps(count: usize, size: usize, place: impl Fn(usize) -> f32) -> Vec<([usize; 4], [f32; 4])> {
     let tap = |at: usize| {
         let place = place(at);
@@ -98,7 +98,7 @@ fn resample(plane: &Plane, size: (usize, usize), x: impl Fn(usize) -> f32, y: im
     samples
 }
 
-/// The clip that one picture makes. None if it is too narrow to be panned.
+/// The clip from one picture. None if it is too narrow for the pan.
 pub(super) fn moving(picture: &Picture, format: VideoFormat, motion: Motion) -> Option<Clip> {
     let (width, height) = (picture.width().checked_sub(ROOM)? & !1, picture.height() & !1);
     if width < 16 || height < 16 {
@@ -112,7 +112,7 @@ pub(super) fn moving(picture: &Picture, format: VideoFormat, motion: Motion) -> 
             Motion::Zoom => (0.0, 1.0 / (1.0 + ZOOM * time)),
         };
         let samples = picture.planes().iter().enumerate().flat_map(|(number, plane)| {
-            // Chroma samples lie in the middle of four of luma, and are twice as far apart.
+            // Chroma samples lie in the middle of four luma samples, at twice the distance.
             let (part, offset) = if number == 0 { (1.0, 0.0) } else { (0.5, -0.25) };
             let size = if number == 0 { (width, height) } else { (width / 2, height / 2) };
             let middle = (0.5 * size.0 as f32 - 0.5 + offset, 0.5 * size.1 as f32 - 0.5 + offset);
@@ -128,7 +128,7 @@ pub(super) fn moving(picture: &Picture, format: VideoFormat, motion: Motion) -> 
     Some(Clip::new("moving", pictures.collect(), VideoFormat { width, height, ..format }))
 }
 
-/// What both codecs make of it.
+/// Measures both codecs on the clip.
 pub(super) fn measure(
     clip: &Clip,
     motion: Motion,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_still_stands_still_and_a_pan_arrives_where_it_should() {
+    fn still_does_not_move_and_pan_ends_at_its_position() {
         let source = Clip::open("generated:96x64", 2).unwrap();
         let picture = &source.pictures[0];
         let clip = |motion| moving(picture, source.format, motion).unwrap();
@@ -161,7 +161,7 @@ mod tests {
         for (row, original) in still.pictures[0].luma().rows().zip(picture.luma().rows()) {
             assert_eq!(row, &original[..76]);
         }
-        // After ten pictures the pan has gone three samples.
+        // After ten pictures, the pan is three samples.
         for (row, original) in clip(Motion::Pan).pictures[10].luma().rows().zip(picture.luma().rows()) {
             assert!(row.iter().zip(&original[3..]).all(|(a, b)| a.abs_diff(*b) <= 1));
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_are_over_the_first_picture() {
+    fn gains_are_relative_to_the_first_picture() {
         let series = Series { kbps: 1.0, psnr_db: vec![40.0, 39.5, 41.0] };
         assert_eq!((series.gain(), series.least()), (1.0, -0.5));
         let series = Series { kbps: 1.0, psnr_db: vec![40.0, 40.5] };

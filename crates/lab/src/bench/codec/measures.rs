@@ -1,4 +1,4 @@
-//! What is measured of one clip, each on its own, so that a benchmark that was ended goes on where it was.
+//! The measurements of one clip. Each is separate, so that an interrupted benchmark resumes after the last one.
 
 use std::hint::black_box;
 
@@ -13,13 +13,13 @@ use super::super::clip::Clip;
 use super::super::{Stopwatch, median};
 use super::coder::{Coder, encode, quality};
 
-/// Rate and quality of one encoder at some quantizers.
+/// Rate and quality of one encoder at several quantizers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Curve {
-    /// Quantizer indices, 0-127.
+    /// Quantizer indices, 0 to 127.
     pub indices: Vec<u8>,
     pub kbps: Vec<f64>,
-    /// Luma PSNR, the mean over the pictures, dB.
+    /// Luma PSNR, mean over the pictures, dB.
     pub psnr_db: Vec<f64>,
     /// Luma SSIM, dB.
     pub ssim_db: Vec<f64>,
@@ -48,8 +48,8 @@ pub(super) fn curve_point(clip: &Clip, coder: Coder, library: Option<&Library>, 
     Ok(CurvePoint { kbps: clip.kbps(&coded.frames), psnr_db: mean(&psnrs).context("no frame decoded")?, ssim_db })
 }
 
-/// Seconds that each of `coders` takes for the clip, by round. One after the other in every round, so that a machine whose
-/// speed drifts drifts for all.
+/// Time of each of `coders` for the clip, seconds, by round. Encoders alternate in each round, so that changes of the
+/// machine's speed affect all.
 pub(super) fn speeds(
     clip: &Clip,
     coders: &[Coder],
@@ -67,24 +67,24 @@ pub(super) fn speeds(
     Ok(seconds)
 }
 
-/// Decoding of one stream of ours.
+/// Decoding of one of our streams.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Decoding {
     pub index: u8,
-    /// Pictures decoded in a second of a core's time.
+    /// Pictures decoded per second of processor time.
     pub frames_per_second: f64,
-    /// The same of libvpx.
+    /// Pictures that libvpx decodes per second of processor time.
     pub libvpx_frames_per_second: Option<f64>,
-    /// libvpx's time over ours, the median of the rounds.
+    /// Time of libvpx divided by ours, median of the rounds.
     pub speed_ratio: Option<f64>,
-    /// Time of the states' hashes over that of decoding.
+    /// Time of the state hashes divided by that of decoding.
     pub hash_time: f64,
 }
 
-/// Rounds of decoding for each of coding: it takes less time, and what is compared differs less.
+/// Rounds of decoding per round of encoding. Decoding is faster, and its differences are smaller.
 const DECODE_ROUNDS: usize = 3;
 
-/// How often the clock is looked at to learn how long that takes.
+/// Number of clock readings that measure the time of one reading.
 const CLOCK_SAMPLES: usize = 101;
 
 pub(super) fn decoding(
@@ -112,8 +112,8 @@ pub(super) fn decoding(
             }
             theirs.push(watch.seconds());
         }
-        // The hash of each state while it is in the processor's caches, as in a call. To look at the clock takes a part of
-        // the time that a small picture's hash takes, and is no part of it.
+        // Each state is hashed while it is in the processor's caches, as in a call. The time of a clock reading is
+        // subtracted. It is a large part of the time for a small picture.
         let clock = median(&(0..CLOCK_SAMPLES).map(|_| Stopwatch::start().seconds()).collect::<Vec<_>>());
         let (mut decoded, mut hashed) = (0.0, 0.0);
         let (arena, mut state) = (Arena::default(), State::default());
@@ -138,24 +138,24 @@ pub(super) fn decoding(
     })
 }
 
-/// Times of what a call does with one picture, over that of coding it once: all up to the state of the one candidate that is
-/// sent, which is the last of each menu here.
+/// Times of the work of a call on one picture, divided by that of encoding it once. They include the state of the sent
+/// candidate, which is the last of each menu here.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Menus {
-    /// Of a menu of two candidates.
+    /// Menu of two candidates.
     pub two: f64,
-    /// Of three.
+    /// Menu of three candidates.
     pub three: f64,
-    /// Of a key frame.
+    /// Key frame.
     pub key_frame: f64,
 }
 
-/// How many pictures the side measurements look at.
+/// Number of pictures in the additional measurements.
 const SAMPLE: usize = 30;
-/// How far apart the candidates of a menu are.
+/// Distance of the quantizers in a menu.
 const MENU_STEP: u8 = 10;
 
-/// A state in the middle of the clip, coded at `parameters`, and the picture after it, for each of a sample.
+/// A sample of states within the clip, encoded with `parameters`, each with the next picture.
 fn sample(clip: &Clip, parameters: &Parameters) -> Vec<(State, Picture)> {
     let (arena, mut state) = (Arena::default(), State::default());
     let mut pairs = Vec::new();
@@ -195,24 +195,25 @@ pub(super) fn menus(clip: &Clip, parameters: &Parameters, rounds: usize) -> Menu
     Menus { two, three, key_frame }
 }
 
-/// How frames are made to fit budgets.
+/// Results of fitting frames to budgets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Fits {
-    /// Time over that of coding the picture once, over all of them.
+    /// Total time divided by that of encoding each picture once.
     pub time: f64,
-    /// Share of the budget that is used: the median, and that of the worst tenth.
+    /// Used share of the budget: median, and 10th percentile.
     pub fill_median: f64,
     pub fill_p10: f64,
-    /// Frames over a budget that one at quantizer 127 fits.
+    /// Frames over a budget that a frame at quantizer 127 fits.
     pub over: usize,
-    /// Frames made.
+    /// Number of frames.
     pub frames: usize,
 }
 
-/// Budgets are the sizes of plain frames at these quantizers, and a little less, so that no plain frame has just that size.
+/// Quantizers whose plain frames give the budgets. Budgets are slightly smaller, so that no plain frame has exactly
+/// that size.
 const FIT_INDICES: [u8; 3] = [20, 51, 106];
 const FIT_SHARE: f64 = 0.97;
-/// Every so many of the sample.
+/// One out of this number of sampled pictures is fitted.
 const FIT_STEP: usize = 3;
 
 pub(super) fn fits(clip: &Clip, parameters: &Parameters) -> Fits {

@@ -1,4 +1,5 @@
-//! `lockstep bench codec`: this codec beside the system's libvpx over a set of clips, interleaved in one run, on one core.
+//! `lockstep bench codec`: compares this codec with the system's libvpx over several clips, interleaved in one run on
+//! one core.
 
 mod coder;
 mod drift;
@@ -27,34 +28,33 @@ use drift::Motion;
 use measures::Curve;
 use report::{BenchReport, ClipReport, EncoderReport, aims};
 
-/// What `lockstep bench codec` is told.
+/// Arguments of `lockstep bench codec`.
 #[derive(Args)]
 pub(super) struct CodecArguments {
-    /// A clip, with a name if you like: `generated`, a y4m file, or anything else that ffmpeg reads; `bunny=FILE`. May be
-    /// given more than once.
+    /// A clip with an optional name: `generated`, a y4m file, or any input of ffmpeg; `bunny=FILE`. Repeatable.
     #[arg(long = "clip", value_name = "[NAME=]CLIP", default_value = "generated")]
     clips: Vec<String>,
-    /// The most pictures of each.
+    /// Maximum number of pictures per clip.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=3000))]
     pictures: u32,
-    /// Rounds of which the median time counts.
+    /// Rounds; the median time counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
-    /// Where the numbers go, as JSON. What is measured is also kept in a journal beside it (`FILE.journal`), from which a
-    /// run that was ended goes on; clips, programs and settings that have changed are measured again.
+    /// Write the numbers to this file as JSON. A journal next to it (`FILE.journal`) keeps measurements, so that an
+    /// interrupted run resumes. Changed clips, programs and settings are measured again.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Measures everything again.
+    /// Measure everything again.
     #[arg(long)]
     fresh: bool,
 }
 
-/// Quantizer indices of the points of a curve, by set: what calls use, and what is fine enough to stand beside noise. All
-/// are among those that libvpx's scale of 0-63 stands for.
+/// Quantizer indices of the points of a curve, by set: `coarse` as in calls, `fine` near noise. All match indices of
+/// libvpx's scale of 0 to 63.
 const SETS: [(&str, [u8; 5]); 2] = [("coarse", [15, 29, 51, 82, 106]), ("fine", [4, 7, 9, 12, 15])];
-/// At which speeds are compared: the middle of the first set.
+/// Quantizer index of the speed comparison: the middle of the first set.
 const SPEED_INDEX: u8 = 51;
-/// Quantizers of the streams that are decoded.
+/// Quantizers of the decoded streams.
 const DECODE_INDICES: [u8; 3] = [15, 51, 106];
 
 const REAL_TIME: Coder = Coder::Ours(Preset::RealTime);
@@ -62,10 +62,10 @@ const QUALITY: Coder = Coder::Ours(Preset::Quality);
 const RT_4: Coder = Coder::Libvpx(Effort::RealTime(4));
 const RT_8: Coder = Coder::Libvpx(Effort::RealTime(-8));
 const GOOD_0: Coder = Coder::Libvpx(Effort::Good(0));
-/// Ours, and what each is compared with.
+/// Our encoders, each with those that it is compared with.
 const COMPARED: [(Coder, &[Coder]); 2] = [(REAL_TIME, &[RT_4, RT_8, GOOD_0]), (QUALITY, &[RT_4, GOOD_0])];
 
-/// What a run knows: the library, the names of both programs, and what was measured before.
+/// State of a run: the library, the names of both programs, and earlier measurements.
 struct Bench {
     library: Option<Library>,
     program: String,
@@ -82,13 +82,13 @@ impl Bench {
         [REAL_TIME, QUALITY].into_iter().chain(libvpx).collect()
     }
 
-    /// Steps of a clip: the points of each coder, speeds, streams to decode, menus, fits, and drifts.
+    /// Steps per clip: points of each encoder, speeds, decoded streams, menus, fits and drifts.
     fn steps_a_clip(&self) -> u64 {
         let points = self.coders().len() * SETS.iter().map(|(_, points)| points.len()).sum::<usize>();
         (points + 1 + DECODE_INDICES.len() + 2 + drift::MOTIONS.len() * drift::INDICES.len()) as u64
     }
 
-    /// One step. What only libvpx does need not be done again when this program has changed.
+    /// Runs one step. A step of libvpx alone is not repeated after a change of this program.
     fn step<T: Serialize + DeserializeOwned>(
         &mut self,
         clip: &Clip,

@@ -1,4 +1,4 @@
-//! What a benchmark of the codec leaves: every number, and which aims are reached.
+//! The report of the codec benchmark: all numbers and the targets.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ use super::measures::{Curve, Decoding, Fits, Menus};
 #[derive(Debug, Serialize)]
 pub(super) struct EncoderReport {
     pub name: String,
-    /// By set of points: `coarse`, `fine`.
+    /// Curves by set of points: `coarse`, `fine`.
     pub curves: BTreeMap<&'static str, Curve>,
-    /// Seconds that the clip took at the middle point, by round.
+    /// Time of the clip at the middle point, seconds, by round.
     pub seconds: Vec<f64>,
-    /// Pictures coded in a second of a core's time there.
+    /// Pictures encoded per second of processor time at that point.
     pub frames_per_second: f64,
 }
 
-/// One of our presets against one of libvpx's settings.
+/// One of our presets compared with a setting of libvpx.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     pub ours: String,
     pub against: String,
-    /// By set of points: bits that ours needs more at the same quality, as a share; none where the curves do not overlap.
+    /// Extra bits of our encoder at equal quality, as a share, by set of points. None if the curves do not overlap.
     pub bd_rate_psnr: BTreeMap<&'static str, Option<f64>>,
     pub bd_rate_ssim: BTreeMap<&'static str, Option<f64>>,
-    /// Their time over ours, the median of the rounds.
+    /// Time of libvpx divided by ours, median of the rounds.
     pub speed_ratio: f64,
 }
 
@@ -46,11 +46,11 @@ pub(super) struct ClipReport {
     pub decoding: Vec<Decoding>,
     pub menus: Menus,
     pub fits: Fits,
-    /// Empty for pictures too small.
+    /// Drift; empty for pictures that are too small.
     pub drift: Vec<Drift>,
 }
 
-/// Which of a clip's values count.
+/// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Better {
@@ -58,25 +58,26 @@ pub(super) enum Better {
     Higher,
 }
 
-/// One thing to reach, and how far it is.
+/// A target and its result.
 #[derive(Debug, Serialize)]
 pub(super) struct Aim {
     pub what: String,
-    /// `%` for more or less than, `share` for a part of, `x` for ratios, `dB`, or nothing for a count. All but `dB` are told
-    /// as plain numbers: 0.05 is 5 %.
+    /// Unit: `%` for a difference, `share` for a part, `x` for ratios, `dB`, or empty for a count. All except `dB` are
+    /// plain numbers: 0.05 is 5 %.
     pub unit: &'static str,
     pub better: Better,
-    /// What the worst clip may have, and the median of all.
+    /// Limit for the worst clip.
     pub worst_allowed: Option<f64>,
+    /// Limit for the median.
     pub median_allowed: Option<f64>,
-    /// Whether the limits themselves are not enough.
+    /// Whether the limits themselves are excluded.
     pub strict: bool,
     pub median: Option<f64>,
     pub worst: Option<f64>,
     pub worst_clip: Option<String>,
-    /// The first clip on which it can't be said, as two curves have no quality in common.
+    /// First clip without a result, because its curves have no common quality.
     pub unknown_clip: Option<String>,
-    /// None where nothing was measured, or where it is within the limits, but not known on every clip.
+    /// None without a measurement, or if all known values are within the limits and some are unknown.
     pub reached: Option<bool>,
 }
 
@@ -84,7 +85,7 @@ pub(super) struct Aim {
 pub(super) struct BenchReport {
     pub lockstep: &'static str,
     pub libvpx: Option<String>,
-    /// What times are of: a core's, or those on the wall.
+    /// Clock of the times: processor time or wall time.
     pub clock: &'static str,
     pub pictures: u32,
     pub rounds: u32,
@@ -152,7 +153,7 @@ impl Aim {
         Self { strict: true, ..self }
     }
 
-    /// The aim with what the clips have. `values` may have several of a clip.
+    /// The target with the values of the clips. `values` may return several per clip.
     fn over(mut self, clips: &[ClipReport], values: impl Fn(&ClipReport) -> Vec<f64>) -> Self {
         let all: Vec<(f64, &str)> =
             clips.iter().flat_map(|clip| values(clip).into_iter().map(|value| (value, clip.name.as_str()))).collect();
@@ -174,7 +175,7 @@ impl Aim {
     }
 }
 
-/// BD-rates of each clip, and whether one that was measured is not known.
+/// BD-rates of the clips. A measured one may be unknown.
 struct Rates {
     ours: &'static str,
     against: &'static str,
@@ -183,14 +184,14 @@ struct Rates {
 }
 
 impl Rates {
-    /// That of a clip, if it was measured; if it is known.
+    /// The BD-rate of a clip. The outer option is whether it was measured, the inner whether it is known.
     fn of(&self, clip: &ClipReport) -> Option<Option<f64>> {
         let comparison = clip.comparison(self.ours, self.against)?;
         let rates = if self.ssim { &comparison.bd_rate_ssim } else { &comparison.bd_rate_psnr };
         rates.get(self.set).copied()
     }
 
-    /// The aim with what the clips have.
+    /// The target with the values of the clips.
     fn reach(&self, aim: Aim, clips: &[ClipReport]) -> Aim {
         let mut aim = aim.over(clips, |clip| self.of(clip).flatten().into_iter().collect());
         let unknown = clips.iter().find(|clip| self.of(clip) == Some(None));
@@ -200,7 +201,7 @@ impl Rates {
     }
 }
 
-/// What the codec should reach on every clip.
+/// Targets of the codec on every clip.
 pub(super) fn aims(clips: &[ClipReport]) -> Vec<Aim> {
     use Better::{Higher, Lower};
     const REAL_TIME: &str = "lockstep real-time";
@@ -249,7 +250,7 @@ pub(super) fn aims(clips: &[ClipReport]) -> Vec<Aim> {
     aims.push(Aim::new("state hash over decoding", "share", Lower).worst(0.05).strictly().over(clips, hash));
     let least = |clip: &ClipReport| clip.drift.iter().map(|one| one.ours.least()).collect();
     aims.push(Aim::new("drift: worst picture over the first", "dB", Higher).worst(0.0).over(clips, least));
-    // A gain in quality that takes more bits is none.
+    // A gain in quality does not count if it costs more bits.
     let gains = |clip: &ClipReport| {
         let gain = |one: &Drift| Some(one.ours.gain() - one.libvpx.as_ref()?.gain());
         clip.drift.iter().filter_map(gain).collect()
@@ -263,7 +264,7 @@ pub(super) fn aims(clips: &[ClipReport]) -> Vec<Aim> {
     aims
 }
 
-/// A value in the unit of its aim.
+/// Formats a value in the unit of its target.
 pub(super) fn shown(value: Option<f64>, unit: &str) -> String {
     let Some(value) = value else { return "-".to_owned() };
     match unit {
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_is_reached_when_the_median_and_the_worst_clip_are_within_it() {
+    fn target_requires_both_median_and_worst_clip() {
         let clips = [clip("a", 1.1), clip("b", 1.4), clip("c", 1.2)];
         let aim = |aim: Aim| aim.over(&clips, |clip| vec![clip.menus.two]);
         let lower = || Aim::new("menu", "x", Better::Lower);
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn every_aim_looks_at_every_clip_and_says_nothing_of_what_was_not_measured() {
+    fn targets_use_all_clips_and_skip_missing_measurements() {
         let aims = aims(&[clip("a", 1.1), clip("b", 1.4)]);
         let of = |what: &str| aims.iter().find(|aim| aim.what == what).unwrap();
         assert_eq!(of("menu of two over one").reached, Some(false));
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_of_bd_rates_is_not_reached_on_a_clip_of_which_none_is_known() {
+    fn unknown_bd_rate_does_not_reach_the_target() {
         let compared = |name: &str, rate: Option<f64>| {
             let rates = BTreeMap::from([("fine", rate)]);
             let (ours, against) = ("lockstep real-time".to_owned(), "libvpx --rt 4".to_owned());
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_that_takes_half_the_bits_has_a_rate_of_minus_half() {
+    fn curve_with_half_the_bits_has_rate_minus_half() {
         let curve = |scale: f64| Curve {
             indices: vec![10, 20, 30, 40],
             kbps: [800.0, 400.0, 200.0, 100.0].map(|rate| scale * rate).to_vec(),
