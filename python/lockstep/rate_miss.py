@@ -20,7 +20,7 @@ import altair
 import polars
 
 from lockstep.charts import Plot
-from lockstep.sweep_plot import COLOURS, SweepPlotError, render
+from lockstep.figure import COLOURS, FigureError, render
 
 HEADER_BYTES = 64
 """Bytes of Lockstep's data header in each fragment; the controller's target includes them."""
@@ -229,7 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--modelled", type=int, default=7, help="number of seeds for modelled calls (7)")
     parser.add_argument("--lockstep", default="lockstep", help="the lockstep command (lockstep)")
     parser.add_argument("--json", type=Path, help="file for the numbers, JSON")
-    parser.add_argument("--output", type=Path, help="file for the plot, .html or .png")
+    parser.add_argument("--output", type=Path, help="file for the plot: .html, .png, .svg, .pdf or .csv")
     options = parser.parse_args(arguments)
     try:
         misses = study(options)
@@ -238,7 +238,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.json.write_text(json.dumps([asdict(miss) for miss in misses], indent=2) + "\n")
         if options.output is not None:
             options.output.write_bytes(render(chart(misses), options.output))
-    except (RateMissError, SweepPlotError, OSError) as error:
+    except (RateMissError, FigureError, OSError) as error:
         print(f"lockstep-rate-miss: {error}", file=sys.stderr)
         return 1
     return 0

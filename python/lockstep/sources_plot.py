@@ -16,8 +16,8 @@ import altair
 import polars
 
 from lockstep.charts import Plot
+from lockstep.figure import COLOURS, FigureError, render
 from lockstep.intervals import mean_interval
-from lockstep.sweep_plot import COLOURS, SweepPlotError, render
 
 RETURN = 60
 """Time in the call at which the capacity returns, seconds."""
@@ -115,7 +115,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="lockstep-sources-plot", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("numbers", type=Path, help="document of `lockstep sources --json`")
     parser.add_argument(
-        "--output", type=Path, default=Path("sources.html"), help="file for the plot, .html or .png (sources.html)"
+        "--output",
+        type=Path,
+        default=Path("sources.html"),
+        help="file for the plot: .html, .png, .svg, .pdf or .csv (sources.html)",
     )
     options = parser.parse_args(arguments)
     try:
@@ -123,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         if table.is_empty():
             raise SourcesPlotError(f"cannot plot {options.numbers}: no control has every source of the plot")
         options.output.write_bytes(render(chart(table), options.output))
-    except (SourcesPlotError, SweepPlotError, OSError) as error:
+    except (SourcesPlotError, FigureError, OSError) as error:
         print(f"lockstep-sources-plot: {error}", file=sys.stderr)
         return 1
     print(f"plot: {options.output}")

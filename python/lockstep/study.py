@@ -21,9 +21,9 @@ import polars
 
 from lockstep.argument_types import whole
 from lockstep.charts import Plot
+from lockstep.figure import COLOURS, colours, render
 from lockstep.intervals import mean_interval
 from lockstep.side_by_side import LOOK_SECONDS, side_by_side
-from lockstep.sweep_plot import COLOURS, render
 
 Cell = Mapping[str, Any]
 """Names and values that fully identify a call or a training."""
@@ -155,7 +155,7 @@ class Study:
         self._reported.append(text)
 
     def write(self, part: str, table: polars.DataFrame, plots: Mapping[str, Plot] | None = None) -> None:
-        """Writes a part's rows as Parquet, its printed results as text, and its plots as HTML and PNG."""
+        """Writes a part's rows as Parquet, its printed results as text, and its plots in all formats."""
         temporary = self.folder / f"{part}.parquet.new"
         table.write_parquet(temporary)
         temporary.replace(self.folder / f"{part}.parquet")
@@ -165,7 +165,7 @@ class Study:
             (self.folder / names[-1]).write_text("\n".join(self._reported) + "\n")
             self._reported.clear()
         for name, plot in (plots or {}).items():
-            for kind in (".html", ".png"):
+            for kind in (".html", ".png", ".svg", ".pdf", ".csv"):
                 path = self.folder / f"{name}{kind}"
                 path.write_bytes(render(plot, path))
             names.append(f"{name}.html")
@@ -290,7 +290,7 @@ def chart(summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str
     offset: dict[str, Any] = {}
     if len(by) > 1:
         values = summarised[by[1]].unique(maintain_order=True).to_list()
-        scale = altair.Scale(domain=values, range=[COLOURS[index % len(COLOURS)] for index in range(len(values))])
+        scale = altair.Scale(domain=values, range=colours(values))
         colour = altair.Color(f"{by[1]}:N", scale=scale, legend=altair.Legend(title=None, orient="top", labelLimit=0))
         offset = {"yOffset": altair.YOffset(f"{by[1]}:N")}
     order = [str(name) for name in summarised[by[0]].unique(maintain_order=True)]

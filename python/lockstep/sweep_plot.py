@@ -1,23 +1,19 @@
 """`lockstep-sweep-plot`: delay against quality or rate of every call of sweeps, by controller and codec."""
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import altair
 import polars
-import vl_convert
 
-from lockstep import theme
 from lockstep.charts import Plot
-from lockstep.report import VEGA_LITE_VERSION
+from lockstep.figure import FigureError, colours, render
+from lockstep.intervals import mean_interval
 
-COLOURS = ["#2f7fe0", "#e0902f", "#12a594", "#a855c7", "#e5484d", "#8a94a3", "#7c66dc", "#c2a000", "#d6409f", "#5c7a29"]
-COLOURS += ["#1b4f8f", "#8f5a14", "#6b1f2b", "#333b44"]
-"""Colours of the controllers."""
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
 """Shapes of the codecs."""
 
@@ -101,15 +97,49 @@ def joined(sweeps: Sequence[Path], measure: Measure) -> polars.DataFrame:
     return polars.concat(labelled).with_columns(names).drop("identity", "sweep")
 
 
-def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
-    """A faint point for each call, and a large labelled one at the mean of each controller and codec."""
+def summary(calls: polars.DataFrame) -> polars.DataFrame:
+    """Means of each controller and codec, with the 95 % interval over seeds; null with one seed.
+
+    Columns: controller, codec, delay, value, calls, delay_interval, value_interval.
+    """
     groups = ["controller", "codec"]
     means = calls.group_by(groups, maintain_order=True).agg(
         polars.col("delay").mean().round(2), polars.col("value").mean().round(4), polars.len().alias("calls")
     )
+    # Traces are the same for each seed, so seeds are the independent samples.
+    of_seeds = calls.group_by([*groups, "seed"], maintain_order=True).agg(polars.col("delay", "value").mean())
+    rows = []
+    for (controller, codec), seeds in of_seeds.group_by(groups, maintain_order=True):
+        intervals = {f"{name}_interval": mean_interval(seeds[name].to_list())[1] for name in ("delay", "value")}
+        rows.append({"controller": controller, "codec": codec, **intervals})
+    kinds = dict.fromkeys(("delay_interval", "value_interval"), polars.Float64)
+    found = polars.DataFrame(rows, schema={"controller": polars.String, "codec": polars.String, **kinds})
+    return means.join(found, on=groups, how="left", maintain_order="left")
+
+
+def latex(calls: polars.DataFrame, measure: Measure) -> str:
+    """The means as a LaTeX table (package booktabs), best value first."""
+    lines = [r"\begin{tabular}{llrr}", r"\toprule"]
+    unit = measure.unit.replace("%", r"\%")
+    lines += [rf"controller & codec & p95 delay, ms & {measure.title}, {unit} \\", r"\midrule"]
+    for row in summary(calls).sort("value", descending=True).iter_rows(named=True):
+        names = [str(row[name]).replace("_", r"\_") for name in ("controller", "codec")]
+        cells = []
+        for name, digits in (("delay", 0), ("value", 2)):
+            interval = row[f"{name}_interval"]
+            known = interval is not None and math.isfinite(interval)
+            cells.append(f"${row[name]:.{digits}f}" + (rf" \pm {interval:.{digits}f}$" if known else "$"))
+        lines.append(" & ".join([*names, *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
+    """A faint point for each call, and a large labelled one at the mean of each controller and codec."""
+    groups = ["controller", "codec"]
+    means = summary(calls)
     controllers, codecs = (sorted(calls[name].unique()) for name in groups)
     several = len(codecs) > 1
-    range_of = [COLOURS[index % len(COLOURS)] for index in range(len(controllers))]
+    range_of = colours(controllers)
     shapes = [SHAPES[index % len(SHAPES)] for index in range(len(codecs))]
     colour = altair.Color("controller:N", scale=altair.Scale(domain=controllers, range=range_of), legend=None)
     legend = altair.Legend(title=None, orient="top", symbolFillColor="#8a94a3", symbolOpacity=1)
@@ -127,7 +157,13 @@ def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
             labelFlush=False,
         ),
     )
-    y = altair.Y("value:Q", scale=altair.Scale(zero=False, padding=20), axis=altair.Axis(title=None, tickCount=6))
+    y = altair.Y(
+        "value:Q",
+        scale=altair.Scale(zero=False, padding=20),
+        axis=altair.Axis(
+            title=f"{measure.title}, {measure.unit}", titleFontWeight="normal", titleColor="#667080", tickCount=6
+        ),
+    )
     numbers = [
         altair.Tooltip("delay:Q", title="Video delay, p95, ms", format=".0f"),
         altair.Tooltip("value:Q", title=f"{measure.title}, {measure.unit}", format=".2f"),
@@ -138,6 +174,14 @@ def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
     encoded = {"x": x, "y": y, "color": colour, "shape": shape}
     base = altair.Chart(means)
     label = "datum.controller" + (" + ', ' + datum.codec" if several and len(means) <= 8 else "")
+    known = means.filter(polars.all_horizontal(polars.col("value_interval", "delay_interval").is_finite()))
+    vertical, horizontal = (
+        known.with_columns(
+            polars.max_horizontal(polars.col(name) - polars.col(f"{name}_interval"), polars.lit(least)).alias(name),
+            (polars.col(name) + polars.col(f"{name}_interval")).alias("end"),
+        )
+        for name, least in (("value", -math.inf), ("delay", 1.0))
+    )
     layers = altair.layer(
         altair.Chart(calls).mark_point(filled=True, opacity=0.28, size=26).encode(
             **encoded, tooltip=[*names, *call, *numbers]
@@ -148,29 +192,12 @@ def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
         base.transform_calculate(label=label)
         .mark_text(align="left", baseline="middle", dx=11, dy=-9, fontSize=12, fontWeight=600)
         .encode(x=x, y=y, color=colour, text="label:N"),
+        altair.Chart(vertical).mark_rule(strokeWidth=1.5).encode(x=x, y=y, y2="end:Q", color=colour),
+        altair.Chart(horizontal).mark_rule(strokeWidth=1.5).encode(x=x, x2="end:Q", y=y, color=colour),
     )  # fmt: skip
-    subtitle = f"{measure.unit}; small points: {len(calls)} calls; large points: means of controller and codec"
+    subtitle = f"{measure.unit}; small points: {len(calls)} calls; large points: means, with 95 % intervals over seeds"
     title = altair.Title(f"{measure.title} against video delay", subtitle=subtitle, fontSize=16, offset=14)
     return layers.properties(width=820, height=460, title=title)
-
-
-def render(plot: Plot, output: Path) -> bytes:
-    """The plot as HTML without external resources or as PNG, by the suffix of `output`.
-
-    Raises:
-        SweepPlotError: If the suffix is neither `.html` nor `.png`.
-
-    """
-    specification: dict[str, Any] = plot.to_dict()
-    specification["config"] = theme.configuration(dark=False) | {"background": "white", "padding": 20}
-    match output.suffix:
-        case ".html":
-            page: str = vl_convert.vegalite_to_html(specification, vl_version=VEGA_LITE_VERSION, bundle=True)
-            return page.encode()
-        case ".png":
-            return vl_convert.vegalite_to_png(specification, vl_version=VEGA_LITE_VERSION, scale=2.0)
-        case _:
-            raise SweepPlotError(f"cannot write plot {output}: expected a name that ends in .html or .png")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -185,16 +212,20 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--against", choices=MEASURES, default="ssim", help="measure on the vertical axis (ssim)")
     parser.add_argument(
-        "--output", type=Path, default=Path("sweep.html"), help="file for the plot, .html or .png (sweep.html)"
+        "--output",
+        type=Path,
+        default=Path("sweep.html"),
+        help="file for the plot: .html, .png, .svg, .pdf, .csv, or .tex for a table (sweep.html)",
     )
     options = parser.parse_args(arguments)
     measure = MEASURES[options.against]
     try:
         calls = joined(options.sweeps, measure)
-        content = render(chart(calls, measure), options.output)
+        is_table = options.output.suffix == ".tex"
+        content = latex(calls, measure).encode() if is_table else render(chart(calls, measure), options.output)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_bytes(content)
-    except (SweepPlotError, OSError) as error:
+    except (SweepPlotError, FigureError, OSError) as error:
         print(f"lockstep-sweep-plot: {error}", file=sys.stderr)
         return 1
     print(f"plot: {options.output}")

@@ -50,7 +50,7 @@ def test_requirements_of_an_extra_are_those_of_pyproject(monkeypatch: pytest.Mon
         return sorted(re.split(r"[^\w-]", requirement)[0] for requirement in listed)
 
     extras = project()["project"]["optional-dependencies"]
-    assert names(requirements("gym")) == ["gymnasium"] == names(extras["gym"])
+    assert names(requirements("gym")) == ["gymnasium", "msgspec"] == names(extras["gym"])
     learn = [*extras["lab"], *(one for one in extras["learn"] if one != f"{DISTRIBUTION}[lab]")]
     assert names(requirements("learn")) == names(learn)
     assert names(requirements()) == names(project()["project"]["dependencies"])

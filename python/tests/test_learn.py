@@ -27,7 +27,7 @@ def test_model_has_a_card(name: str) -> None:
 
 
 def test_controller_without_shipped_model_names_the_option() -> None:
-    with pytest.raises(ValueError, match=r"no model comes with the controller mmsys24: name one with --model"):
+    with pytest.raises(ValueError, match=r"the controller mmsys24 has no embedded model: choose one with --model"):
         simulate("constant:1mbps", controller="mmsys24", seconds=1, modelled=True)
 
 

@@ -4,6 +4,7 @@ import polars
 import pytest
 
 from lockstep import sweep_plot
+from lockstep.figure import colours
 
 ROWS = [
     {
@@ -97,9 +98,35 @@ def test_unplottable_sweep_is_reported_in_one_line(
         ([str(garbage)], "as a table of"),
         ([str(tmp_path / "none.parquet")], "cannot read"),
         ([str(sweep), "--against", "vmaf"], "column vmaf is missing"),
-        ([str(sweep), "--output", str(tmp_path / "sweep.txt")], "a name that ends in .html or .png"),
+        ([str(sweep), "--output", str(tmp_path / "sweep.txt")], "a name that ends in .html, .png"),
     ]:
         assert sweep_plot.main(arguments) == 1
         error = capsys.readouterr().err
         assert reason in error
         assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("kind", "start"), [("pdf", b"%PDF"), ("svg", b"<svg"), ("csv", b"controller,codec")])
+def test_figure_for_a_paper_has_the_format_of_its_name(sweep: Path, tmp_path: Path, kind: str, start: bytes) -> None:
+    output = tmp_path / f"sweep.{kind}"
+    assert sweep_plot.main([str(sweep), "--output", str(output)]) == 0
+    assert output.read_bytes().startswith(start)
+
+
+def test_table_for_a_paper_has_intervals_over_seeds(sweep: Path, tmp_path: Path) -> None:
+    output = tmp_path / "sweep.tex"
+    assert sweep_plot.main([str(sweep), "--output", str(output)]) == 0
+    text = output.read_text()
+    # Three seeds with 13, 14 and 15 dB: 14 with an interval of 4.303 / sqrt(3).
+    assert r"salsify & modelled & $180 \pm 99$ & $14.00 \pm 2.48$ \\" in text
+    assert text.endswith("\\end{tabular}\n")
+
+
+def test_format_that_no_figure_has_is_refused(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep_plot.main([str(sweep), "--output", str(tmp_path / "sweep.doc")]) == 1
+    assert "expected a name that ends in .html, .png, .svg, .pdf, .csv" in capsys.readouterr().err
+
+
+def test_controller_has_one_colour_in_every_plot() -> None:
+    assert colours(["gcc", "mine"])[0] == colours(["copa", "gcc", "lockstep"])[1]
+    assert len(set(colours(["gcc", "mine", "other", "lockstep"]))) == 4

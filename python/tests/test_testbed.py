@@ -462,7 +462,7 @@ def test_run_writes_a_session_that_reports_can_read(tmp_path: Path) -> None:
 def test_wrong_arguments_are_reported_before_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "out"
     for words, message in (
-        (["compare", "lockstep:controller=nosuch", "lockstep"], "no controller is called `nosuch`"),
+        (["compare", "lockstep:controller=nosuch", "lockstep"], "unknown controller `nosuch`"),
         (["compare", "lockstep:controller=hindsight", "lockstep"], "requires the trace of the link"),
         (["compare", "lockstep:grace=long", "lockstep"], "grace"),
         (["compare", "lockstep", "lockstep", "--trace", "nosuch.up"], "nosuch.up"),

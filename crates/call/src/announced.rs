@@ -1,9 +1,9 @@
-//! The video's format as the sender's hello has it.
+//! Video format of the sender's hello.
 
 use lockstep_media::VideoFormat;
 
-/// What a sender announces of video of this format. Sides of more than 65,535 samples, which no codec here has, are
-/// said to be as long as that.
+/// The hello's format for video of `format`. Sides above 65,535 samples, which no codec here supports, are clipped to
+/// that.
 #[must_use]
 pub fn announced(format: &VideoFormat) -> lockstep_transport::VideoFormat {
     let side = |samples: usize| u16::try_from(samples).unwrap_or(u16::MAX);

@@ -1,6 +1,8 @@
-//! What a call's ends know of the codec between them: that of this project ([`Vp8`](crate::Vp8)), a model of it without
-//! pixels and bytes (`lockstep_sim::Modelled`), or an application's own ([`External`](crate::External)). Everything
-//! above - menus, rate control, transport, control, log - is the same object over any of them.
+//! Codec interface of a call's two ends.
+//!
+//! A codec is this project's [`Vp8`](crate::Vp8), a model without pixels and bytes (`lockstep_sim::Modelled`), or an
+//! application's own codec ([`External`](crate::External)). Menus, rate control, transport, control and log are the
+//! same objects for all of them.
 
 use std::fmt::Debug;
 
@@ -11,44 +13,43 @@ use lockstep_units::ByteCount;
 #[derive(Debug, Clone, Copy)]
 pub enum Vp8 {}
 
-/// A codec: its types, and what both ends do with them. Its values go to other threads and back.
+/// A codec: its types, and the operations of both ends. Its values move between threads.
 pub trait Codec: Debug + Copy + 'static {
-    /// What is captured.
+    /// Captured picture.
     type Picture: Clone + Debug + Send;
-    /// What a decoder gives to be shown.
+    /// Decoded picture for display.
     type Decoded: Clone + Debug + Send;
-    /// What a decoder holds between frames; the default is that of one that has seen nothing.
+    /// Decoder state between frames. The default is the empty state.
     type State: Clone + Debug + Default + Send;
-    /// The memory that frames are made in, kept from one to the next by whoever codes or decodes: a clone is another
-    /// handle of it.
+    /// Memory for frames, reused from one to the next by the encoder or decoder. A clone is another handle of it.
     type Arena: Clone + Debug + Default + Send;
-    /// What frames are made of.
+    /// Payload of frames.
     type Payload: Payload + Send;
-    /// What a datagram is on its way: its bytes, or itself.
+    /// Datagram in transit: its bytes, or the datagram itself.
     type Packet: Clone + Debug;
-    /// One picture about to be coded from one state, at any quantizer.
+    /// Analysis of one picture to be coded from one state at any quantizer.
     type Analysis: Send;
-    /// A picture that is being made to fit a budget, pass by pass.
+    /// Picture that is coded pass by pass to fit a budget.
     type Fitting: Debug + Send;
 
-    /// Whether there are pixels.
+    /// Whether the codec has pixels.
     const HAS_PIXELS: bool;
-    /// Whether a driver of both ends may give the receiver the state that the sender reached, instead of decoding.
+    /// Whether a driver of both ends may pass the sender's state to the receiver instead of decoding.
     const SHARES_STATES: bool;
 
-    /// The pixels of what is captured, where there are any.
+    /// Pixels of a captured picture; none without pixels.
     fn pixels(picture: &Self::Picture) -> Option<&lockstep_vp8::Picture>;
-    /// The pixels of what is shown, where there are any.
+    /// Pixels of a displayed picture; none without pixels.
     fn shown_pixels(shown: &Self::Decoded) -> Option<&lockstep_vp8::Picture>;
-    /// Codes a picture at a quantizer index, 0-127.
+    /// Codes a picture at a quantizer index, 0 to 127.
     fn encode(analysis: &Self::Analysis, quantizer: u8) -> Candidate<Self>;
-    /// The name of a state. What coding has left undone of a candidate that may never be sent is done when this is first
-    /// asked.
+    /// The state id of a state. The first call completes work that coding deferred, since a candidate may never be
+    /// sent.
     fn name(state: &Self::State) -> StateId;
-    /// What a decoder with this state has shown last.
+    /// The last picture that a decoder with this state has shown.
     fn last_shown(state: &Self::State) -> Option<Self::Decoded>;
-    /// Decodes a frame that should lead to the state `target`, unless its pictures have more than `pixel_limit` pixels
-    /// or it is damaged.
+    /// Decodes a frame that should lead to the state `target`. Returns none if its picture has more than `pixel_limit`
+    /// pixels, or if it is damaged.
     fn decode(
         arena: &Self::Arena,
         source: &Self::State,
@@ -56,29 +57,29 @@ pub trait Codec: Debug + Copy + 'static {
         target: StateId,
         pixel_limit: usize,
     ) -> Option<(Self::State, Self::Decoded)>;
-    /// The codec whose frames are decoded with `arena`; none where it has no decoder.
+    /// The codec whose frames `arena` decodes; none without a decoder.
     fn decodes(arena: &Self::Arena) -> Option<CodecId>;
-    /// The datagram as it goes on its way.
+    /// Converts a datagram for transmission.
     fn pack(datagram: Datagram<Self::Payload>) -> Self::Packet;
-    /// The datagram that has come.
+    /// Converts a received datagram back.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`WireError`] if the datagram is invalid.
     fn unpack(packet: Self::Packet) -> Result<Datagram<Self::Payload>, WireError>;
 }
 
-/// A coded version of a picture that may be sent.
+/// Coded version of a picture that may be sent.
 #[derive(Debug, Clone)]
 pub struct Candidate<C: Codec = Vp8> {
-    /// The frame as it goes to the packetiser.
+    /// Frame for the packetiser.
     pub frame: C::Payload,
-    /// Quantizer index, 0-127.
+    /// Quantizer index, 0 to 127.
     pub quantizer: u8,
-    /// Whether it decodes from nothing.
+    /// Whether it decodes from the empty state.
     pub key_frame: bool,
-    /// What a decoder that holds the source state has afterwards.
+    /// Decoder state after this frame, for a decoder with the source state.
     pub state: C::State,
-    /// Luma SSIM of what will be shown, 0-1, where coding says it; of real pictures it has to be measured.
+    /// Luma SSIM of the displayed picture, 0 to 1, if the codec model gives it. For real pictures it must be measured.
     pub ssim: Option<f64>,
 }
 
@@ -89,7 +90,7 @@ impl<C: Codec> Candidate<C> {
         ByteCount::new(self.frame.length() as u64)
     }
 
-    /// What the receiver will show.
+    /// The picture that the receiver will display.
     #[must_use]
     pub fn shown(&self) -> Option<C::Decoded> {
         C::last_shown(&self.state)
@@ -98,34 +99,34 @@ impl<C: Codec> Candidate<C> {
 
 /// A codec that codes a picture from any state at any quantizer, as a pure function.
 pub trait FunctionalCodec: Codec {
-    /// How pictures are coded, but for the quantizer.
+    /// Coding parameters except the quantizer.
     type Parameters: Clone + Debug + Send;
 
-    /// The codec's number in the hello.
+    /// Number of the codec in the hello.
     const ID: CodecId;
 
-    /// Luma samples of a picture.
+    /// Number of luma samples of a picture.
     fn luma_samples(parameters: &Self::Parameters, picture: &Self::Picture) -> usize;
-    /// Looks at `picture`, to be coded from `state`.
+    /// Analyses `picture`, to be coded from `state`.
     fn analyse(
         arena: &Self::Arena,
         state: &Self::State,
         picture: &Self::Picture,
         parameters: &Self::Parameters,
     ) -> Self::Analysis;
-    /// Whether it will be a key frame.
+    /// Whether the picture will be a key frame.
     fn is_key_frame(analysis: &Self::Analysis) -> bool;
-    /// About how many bytes the picture takes at a quantizer index, by what prediction leaves of it; none where nobody knows.
+    /// Estimated size at a quantizer index, from the prediction residual; none if unknown.
     fn estimate_size(analysis: &Self::Analysis, quantizer: u8) -> Option<ByteCount>;
-    /// Begins to make it fit; the first pass is at the quantizer `first`.
+    /// Starts to fit the picture to a budget. The first pass uses the quantizer `first`.
     fn fitting(analysis: Self::Analysis, first: u8) -> Self::Fitting;
-    /// Codes it once more, for `budget`.
+    /// Codes one more pass towards `budget`.
     fn pass(fitting: &mut Self::Fitting, budget: ByteCount) -> Candidate<Self>;
-    /// Whether another pass would bring nothing: one so far fits `budget` and fills it, or is as fine as can be.
+    /// Whether another pass would gain nothing: one so far fits and fills `budget`, or has the finest quantizer.
     fn is_filled(fitting: &Self::Fitting, budget: ByteCount) -> bool;
 }
 
-/// A codec of real pictures and bytes: what a live call can carry.
+/// Codec of real pictures and bytes, which a live call can use.
 pub trait PictureCodec:
     Codec<Picture = lockstep_vp8::Picture, Decoded = lockstep_vp8::Picture, Payload = Vec<u8>>
 {

@@ -1,9 +1,9 @@
-//! A conventional codec behind the [`FrameEncoder`] seam: what the published comparisons call "today's systems".
+//! Conventional codec as a [`FrameEncoder`]: "today's systems" in the published comparisons.
 //!
-//! It codes with the same VP8 as the functional codec but may not look into its state: each frame follows the last one
-//! that it coded, or is a key frame. Its quantizer is decided before coding, by a rate control that aims at a bit rate
-//! and knows nothing of the budget; the frame is sent whatever its size has become. After a loss it relies on
-//! retransmission, and makes a key frame when that has failed, as on a picture loss indication (RFC 4585, section 6.3.1).
+//! It uses the same VP8 as the functional codec, but does not access its state. Each frame follows the last coded one
+//! or is a key frame. A rate control chooses the quantizer before coding, from a target bit rate. There is no budget,
+//! and every frame is sent. After a loss it relies on retransmission. If that fails, it codes a key frame, as after a
+//! picture loss indication (RFC 4585, section 6.3.1).
 
 use std::time::Duration;
 
@@ -15,13 +15,11 @@ use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameSta
 use crate::quantizer_choice::QuantizerChoice;
 use crate::rate_control::{FrameTarget, RateControl};
 
-/// Key frames that a loss asks for are at least so far apart (WebRTC's `EncoderRtcpFeedback`,
-/// `kMinKeyframeSendIntervalMs`).
+/// Minimum time between key frames after losses (WebRTC's `EncoderRtcpFeedback`, `kMinKeyframeSendIntervalMs`).
 pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
-/// While more waits in the pacer than leaves in this time, pictures are dropped (WebRTC's pacer,
-/// `kMaxExpectedQueueLength`).
+/// Longest pacer delay; pictures are dropped above it (WebRTC's pacer, `kMaxExpectedQueueLength`).
 pub const LONGEST_PACER_DELAY: Duration = Duration::from_secs(2);
-/// A key frame comes at the latest after so many frames (WebRTC: `kf_max_dist`, from `keyFrameInterval`).
+/// Maximum number of interframes between key frames (WebRTC: `kf_max_dist`, from `keyFrameInterval`).
 const MOST_INTER_FRAMES: u32 = 3_000;
 
 /// VP8 with an opaque state and a target bit rate.
@@ -31,10 +29,10 @@ pub struct ConventionalEncoder<C: FunctionalCodec = Vp8> {
     rate_control: RateControl,
     quantizers: Option<QuantizerChoice>,
     frame_interval: Duration,
-    /// What the frame being coded should take.
+    /// Target size of the frame that is being coded.
     wanted: Option<FrameTarget>,
     last: Option<(StateId, C::State)>,
-    /// When the frame being coded was begun.
+    /// Start of the coding of the present frame.
     begun_at: Option<Timestamp>,
     key_frame_at: Option<Timestamp>,
     inter_frames: u32,
@@ -42,7 +40,7 @@ pub struct ConventionalEncoder<C: FunctionalCodec = Vp8> {
 }
 
 impl<C: FunctionalCodec> ConventionalEncoder<C> {
-    /// An encoder that codes pictures `frame_interval` apart with `parameters` (its quantizer is chosen for each frame).
+    /// An encoder for pictures every `frame_interval`. It chooses the quantizer of `parameters` for each frame.
     #[must_use]
     pub fn new(parameters: C::Parameters, frame_interval: Duration) -> Self {
         Self {
@@ -61,7 +59,7 @@ impl<C: FunctionalCodec> ConventionalEncoder<C> {
 }
 
 impl<C: FunctionalCodec> ConventionalEncoder<C> {
-    /// Whether the frame that was coded is far too large because its scene is new.
+    /// Whether the coded frame is far too large because of a scene cut.
     fn surprises(&self, menu: &Menu<C>) -> bool {
         let Some(frame) = menu.candidates.first().filter(|frame| !frame.key_frame) else { return false };
         self.quantizers.as_ref().zip(self.wanted).is_some_and(|(quantizers, wanted)| {
@@ -85,7 +83,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
         if pacer_delay > LONGEST_PACER_DELAY {
             return None;
         }
-        // A state other than the last is as good as none to a codec that cannot go back.
+        // A state other than the last is useless to a conventional codec.
         let last = self.last.as_ref().filter(|(name, _)| *name == offered && self.inter_frames < MOST_INTER_FRAMES);
         let (source, state) = last.map_or((StateId::EMPTY, C::State::default()), Clone::clone);
         let must_be_key = source == StateId::EMPTY;
@@ -114,7 +112,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
 
     fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
         let Some(choice) = choice else {
-            // If the source was lost meanwhile, the frame itself may be as it should be.
+            // If the source was lost meanwhile, the frame itself may be normal.
             let surprises = self.surprises(&menu);
             if let Some((quantizers, wanted)) = self.quantizers.as_mut().zip(self.wanted.take()).filter(|_| surprises) {
                 quantizers.drop_surprise(wanted.inter);
@@ -163,7 +161,7 @@ mod tests {
 
     fn picture() -> Picture {
         let samples = (0..64 * 48 * 3 / 2u32).map(|index| (index * 7 % 64) as u8).collect();
-        Picture::from_i420(64, 48, samples).expect("as many samples as that takes")
+        Picture::from_i420(64, 48, samples).expect("the number of samples matches the size")
     }
 
     fn request(frame: u64, picture: &Picture, source: StateId) -> FrameRequest<'_> {
@@ -171,7 +169,7 @@ mod tests {
         FrameRequest::at_rate(now, picture, source, Bitrate::from_kbps(300))
     }
 
-    /// Codes and sends a frame; gives the state that it leads to and whether it is a key frame.
+    /// Codes and sends a frame. Returns its target state, and whether it is a key frame.
     fn send(encoder: &mut ConventionalEncoder, request: &FrameRequest<'_>) -> Option<(StateId, bool)> {
         let menu = encoder.begin(request)?.job.run(&SerialMenu);
         let choice = encoder.choose(&menu, request.budget, false);
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_from_its_last_frame_only_and_asks_for_key_frames_seldom() {
+    fn encoder_follows_its_last_frame_and_limits_key_frames() {
         let picture = picture();
         let mut encoder = ConventionalEncoder::new(Parameters::default(), INTERVAL);
         let (first, key) = send(&mut encoder, &request(0, &picture, StateId::EMPTY)).expect("a first frame");
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pacer_that_cannot_get_rid_of_frames_gets_no_more() {
+    fn full_pacer_gets_no_more_frames() {
         let picture = picture();
         let mut encoder = ConventionalEncoder::new(Parameters::default(), INTERVAL);
         let stuck = |pacer_delay| FrameRequest { pacer_delay, ..request(0, &picture, StateId::EMPTY) };

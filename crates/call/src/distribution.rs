@@ -1,11 +1,11 @@
-//! How values are distributed, in memory that does not grow with their number.
+//! Distributions of values in bounded memory.
 
 use std::borrow::Borrow;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The quantile `share` (0-1) of `sorted`, interpolated between neighbours; none of nothing.
+/// The quantile `share` (0 to 1) of `sorted`, interpolated between neighbours; none if it is empty.
 #[must_use]
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
@@ -14,7 +14,7 @@ pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     Some(sorted[low] + (sorted[high] - sorted[low]) * (position - low as f64))
 }
 
-/// The mean of `values`; none of nothing.
+/// The mean of `values`; none if there are none.
 #[must_use]
 pub fn mean(values: impl IntoIterator<Item: Borrow<f64>>) -> Option<f64> {
     let mut count = 0_u64;
@@ -22,18 +22,18 @@ pub fn mean(values: impl IntoIterator<Item: Borrow<f64>>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-/// So many values are kept as they are, and quantiles of them are exact: two and a half hours of frames at 30 a second,
-/// three quarters of an hour of packets at 1 Mb/s. Of more, quantiles are those of a histogram.
+/// Number of values up to which quantiles are exact: 2.5 hours of frames at 30 per second, or 45 minutes of packets at
+/// 1 Mb/s. Beyond it, quantiles come from a histogram.
 pub const MOST_EXACT_VALUES: usize = 1 << 18;
 
-/// Decimal digits that the histogram keeps of a value: quantiles are within a thousandth.
+/// Decimal digits of a value in the histogram: quantiles are accurate to 0.1 %.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// Number, mean and quantiles of values that are not negative, however many there are.
+/// Number, mean and quantiles of non-negative values, for any number of them.
 ///
-/// Number, sum, least and largest are exact. Quantiles are exact up to [`MOST_EXACT_VALUES`] values; of more they are
-/// within 0.1 % and half a unit, from a histogram whose buckets grow with the values (Tene's HdrHistogram, of the crate
-/// of that name).
+/// Number, sum, minimum and maximum are exact. Quantiles are exact up to [`MOST_EXACT_VALUES`] values. Beyond that,
+/// their error is at most 0.1 % plus half a unit. They come from a histogram whose buckets grow with the values
+/// (HdrHistogram by Tene, from the crate of that name).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     unit: f64,
@@ -46,7 +46,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Of nothing yet. `unit` is the least difference that matters, in the unit of the values.
+    /// An empty distribution. `unit` is the smallest relevant difference, in the unit of the values.
     #[must_use]
     pub fn new(unit: f64) -> Self {
         Self {
@@ -60,13 +60,13 @@ impl Distribution {
         }
     }
 
-    /// Of delays in milliseconds, to the microsecond.
+    /// A distribution of delays in milliseconds, with a resolution of 1 µs.
     #[must_use]
     pub fn of_milliseconds() -> Self {
         Self::new(1e-3)
     }
 
-    /// Counts `value`.
+    /// Adds `value`.
     pub fn add(&mut self, value: f64) {
         self.count += 1;
         self.sum += value;
@@ -77,7 +77,7 @@ impl Distribution {
                 self.exact.push(value);
                 return;
             }
-            // The bounds are valid, so that there is always a histogram.
+            // The bounds are valid, so there is always a histogram.
             let mut histogram = Histogram::new(SIGNIFICANT_DIGITS).ok();
             if let Some(histogram) = &mut histogram {
                 self.exact.iter().for_each(|&earlier| count(histogram, earlier, self.unit));
@@ -90,19 +90,19 @@ impl Distribution {
         }
     }
 
-    /// How many values there were.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The least value; none of nothing.
+    /// Minimum; none if there are no values.
     #[must_use]
     pub fn least(&self) -> Option<f64> {
         (self.count > 0).then_some(self.least)
     }
 
-    /// The mean; none of nothing.
+    /// Mean; none if there are no values.
     #[must_use]
     pub fn mean(&mut self) -> Option<f64> {
         if self.histogram.is_none() {
@@ -112,13 +112,13 @@ impl Distribution {
         Some(self.sum / self.count as f64)
     }
 
-    /// The quantile `share` (0-1); between two values interpolated, as by [`quantile`]. None of nothing.
+    /// The quantile `share` (0 to 1), interpolated as in [`quantile`]. None if there are no values.
     #[must_use]
     pub fn quantile(&mut self, share: f64) -> Option<f64> {
         self.quantile_of(share, |value| value)
     }
 
-    /// The quantile `share` of what `function`, which must not fall, makes of the values.
+    /// The quantile `share` of `function` applied to the values. `function` must not decrease.
     #[must_use]
     pub fn quantile_of(&mut self, share: f64, function: impl Fn(f64) -> f64) -> Option<f64> {
         let Some(histogram) = &self.histogram else {
@@ -140,7 +140,7 @@ impl Distribution {
         self.exact.sort_unstable_by(f64::total_cmp);
     }
 
-    /// How many values are kept as they are.
+    /// Number of values that are stored exactly.
     #[cfg(test)]
     fn kept(&self) -> usize {
         self.exact.len()
@@ -159,16 +159,16 @@ pub struct DelayScores {
 }
 
 impl DelayScores {
-    /// Of delays in milliseconds; none of nothing.
+    /// Scores of delays in milliseconds; none if there are no delays.
     #[must_use]
     pub fn of(delays: &mut Distribution) -> Option<Self> {
         Some(Self { p50: delays.quantile(0.5)?, mean: delays.mean()?, p95: delays.quantile(0.95)? })
     }
 }
 
-/// Counts `value` in whole units; what is negative counts as zero.
+/// Adds `value` in whole units. Negative values count as zero.
 fn count(histogram: &mut Histogram<u64>, value: f64, unit: f64) {
-    // It grows with the values, and has room for all that 64 bits hold.
+    // The histogram grows with the values, up to the range of 64 bits.
     let _ = histogram.record((value / unit).round() as u64);
 }
 
@@ -176,7 +176,7 @@ fn count(histogram: &mut Histogram<u64>, value: f64, unit: f64) {
 mod tests {
     use super::*;
 
-    /// Milliseconds over four orders of magnitude, in no order, the same each time.
+    /// Milliseconds over four orders of magnitude in pseudorandom order.
     fn delays(count: usize) -> impl Iterator<Item = f64> {
         (0..count as u64).map(|index| {
             let mixed = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_and_mean_of_a_short_call_are_those_of_the_sorted_values() {
+    fn quantiles_and_mean_of_a_short_call_are_exact() {
         let mut distribution = Distribution::of_milliseconds();
         let mut values: Vec<f64> = delays(1_000).collect();
         values.iter().for_each(|&value| distribution.add(value));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ever_more_values_none_are_kept_and_quantiles_stay_within_a_thousandth() {
+    fn quantiles_of_many_values_are_within_a_thousandth() {
         let mut distribution = Distribution::of_milliseconds();
         let mut values: Vec<f64> = delays(3 * MOST_EXACT_VALUES).collect();
         values.iter().for_each(|&value| distribution.add(value));

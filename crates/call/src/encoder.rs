@@ -1,4 +1,4 @@
-//! The seam between a call and whatever codes its pictures.
+//! Encoder interface of a call: requests, candidates, menus and jobs.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::codec::{Candidate, Codec, Vp8};
 use crate::size_curve::SizeEstimate;
 
-/// What a job does to a picture.
+/// Work of a job on a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EncodeWork {
-    /// Analyses it and codes it once, as a conventional codec does.
+    /// Analyses the picture and codes it once, like a conventional codec.
     OneFrame,
-    /// Analyses it and codes it for the first time, where it is to fit a budget.
+    /// Analyses the picture and codes the first pass towards a budget.
     FirstPass,
-    /// Codes it once more, nearer to the budget.
+    /// Codes one more pass, closer to the budget.
     LaterPass,
-    /// Analyses it and codes two candidates, one after the other.
+    /// Analyses the picture and codes two candidates in sequence.
     SerialMenu,
-    /// Analyses it and codes two candidates, both at once.
+    /// Analyses the picture and codes two candidates in parallel.
     ParallelMenu,
 }
 
-/// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
-/// one that uses several cores.
+/// Runs the candidates of one menu. The serial runner codes them in sequence. A driver with threads may use several
+/// cores.
 pub trait MenuRunner<C: Codec = Vp8> {
-    /// One candidate for each of `quantizers`, in their order.
+    /// One candidate for each of `quantizers`, in order.
     fn run(&self, analysis: &C::Analysis, quantizers: &[u8]) -> Vec<Candidate<C>>;
 }
 
-/// One candidate after another, on the calling thread.
+/// Runner that codes candidates in sequence on the calling thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SerialMenu;
 
@@ -43,38 +43,38 @@ impl<C: Codec> MenuRunner<C> for SerialMenu {
     }
 }
 
-/// The candidates of one picture.
+/// Candidates of one picture.
 #[derive(Debug)]
 pub struct Menu<C: Codec = Vp8> {
-    /// In the order in which they were coded.
+    /// Candidates in the order of their coding.
     pub candidates: Vec<Candidate<C>>,
-    /// What another candidate can be made from, where the encoder works pass by pass.
+    /// Input of another pass, if the encoder codes pass by pass.
     pub(crate) fitting: Option<C::Fitting>,
-    /// What was expected of its first candidate before anything was coded.
+    /// Expected size of the first candidate before coding.
     pub(crate) estimate: Option<SizeEstimate>,
 }
 
 impl<C: Codec> Menu<C> {
-    /// A menu of `candidates` that is complete.
+    /// A complete menu of `candidates`.
     #[must_use]
     pub fn new(candidates: Vec<Candidate<C>>) -> Self {
         Self::of(candidates, None)
     }
 
-    /// The same, of a picture that was expected to take what `estimate` says.
+    /// A menu of `candidates` with the expected size of the first one.
     pub(crate) fn of(candidates: Vec<Candidate<C>>, estimate: Option<SizeEstimate>) -> Self {
         Self { candidates, fitting: None, estimate }
     }
 
-    /// The largest candidate that `budget` holds.
+    /// The largest candidate within `budget`.
     #[must_use]
     pub fn largest_within(&self, budget: ByteCount) -> Option<usize> {
         let fitting = (0..self.candidates.len()).filter(|&index| self.candidates[index].size() <= budget);
         fitting.max_by_key(|&index| self.candidates[index].size())
     }
 
-    /// Does for the candidate that `budget` would choose what a codec leaves until the state of one is asked for: in the job
-    /// that coded it, for the end that commits to it waits for no pixels. Should another be chosen after all, it is done then.
+    /// Completes the candidate that `budget` would choose, which computes its state id. This runs in the coding job, so
+    /// that the committing end does not wait. If another candidate is chosen, its work is done then.
     #[must_use]
     pub(crate) fn ready_for(self, budget: ByteCount) -> Self {
         if let Some(likely) = self.largest_within(budget) {
@@ -92,19 +92,19 @@ impl<C: Codec> Menu<C> {
 
 type MenuWork<C> = dyn FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send;
 
-/// Work that makes a menu; it may run on another thread than the call's.
+/// Job that makes a menu. It may run on another thread than the call.
 pub struct EncodeJob<C: Codec = Vp8> {
     work: Box<MenuWork<C>>,
     kind: EncodeWork,
 }
 
 impl<C: Codec> EncodeJob<C> {
-    /// A job that does `work`, which is of this kind.
+    /// A job of kind `kind` that runs `work`.
     pub fn new(kind: EncodeWork, work: impl FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send + 'static) -> Self {
         Self { work: Box::new(work), kind }
     }
 
-    /// What it does: drivers in virtual time look up how long that takes (`lockstep_sim::JobTimes`).
+    /// Kind of its work. Drivers in virtual time use it to look up the duration (`lockstep_sim::JobTimes`).
     #[must_use]
     pub fn kind(&self) -> EncodeWork {
         self.kind
@@ -117,31 +117,30 @@ impl<C: Codec> EncodeJob<C> {
     }
 }
 
-/// What an encoder is told of the frame that it is asked for.
+/// Request for a frame.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameRequest<'a, C: Codec = Vp8> {
-    /// When coding would begin.
+    /// Start of the coding.
     pub now: Timestamp,
     /// The picture.
     pub picture: &'a C::Picture,
-    /// The state that the transport would have the frame coded from: the last one sent, while it may arrive, else one
-    /// that the receiver holds, else [`StateId::EMPTY`].
+    /// Source state that the transport proposes: the last one sent while it may arrive, else one that the receiver
+    /// holds, else [`StateId::EMPTY`].
     pub source: StateId,
-    /// Bytes that the frame may have.
+    /// Budget of the frame, bytes.
     pub budget: ByteCount,
-    /// Bit rate that frames may have in the long run: the controller's target less what headers and retransmissions
-    /// take.
+    /// Mean bit rate of frames: the controller's target minus headers and retransmissions.
     pub target: Bitrate,
-    /// How long what waits in the pacer takes to leave at the present pace.
+    /// Time in which the pacer's queue leaves at the present pace.
     pub pacer_delay: Duration,
-    /// Bytes that wait there.
+    /// Bytes in the pacer.
     pub queued: ByteCount,
-    /// Whether the picture may be left out for the sake of the next. Not where a rate is kept come what may.
+    /// Whether the picture may be skipped in favour of the next. False if a rate must be kept.
     pub may_wait: bool,
 }
 
 impl<'a, C: Codec> FrameRequest<'a, C> {
-    /// What a codec is told that follows a bit rate, where nothing waits: no budget, and no picture is left out.
+    /// A request for a codec that follows a bit rate, with an empty pacer: no budget, and no skipped pictures.
     #[must_use]
     pub fn at_rate(now: Timestamp, picture: &'a C::Picture, source: StateId, target: Bitrate) -> Self {
         Self {
@@ -157,28 +156,28 @@ impl<'a, C: Codec> FrameRequest<'a, C> {
     }
 }
 
-/// A frame that an encoder has agreed to code.
+/// Start of a frame that an encoder has accepted.
 pub struct FrameStart<C: Codec = Vp8> {
-    /// The state that it is coded from: the one offered, or [`StateId::EMPTY`].
+    /// Source state of the frame: the proposed one, or [`StateId::EMPTY`].
     pub source: StateId,
-    /// What codes it.
+    /// Job that codes the frame.
     pub job: EncodeJob<C>,
 }
 
-/// Given a picture and what may be sent, offers candidates, chooses among them, and commits to the one that was sent.
+/// Encoder of a sending end: it offers candidates, chooses one, and commits to the one that is sent.
 pub trait FrameEncoder<C: Codec = Vp8>: Send {
     /// The codec of its frames, for the hello.
     fn codec(&self) -> CodecId;
-    /// What the transport does about a loss. [`Recovery::FromHeldState`] also asks for frames that are likely to arrive
-    /// whole, coded from states known to be held where losses are many.
+    /// The transport's reaction to a loss. With [`Recovery::FromHeldState`], frames should be likely to arrive
+    /// complete. At high loss they are coded from states that the receiver holds.
     fn recovery(&self) -> Recovery;
-    /// The job that codes the picture; none if the encoder drops it.
+    /// The job that codes the picture; none if the encoder skips it.
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>>;
-    /// Which candidate is sent, now that `budget` bytes are free; none if none is. With `anyway` one is sent even if
-    /// the budget holds none, as small as there is.
+    /// The candidate to send, now that `budget` bytes are free; none to send nothing. With `anyway` the smallest one is
+    /// sent even if the budget holds none.
     fn choose(&self, menu: &Menu<C>, budget: ByteCount, anyway: bool) -> Option<usize>;
-    /// A job that adds to the menu what serves the call better than what is in it, where there is such a thing: now
-    /// `budget` bytes are free. Most encoders offer all that they have at once.
+    /// A job that adds a better candidate to the menu, now that `budget` bytes are free. Most encoders offer complete
+    /// menus.
     ///
     /// # Errors
     /// The menu, if it is complete.
@@ -186,14 +185,13 @@ pub trait FrameEncoder<C: Codec = Vp8>: Send {
         let _ = budget;
         Err(menu)
     }
-    /// Takes the finished menu back; `choice` is the candidate that is sent, if any. Gives that candidate and the name
-    /// of the state that it leads to.
+    /// Takes the finished menu; `choice` is the sent candidate, if any. Returns that candidate and its target state.
     fn commit(&mut self, menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)>;
-    /// No frame will be coded from this state any more.
+    /// Releases a state: no frame will be coded from it.
     fn forget(&mut self, state: StateId);
-    /// States held.
+    /// Number of states held.
     fn held_states(&self) -> usize;
-    /// The bit rate that it codes for; none if that is what each request says.
+    /// The bit rate that the encoder aims at; none if it is that of each request.
     fn target(&self) -> Option<Bitrate> {
         None
     }

@@ -1,7 +1,7 @@
-//! An application's own codec in a call: an encoder and a decoder of bytes, between which states are names.
+//! An application's own codec in a call: an encoder and a decoder of bytes, with states identified by names.
 //!
-//! [`PictureEncoder`] and [`PictureDecoder`] are the two halves. [`External`] is the [`Codec`] that stands for them, so that
-//! `SendingEnd<External>` and `ReceivingEnd<External>` are the ends of any other call:
+//! [`PictureEncoder`] and [`PictureDecoder`] are its two halves. [`External`] is the [`Codec`] for them, so
+//! `SendingEnd<External>` and `ReceivingEnd<External>` work like the ends of any other call:
 //!
 //! ```text
 //! picture -> ExternalEncoder -> PictureEncoder -> frame, name of the state reached -> transport
@@ -23,56 +23,55 @@ use crate::conventional::{KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::receiving::ReceivingEnd;
 
-/// A picture to be coded, and the limits for its frame.
+/// Picture to be coded, with the limits of its frame.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodeRequest<'a> {
     /// The picture.
     pub picture: &'a Picture,
-    /// The state that the frame is decoded from. With [`StateId::EMPTY`] the frame must be a key frame.
+    /// Source state of the frame. With [`StateId::EMPTY`] the frame must be a key frame.
     pub source: StateId,
-    /// Bytes that the frame may have.
+    /// Budget of the frame, bytes.
     pub budget: ByteCount,
-    /// Bit rate that frames may have in the long run.
+    /// Mean bit rate of frames.
     pub target: Bitrate,
 }
 
-/// A frame that may be sent.
+/// Frame that may be sent.
 #[derive(Debug, Clone)]
 pub struct EncodedPicture {
     /// The frame.
     pub bytes: Vec<u8>,
-    /// The name of the state that the frame leads to: the decoder must compute the same. Not [`StateId::EMPTY`].
+    /// Name of the target state, which the decoder must also compute. Not [`StateId::EMPTY`].
     pub target: StateId,
     /// Whether the frame decodes from any state.
     pub key_frame: bool,
-    /// Coarseness from 0, the finest the codec has, to 127, the coarsest; for logs.
+    /// Quantizer from 0, the finest of the codec, to 127, the coarsest; for logs.
     pub quantizer: u8,
-    /// The picture that the decoder will show. Without it the log has no quality of the frame.
+    /// Picture that the decoder will display. Without it the log has no quality of the frame.
     pub reconstruction: Option<Picture>,
 }
 
-/// The encoder of an application's codec. Its calls come one at a time, on the call's encoder thread.
+/// Encoder of an application's codec. It is called from the call's encoder thread only.
 pub trait PictureEncoder: Send {
-    /// [`Recovery::FromHeldState`] if the encoder codes from any state that it has not been asked to forget.
-    /// [`Recovery::Retransmit`] if it codes from its last frame, and makes a key frame where another state is the source.
-    /// Asked once.
+    /// [`Recovery::FromHeldState`] if the encoder codes from any state that is not forgotten. [`Recovery::Retransmit`]
+    /// if it codes from its last frame, and makes a key frame for another source state. Called once.
     fn recovery(&self) -> Recovery;
-    /// Codes a picture: one candidate or several of different sizes; none drops the picture. The call sends the largest
-    /// within the budget of that moment. With [`Recovery::Retransmit`] it sends the first, whatever its size. The states of
-    /// all candidates stay until [`PictureEncoder::forget`].
+    /// Codes a picture into one or several candidates of different sizes; an empty list skips the picture. The call
+    /// sends the largest one within the current budget. With [`Recovery::Retransmit`] it sends the first one at any
+    /// size. The states of all candidates stay until [`PictureEncoder::forget`].
     fn encode(&mut self, request: &EncodeRequest<'_>) -> Vec<EncodedPicture>;
-    /// No frame will be coded from `state` again: its candidate was not sent, or the receiver has newer states.
+    /// Releases `state`: no frame will be coded from it, since it was not sent or the receiver has newer states.
     fn forget(&mut self, state: StateId);
 }
 
-/// The decoder of an application's codec. Its calls come one at a time, on the call's decoder thread.
+/// Decoder of an application's codec. It is called from the call's decoder thread only.
 pub trait PictureDecoder: Send {
-    /// Decodes `frame` from the state `source`; gives the name of the state reached, computed from what was decoded, and
-    /// the picture. None if the frame is damaged or its picture has more than `pixel_limit` luma samples: that is checked
-    /// before memory is allocated. The frame comes from outside: whatever its bytes, decoding must not panic. The state
-    /// stays until [`PictureDecoder::forget`].
+    /// Decodes `frame` from the state `source`. Returns the name of the target state, computed from the decoded data,
+    /// and the picture. Returns none if the frame is damaged, or if its picture has more than `pixel_limit` luma
+    /// samples. The limit must be checked before allocation. The frame is untrusted, so decoding must not panic on any
+    /// bytes. The state stays until [`PictureDecoder::forget`].
     fn decode(&mut self, source: StateId, frame: &[u8], pixel_limit: usize) -> Option<(StateId, Picture)>;
-    /// No frame will be decoded from `state` again.
+    /// Releases `state`: no frame will be decoded from it.
     fn forget(&mut self, state: StateId);
 }
 
@@ -80,10 +79,10 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many handles there are of each of a decoder's states.
+/// Number of handles of each decoder state.
 type HandleCounts = Arc<Mutex<BTreeMap<StateId, usize>>>;
 
-/// A handle of a decoder's state. The decoder forgets a state without handles before it decodes again.
+/// Handle of a decoder state. The decoder forgets states without handles before it decodes again.
 struct Handle {
     name: StateId,
     counts: HandleCounts,
@@ -104,13 +103,13 @@ impl Drop for Handle {
     }
 }
 
-/// A state of an application's codec: its name, and what keeps it in the decoder.
+/// State of an application's codec: its name, and its handle in the decoder.
 #[derive(Clone, Default)]
 pub struct ExternalState {
     name: StateId,
-    /// At the encoder, what the decoder will show.
+    /// Picture that the decoder will display; at the encoder only.
     reconstruction: Option<Picture>,
-    /// At the decoder.
+    /// Handle of the state; at the decoder only.
     handle: Option<Arc<Handle>>,
 }
 
@@ -157,7 +156,7 @@ impl Codec for External {
     type Arena = ExternalDecoder;
     type Payload = Vec<u8>;
     type Packet = Vec<u8>;
-    // The application's encoder makes whole menus.
+    // The application's encoder makes complete menus.
     type Analysis = Infallible;
     type Fitting = Infallible;
 
@@ -200,7 +199,7 @@ impl Codec for External {
             count > 0
         });
         let (name, picture) = decoder.decode(source.name, frame, pixel_limit)?;
-        // The handle also has a refused state forgotten.
+        // A refused state also gets a handle, so that it is forgotten later.
         let state = ExternalState { name, reconstruction: None, handle: Some(Arc::new(Handle::new(name, counts))) };
         (picture.width() * picture.height() <= pixel_limit).then_some((state, picture))
     }
@@ -219,30 +218,30 @@ impl Codec for External {
 }
 
 impl ReceivingEnd<External> {
-    /// Decodes the pictures of the codec `codec` with `decoder`. Without a decoder the end refuses every call.
+    /// Decodes pictures of the codec `codec` with `decoder`. Without a decoder the end refuses every call.
     #[must_use]
     pub fn decoding_with(self, codec: CodecId, decoder: impl PictureDecoder + 'static) -> Self {
         self.with_arena(ExternalDecoder::new(codec, decoder))
     }
 }
 
-/// A [`PictureEncoder`] behind the [`FrameEncoder`] seam.
+/// A [`PictureEncoder`] as a [`FrameEncoder`].
 pub struct ExternalEncoder {
     encoder: Arc<Mutex<dyn PictureEncoder>>,
     codec: CodecId,
     recovery: Recovery,
     /// Names of the states that frames may be coded from.
     held: Vec<StateId>,
-    /// Names that the encoder is to forget before it codes again.
+    /// Names that the encoder must forget before it codes again.
     forgotten: Vec<StateId>,
-    /// When the picture that is being coded came, and when the last key frame did.
+    /// Start of the picture that is being coded, and time of the last key frame.
     begun_at: Option<Timestamp>,
     key_frame_at: Option<Timestamp>,
 }
 
 impl ExternalEncoder {
-    /// The seam of a sending end that codes with `encoder`. The hello names the codec `codec`, a number that the application
-    /// chose and that both ends use; [`CodecId::VP8`] is taken.
+    /// The frame encoder of a sending end that codes with `encoder`. The hello contains `codec`, a number that the
+    /// application chooses for both ends. [`CodecId::VP8`] is reserved.
     #[must_use]
     pub fn new(codec: CodecId, encoder: impl PictureEncoder + 'static) -> Self {
         let recovery = encoder.recovery();
@@ -255,7 +254,7 @@ impl ExternalEncoder {
         self.recovery == Recovery::Retransmit
     }
 
-    /// Whether a picture waits for the pacer or for the last key frame, as with a conventional codec.
+    /// Whether a picture must wait for the pacer or for the key frame interval, as with a conventional codec.
     fn must_wait(&self, now: Timestamp, source: StateId, pacer_delay: Duration) -> bool {
         let repeats = source == StateId::EMPTY && self.key_frame_at.is_some_and(|at| now < at + KEY_FRAME_INTERVAL);
         self.retransmits() && (pacer_delay > LONGEST_PACER_DELAY || repeats)

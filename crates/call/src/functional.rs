@@ -1,10 +1,9 @@
-//! The functional encoder behind the [`FrameEncoder`] seam: a menu of candidates from one named state.
+//! Functional encoder as a [`FrameEncoder`]: a menu of candidates from one state.
 //!
-//! Salsify's published code offers the quantizers q-17 and q+23 around the last one sent, so that its frames fill a
-//! third to a half of the budget. Here a curve of size over quantizer is learned from the candidates coded, and the
-//! menu is centred on the quantizer that should fit; or, beginning there, one frame is made to fit, pass by pass, and
-//! each pass aims at the newest budget ([`MenuMode::Fit`]). What the codec expects of a picture before it codes it moves the
-//! curve beforehand.
+//! Salsify's published code offers the quantizers q-17 and q+23 around the last sent one. Its frames fill a third to a
+//! half of the budget. Here a curve of size over quantizer is learned from coded candidates. The menu is centred on the
+//! expected quantizer. Alternatively, one frame starts there and is coded pass by pass, each pass towards the newest
+//! budget ([`MenuMode::Fit`]). The codec's size estimate of a picture shifts the curve before coding.
 
 mod config;
 
@@ -23,48 +22,49 @@ use crate::tuning::Tuning;
 
 pub use config::FunctionalConfig;
 
-/// Salsify's menus: share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not
-/// sent at all, so aiming at 1 would lose half of them.
+/// Salsify's menus: target share of the budget for the main candidate. Predictions vary, and a frame over the budget is
+/// not sent. At 1, half of them would be lost.
 const AIM: f64 = 0.9;
-/// Salsify's menus: a first candidate that fills this share of the budget is good; the second is then a smaller one, for a budget that
-/// shrinks before the decision.
+/// Salsify's menus: a first candidate that fills this share of the budget is good. The second one is then smaller, in
+/// case the budget shrinks before the decision.
 const GOOD_FILL: f64 = 0.8;
-/// Salsify's menus: the smaller candidate aims at this share.
+/// Salsify's menus: target share of the smaller candidate.
 const SAFE_AIM: f64 = 0.65;
-/// Salsify's menus: with both candidates coded at once, the first can aim close to the budget, because the second is safely below.
+/// Salsify's menus: target shares of two parallel candidates. The first can be close to the budget because the second
+/// is well below it.
 const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
-/// The middle of VP8's quantizer indices.
+/// Middle of VP8's quantizer indices.
 const MIDDLE_QUANTIZER: u8 = 64;
-/// No frame is made finer than this: what it would gain is not seen. The bound on QoE_d rests on it, so it is not tuned.
+/// Finest quantizer of frames; finer ones gain nothing visible. The bound on QoE_d depends on it, so it is not tuned.
 pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
 
-/// How many times a picture is coded to fit, where the caller does not say.
+/// Default number of passes to fit a picture.
 pub const FIT_PASSES: u8 = 3;
 
-/// How the candidates of a menu are made.
+/// Way in which the candidates of a menu are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MenuMode {
-    /// Coded again and again, each time to the newest budget, until one fits and fills half of it or a newer picture
-    /// waits. All of them are offered.
+    /// Repeated passes, each towards the newest budget, until one fits and fills half of it or a newer picture waits.
+    /// All passes are candidates.
     Fit {
-        /// How many times a picture may be coded, at least once.
+        /// Maximum number of passes, at least one.
         passes: usize,
     },
-    /// Salsify's two, one after the other, for one core: the second makes up for what the first missed.
+    /// Salsify's two candidates in sequence, for one core: the second one corrects the first.
     Serial,
-    /// Salsify's two, both at once, for two cores.
+    /// Salsify's two candidates in parallel, for two cores.
     Parallel,
 }
 
 impl Default for MenuMode {
-    /// Frames made to fit in up to [`FIT_PASSES`] passes: the default of the library, of the command and of Python.
+    /// Up to [`FIT_PASSES`] passes: the default of the library, the command and Python.
     fn default() -> Self {
         Self::Fit { passes: usize::from(FIT_PASSES) }
     }
 }
 
 impl MenuMode {
-    /// What is done until there is something to send.
+    /// Work until the first candidate.
     #[must_use]
     pub fn first_work(self) -> EncodeWork {
         match self {
@@ -75,7 +75,7 @@ impl MenuMode {
     }
 }
 
-/// Sizes over quantizers, kept apart for key and inter frames.
+/// Curves of size over quantizer, separate for key frames and interframes.
 #[derive(Debug, Clone)]
 pub(crate) struct SizeCurves {
     key: SizeCurve,
@@ -83,7 +83,7 @@ pub(crate) struct SizeCurves {
 }
 
 impl SizeCurves {
-    /// Of pictures of so many luma samples, before any was coded.
+    /// Initial curves for pictures of `luma_samples` luma samples.
     pub(crate) fn new(luma_samples: usize, tuning: &Tuning) -> Self {
         let FunctionalConfig { first_key_frame_bits, first_inter_share, .. } = tuning.functional;
         let size = luma_samples as f64 * first_key_frame_bits / 8.0;
@@ -100,7 +100,7 @@ impl SizeCurves {
     }
 }
 
-/// A menu from one state by the functional codec.
+/// Encoder of the functional codec: a menu from one state.
 #[derive(Debug)]
 pub struct FunctionalEncoder<C: FunctionalCodec = Vp8> {
     parameters: C::Parameters,
@@ -113,7 +113,7 @@ pub struct FunctionalEncoder<C: FunctionalCodec = Vp8> {
 }
 
 impl<C: FunctionalCodec> FunctionalEncoder<C> {
-    /// An encoder that codes with `parameters` (its quantizer is chosen for each frame).
+    /// An encoder that codes with `parameters`; it chooses the quantizer for each frame.
     #[must_use]
     pub fn new(parameters: C::Parameters, mode: MenuMode, tuning: &Tuning) -> Self {
         let (states, arena, dropper) = (
@@ -125,18 +125,18 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
     }
 }
 
-/// What the codec expects of a picture at `quantizer`, where it does.
+/// The codec's estimate of a picture at `quantizer`; none if it has none.
 fn estimate_at<C: FunctionalCodec>(analysis: &C::Analysis, quantizer: u8) -> Option<SizeEstimate> {
     C::estimate_size(analysis, quantizer).map(|size| SizeEstimate { quantizer, size: size.as_f64() })
 }
 
-/// The quantizer of the first pass of a frame that is to fit.
+/// Quantizer of the first pass towards a budget.
 fn first_quantizer(curve: &SizeCurve, budget: ByteCount, aim: f64) -> u8 {
     curve.quantizer_for(aim * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER)
 }
 
-/// The first pass of a frame that is to fit. Where it is far from the `estimate` there is, it has one of its own: what
-/// is learned of estimates is learned where the frame is.
+/// First pass towards a budget. If its quantizer is far from that of `estimate`, it gets its own estimate. So the error
+/// of estimates is learned at the quantizer of the frame.
 fn first_pass<C: FunctionalCodec>(
     analysis: C::Analysis,
     curve: &SizeCurve,
@@ -152,7 +152,7 @@ fn first_pass<C: FunctionalCodec>(
     Menu { estimate, ..another_pass(C::fitting(analysis, first), Vec::new(), budget) }
 }
 
-/// One more candidate, made to fit `budget`.
+/// Adds one more candidate, coded to fit `budget`.
 fn another_pass<C: FunctionalCodec>(
     mut fitting: C::Fitting,
     mut candidates: Vec<Candidate<C>>,
@@ -162,7 +162,7 @@ fn another_pass<C: FunctionalCodec>(
     Menu { candidates, fitting: Some(fitting), estimate: None }
 }
 
-/// Both candidates at once, one at the budget and one safely below.
+/// Two parallel candidates, one at the budget and one well below it.
 fn parallel_menu<C: FunctionalCodec>(
     analysis: &C::Analysis,
     curve: &SizeCurve,
@@ -174,7 +174,7 @@ fn parallel_menu<C: FunctionalCodec>(
     if safe == main { runner.run(analysis, &[main]) } else { runner.run(analysis, &[main, safe]) }
 }
 
-/// One candidate at the budget, then one that makes up for what it missed.
+/// One candidate at the budget, then one that corrects it.
 fn serial_menu<C: FunctionalCodec>(
     analysis: &C::Analysis,
     mut curve: SizeCurve,
@@ -209,7 +209,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
 
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
         let FrameRequest { now, picture, source, budget, may_wait, .. } = *request;
-        // A state that is not held any more is as good as none: the frame is a key frame.
+        // A state that is no longer held counts as empty: the frame is a key frame.
         let (source, state) = match self.states.get(source) {
             Some(state) => (source, state.clone()),
             None => (StateId::EMPTY, C::State::default()),
@@ -217,7 +217,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
         let (parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));
-        // Salsify's menus are as they were published: every picture is coded. So is one that begins anew.
+        // Salsify's menus follow the published code and code every picture. Key frames are always coded, too.
         let may_drop = may_wait && source != StateId::EMPTY && matches!(mode, MenuMode::Fit { .. });
         if may_drop && self.dropper.drops(now, first_quantizer(curves.get(false), budget, config.aim)) {
             return None;
@@ -273,14 +273,14 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
     }
 
     fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
-        // Where frames are made to fit, only the first has the size that belongs to its quantizer.
-        let telling = if matches!(self.mode, MenuMode::Fit { .. }) { 1 } else { usize::MAX };
-        // The job that shared the curves is done.
+        // With passes, only the first candidate has the size that belongs to its quantizer.
+        let informative = if matches!(self.mode, MenuMode::Fit { .. }) { 1 } else { usize::MAX };
+        // The job that shared the curves has ended.
         if let Some(curves) = self.curves.as_mut().map(Arc::make_mut) {
             if let (Some(estimate), Some(first)) = (menu.estimate, menu.candidates.first()) {
                 curves.of(first.key_frame).learn_surplus(estimate, first.quantizer, first.size().as_f64());
             }
-            for candidate in menu.candidates.iter().take(telling) {
+            for candidate in menu.candidates.iter().take(informative) {
                 curves.of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
             }
         }

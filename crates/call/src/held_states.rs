@@ -1,16 +1,16 @@
-//! The states that an end of a call holds, by name.
+//! States that an end of a call holds, by name.
 
 use lockstep_transport::StateId;
 
-/// States by name, the newest last. An end holds few, and is asked for the newest: a look from the end is quicker than
-/// any map.
+/// States by name, newest last. An end holds few and mostly needs the newest, so a search from the end is faster than a
+/// map.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldStates<S> {
     states: Vec<(StateId, S)>,
 }
 
 impl<S: Default> HeldStates<S> {
-    /// The empty state alone, which is held for ever.
+    /// Only the empty state, which is never removed.
     pub(crate) fn new() -> Self {
         Self { states: vec![(StateId::EMPTY, S::default())] }
     }
@@ -19,12 +19,12 @@ impl<S: Default> HeldStates<S> {
         self.states.iter().rposition(|&(held, _)| held == name)
     }
 
-    /// The state of this name, if it is held.
+    /// The state with this name, if it is held.
     pub(crate) fn get(&self, name: StateId) -> Option<&S> {
         self.place(name).map(|place| &self.states[place].1)
     }
 
-    /// Holds `state` under `name` from now on.
+    /// Adds `state` under `name`.
     pub(crate) fn insert(&mut self, name: StateId, state: S) {
         match self.place(name) {
             Some(place) => self.states[place].1 = state,
@@ -32,14 +32,14 @@ impl<S: Default> HeldStates<S> {
         }
     }
 
-    /// Lets a state go; the empty one stays.
+    /// Removes a state; the empty one stays.
     pub(crate) fn remove(&mut self, name: StateId) {
         if let Some(place) = self.place(name).filter(|_| name != StateId::EMPTY) {
             self.states.remove(place);
         }
     }
 
-    /// How many are held, the empty one included.
+    /// Number of states, including the empty one.
     pub(crate) fn len(&self) -> usize {
         self.states.len()
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_is_found_until_it_is_let_go_and_the_empty_one_stays() {
+    fn state_is_held_until_removed_and_the_empty_one_stays() {
         let mut held = HeldStates::new();
         held.insert(StateId(5), 'a');
         held.insert(StateId(3), 'b');

@@ -1,5 +1,5 @@
-//! One call: the sending end and the receiving end, built from codec, media, transport and control; and the
-//! records of its frames. Clock-free: the simulator and the live driver run the same objects.
+//! The two ends of a call, built from codec, media, transport and control, and the records of its frames. Both are
+//! state machines without a clock: the simulator and the live driver run the same objects.
 #![forbid(unsafe_code)]
 
 mod announced;

@@ -1,6 +1,6 @@
-//! A path that carries so little that sound has it before anything else: how sound is sent there, and when pictures are.
+//! Narrow paths: sound has priority, and pictures use the rest.
 //!
-//! On any other path nothing here changes anything, nor where there is no sound.
+//! Nothing here has an effect on other paths, or without sound.
 
 mod config;
 
@@ -17,39 +17,39 @@ use crate::tuning::Tuning;
 use config::MOST_PICTURES_IN_FLIGHT;
 pub use config::NarrowWayConfig;
 
-/// Where that much is in flight, the longest time without a picture is this many times as long.
+/// Factor of the longest time without a picture while too many bytes are in flight.
 const CLOGGED: u32 = 4;
 
-/// What is on the way, with all that a link carries with it.
+/// Link bytes in flight, including overhead.
 fn carried(in_flight: FragmentsInFlight) -> ByteCount {
     in_flight.bytes + ByteCount::new(CARRIAGE * in_flight.fragments as u64)
 }
 
-/// What sound and pictures may have of a narrow path.
+/// Shares of sound and pictures on a narrow path.
 #[derive(Debug)]
 pub(crate) struct NarrowWay {
     config: NarrowWayConfig,
-    /// The longest pause between two fragments, and the longest time without sound while it waits: the loss of bytes in
-    /// flight may go unnoticed.
+    /// Longest pause between two fragments, and longest time without sound while it waits. The loss of bytes in flight
+    /// may go unnoticed.
     longest_pause: Duration,
-    /// A path that carries more is not narrow.
+    /// Rate above which a path is not narrow.
     narrow: Bitrate,
-    /// Round trip that is assumed before the first sample.
+    /// Round-trip time before the first sample.
     first_round_trip: Duration,
     path: NarrowPath,
     plan: SoundPlan,
-    /// Bytes that pictures may have, or owe, at `at`.
+    /// Bytes that pictures may use at `at`; negative for debt.
     tokens: f64,
     at: Timestamp,
-    /// When a picture last left.
+    /// Time of the last sent picture.
     picture_at: Timestamp,
-    /// When a datagram of sound first left, and last.
+    /// Times of the first and of the last datagram of sound.
     first_sound_at: Option<Timestamp>,
     sound_at: Timestamp,
 }
 
 impl NarrowWay {
-    /// Of a path of which nothing is known.
+    /// The state for an unknown path.
     pub(crate) fn new(tuning: &Tuning) -> Self {
         let plan = SoundPlan::within(Bitrate::ZERO, None);
         Self {
@@ -71,31 +71,31 @@ impl NarrowWay {
         self.path.on_feedback(path, feedback);
     }
 
-    /// How sound is to be sent, where `target` is what it and the pictures may have.
+    /// Plan for sending sound, if `target` is the rate of sound and pictures together.
     pub(crate) fn plan(&mut self, now: Timestamp, target: Bitrate) -> SoundPlan {
-        let may_be = self.is_unheard(now) || (self.path.is_unproven() && self.is_suspected(now));
+        let may_be = self.is_without_feedback(now) || (self.path.is_unproven() && self.is_suspected(now));
         let assumed = if may_be { Some(self.config.assumed) } else { None };
         self.plan = SoundPlan::within(target, self.path.capacity().or(assumed));
         self.plan
     }
 
-    /// What of `rate` words leave, while somebody talks.
+    /// The rest of `rate` for pictures, with sound if `talks`.
     fn left_by_words(&self, rate: Bitrate, talks: bool) -> Bitrate {
         rate.saturating_sub(if talks { self.plan.carried() } else { Bitrate::ZERO })
     }
 
-    /// What pictures may have of the path while somebody talks, or is silent; none where the path is not narrow.
+    /// Rate of pictures on the path, with sound if `talks`; none if the path is not narrow.
     fn left(&self, talks: bool) -> Option<Bitrate> {
         let left = self.left_by_words(self.path.capacity()?.mul_f64(self.config.planned), talks);
         Some(if left < self.config.least_for_pictures() { Bitrate::ZERO } else { left })
     }
 
-    /// Whether pictures are to wait; `talks` says that sound flows.
+    /// Whether pictures must wait. `talks` means that sound is sent.
     pub(crate) fn must_wait(&mut self, now: Timestamp, talks: bool, in_flight: InFlight) -> bool {
         let NarrowWayConfig { picture, longest_without, .. } = self.config;
         let Some(left) = self.left(talks) else {
             (self.tokens, self.at) = (0.0, now);
-            // Until more is known of a path than what trickles out of it, what is on the way is enough.
+            // While little is known of a path with a low delivery rate, the bytes in flight are enough.
             let unanswered = self.path.is_unanswered() && now.saturating_since(self.picture_at) < self.first_round_trip;
             let unknown = (self.path.is_unproven() || unanswered) && in_flight.bytes > self.config.harmless;
             return unknown || self.is_suspected(now);
@@ -106,7 +106,7 @@ impl NarrowWay {
         self.tokens = (self.tokens + earned).min(bytes_in(picture));
         self.at = now;
         let waits = self.tokens <= 0.0 || self.is_suspected(now) || in_flight.bytes.as_f64() > bytes_in(picture);
-        // Into a queue that stands, one more would only come late, and make later all that is said after it.
+        // Behind a standing queue, a picture would be late and delay all sound after it.
         let longest = if in_flight.bytes > self.config.most_in_flight(capacity) {
             CLOGGED * longest_without
         } else {
@@ -115,7 +115,7 @@ impl NarrowWay {
         waits && now.saturating_since(self.picture_at) < longest
     }
 
-    /// Whether sound is to wait, with so much on the way: what is left out at this end is heard sooner than what queues.
+    /// Whether sound must wait behind the data in flight. Dropping sound at this end causes less delay than a queue.
     pub(crate) fn must_hold(&self, now: Timestamp, in_flight: FragmentsInFlight) -> bool {
         let enough = match self.path.capacity() {
             Some(capacity) => self.config.most_in_flight(capacity),
@@ -126,27 +126,27 @@ impl NarrowWay {
         carried(in_flight) > enough && now.saturating_since(self.sound_at) < self.longest_pause
     }
 
-    /// A datagram of sound leaves.
+    /// Records that a datagram of sound was sent.
     pub(crate) fn on_sound(&mut self, now: Timestamp) {
         self.first_sound_at.get_or_insert(now);
         self.sound_at = now;
     }
 
-    /// A picture of `size` leaves, all headers included.
+    /// Records that a picture of `size` was sent, with all headers.
     pub(crate) fn on_picture(&mut self, now: Timestamp, size: ByteCount) {
         self.picture_at = now;
         self.tokens -= size.as_f64();
     }
 
-    /// How much of a picture one fragment may carry, so that words do not wait behind it for long.
+    /// Maximum payload of a picture's fragment, so that words wait only briefly behind it.
     pub(crate) fn most_payload(&self) -> Option<ByteCount> {
         let capacity = self.path.capacity()?;
         let room = capacity.bytes_in(self.config.picture).saturating_sub(ByteCount::new(CARRIAGE));
         Some(room.max(ByteCount::new(1)))
     }
 
-    /// For how long after a fragment of a picture, `payload` bytes long at most, the next is to wait, with so much on the way:
-    /// what else goes over the path, words and acknowledgements, would wait behind all that left at once.
+    /// Minimum pause after a fragment of at most `payload` bytes. Otherwise words and acknowledgements would wait
+    /// behind fragments that left together.
     pub(crate) fn least_pause(&self, payload: ByteCount, talks: bool, in_flight: FragmentsInFlight) -> Duration {
         let Some(capacity) = self.path.capacity() else { return Duration::ZERO };
         let (picture, longest_pause) = (self.config.picture, self.longest_pause);
@@ -158,24 +158,23 @@ impl NarrowWay {
         left.time_for(fragment).min(longest_pause)
     }
 
-    /// Whether it seems to be narrow, which is not sure yet.
+    /// Whether the path may be narrow, without certainty.
     fn is_suspected(&self, now: Timestamp) -> bool {
         self.path.is_suspected(now)
     }
 
-    /// Whether sound was sent for a while, and nothing is known to have come out of the path.
-    fn is_unheard(&self, now: Timestamp) -> bool {
+    /// Whether sound was sent for a while, but nothing is known to have arrived.
+    fn is_without_feedback(&self, now: Timestamp) -> bool {
         self.path.is_unanswered()
             && self.first_sound_at.is_some_and(|at| now.saturating_since(at) > self.first_round_trip / 2)
     }
 
-    /// Whether this end is to acknowledge as seldom as there is.
+    /// Whether this end must acknowledge at its lowest rate.
     pub(crate) fn thins_feedback(&self, now: Timestamp) -> bool {
-        self.is_narrow() || self.is_suspected(now) || self.is_unheard(now)
+        self.is_narrow() || self.is_suspected(now) || self.is_without_feedback(now)
     }
 
-    /// Whether the path is narrow: then a picture whose time has come goes, as small as there is, whatever the controller
-    /// has left.
+    /// Whether the path is narrow. Then a due picture is sent at its smallest size, at any allowance of the controller.
     pub(crate) fn is_narrow(&self) -> bool {
         self.path.capacity().is_some()
     }
@@ -186,7 +185,7 @@ impl Limit for NarrowWay {
         LimitedBy::NarrowPath
     }
 
-    /// Words wait no longer than for one picture.
+    /// Caps a frame so that words wait for at most one picture.
     fn limit(&self, _path: &PathView<'_>, budget: Budget) -> Budget {
         let Some(capacity) = self.path.capacity() else { return budget };
         Budget { target: budget.target.min(capacity), ..budget }.capped(capacity.bytes_in(self.config.picture))
@@ -202,7 +201,7 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// A way of so many bits a second after a second of words, one of 150 bytes each 20 ms, all of which queue.
+    /// A path after one second of words, 150 bytes every 20 ms, all of which are queued.
     fn after_a_second_of_words(bits_per_second: u64) -> (NarrowWay, Timestamp) {
         let mut observer = PathObserver::new(ByteCount::new(1_200), &lockstep_control::Tuning::default());
         let mut way = NarrowWay::new(&Tuning::default());
@@ -236,17 +235,17 @@ mod tests {
     }
 
     #[test]
-    fn over_a_narrow_way_words_go_between_the_fragments_of_a_picture_and_wait_for_none_for_long() {
+    fn words_pass_between_fragments_on_a_narrow_path() {
         for kbps in [24, 32, 48, 64] {
             let rate = Bitrate::from_kbps(kbps);
             let (mut way, now) = after_a_second_of_words(rate.as_bps());
             let plan = way.plan(now, Bitrate::from_kbps(500));
-            let payload = way.most_payload().expect("it is narrow");
+            let payload = way.most_payload().expect("the path is narrow");
             let fragment = rate.time_for(payload + ByteCount::new(CARRIAGE));
             assert!(fragment < 200 * MILLISECOND, "{kbps} kb/s: a fragment takes {fragment:?}");
             let empty = FragmentsInFlight { fragments: 0, bytes: ByteCount::ZERO };
             let (talk, silence) = (way.least_pause(payload, true, empty), way.least_pause(payload, false, empty));
-            // In silence a picture has the way, beside somebody who talks what words leave of it.
+            // During silence a picture has the whole path; with sound it has the rest.
             assert!(silence >= fragment.mul_f64(0.8) && talk > silence, "{kbps} kb/s: {silence:?}, {talk:?}, {plan:?}");
             let queue = FragmentsInFlight { fragments: 4, bytes: rate.bytes_in(300 * MILLISECOND) };
             assert_eq!(way.least_pause(payload, true, queue), Duration::from_secs(1), "{kbps} kb/s");
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn over_any_other_way_pictures_are_neither_cut_smaller_nor_held_back() {
+    fn pictures_on_other_paths_are_not_limited() {
         let (mut way, now) = after_a_second_of_words(1_000_000);
         let queue = FragmentsInFlight { fragments: 40, bytes: ByteCount::new(48_000) };
         assert_eq!((way.most_payload(), way.least_pause(ByteCount::new(1_200), true, queue)), (None, Duration::ZERO));
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn into_a_way_that_answers_nothing_for_long_less_is_said() {
+    fn sound_rate_falls_without_feedback() {
         let mut way = NarrowWay::new(&Tuning::default());
         way.on_sound(Timestamp::from_millis(10));
         let target = Bitrate::from_kbps(500);

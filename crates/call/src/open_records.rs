@@ -1,4 +1,4 @@
-//! The records of a sending end on their way to whoever keeps a log of them. Their number is bounded.
+//! Frame records of a sending end until the owner takes them. Their number is bounded.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use lockstep_units::Timestamp;
 
 use crate::record::{FrameRecord, Outcome};
 
-/// So many pictures an end keeps records of that nobody asked for.
+/// Maximum number of records that are kept if nobody takes them.
 const MOST_OPEN_RECORDS: usize = 1_024;
 
-/// The records of the pictures that a sending end has not decided on yet, and of those after them.
+/// Records of the pictures that a sending end has not decided yet, and of later ones.
 #[derive(Debug, Default)]
 pub struct OpenRecords {
     records: VecDeque<FrameRecord>,
@@ -17,25 +17,25 @@ pub struct OpenRecords {
 }
 
 impl OpenRecords {
-    /// How many pictures were captured.
+    /// Number of captured pictures.
     #[must_use]
     pub fn captured(&self) -> u64 {
         self.captured
     }
 
-    /// How many are held.
+    /// Number of records held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether none is held.
+    /// Whether no record is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// A picture was captured at `now`; its number is given to `change`, which may add to its record.
+    /// Adds a picture captured at `now` and returns its number. `change` may add to its record.
     pub fn capture(&mut self, now: Timestamp, change: impl FnOnce(&mut FrameRecord)) -> u64 {
         let capture = self.captured;
         let mut record = FrameRecord::captured(capture, now);
@@ -48,19 +48,19 @@ impl OpenRecords {
         capture
     }
 
-    /// The record of picture `capture`, if it has not been taken.
+    /// The record of picture `capture`, unless it was taken.
     pub fn get_mut(&mut self, capture: u64) -> Option<&mut FrameRecord> {
         let first = self.captured - self.records.len() as u64;
         self.records.get_mut(usize::try_from(capture.checked_sub(first)?).ok()?)
     }
 
-    /// The record of the oldest picture, if it is decided on.
+    /// Takes the record of the oldest picture, if it is decided.
     pub fn take_decided(&mut self) -> Option<FrameRecord> {
         let decided = self.records.front().is_some_and(|record| record.outcome != Outcome::Unfinished);
         if decided { self.records.pop_front() } else { None }
     }
 
-    /// What is left when a call is over, decided on or not, one by one.
+    /// Takes the oldest record after the call, decided or not.
     pub fn take_any(&mut self) -> Option<FrameRecord> {
         self.records.pop_front()
     }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn records_leave_in_the_order_of_capture_as_soon_as_they_are_decided_on() {
+    fn decided_records_leave_in_the_order_of_capture() {
         let mut records = OpenRecords::default();
         let captures = [0, 33, 66, 100].map(|now| records.capture(at(now), |_| {}));
         assert_eq!(captures, [0, 1, 2, 3]);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_whose_driver_asks_for_no_records_keeps_a_bounded_number() {
+    fn records_that_nobody_takes_are_bounded() {
         let mut records = OpenRecords::default();
         for capture in 0..100_000 {
             records.capture(at(33 * capture), |record| record.outcome = Outcome::Sent);

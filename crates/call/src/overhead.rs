@@ -1,15 +1,15 @@
-//! What of the bytes sent are frames, and what headers and copies: a codec that is given a bit rate must leave room for
-//! those.
+//! Overhead of frames: the share of headers and retransmissions in the sent bytes, which a codec with a bit rate must
+//! leave free.
 
 use lockstep_units::{Bitrate, ByteCount};
 
-/// Weight of a fragment in the averages: the last hundred or so count, about a second of video.
+/// Weight of a fragment in the averages: about the last hundred count, a second of video.
 const WEIGHT: f64 = 0.01;
-/// Frames have at least this share of the target, however much is sent again (WebRTC's `FecControllerDefault`,
+/// Minimum share of the target for frames, at any number of retransmissions (WebRTC's `FecControllerDefault`,
 /// `kProtectionOverheadRateThreshold`).
 const LEAST_SHARE: f64 = 0.5;
 
-/// A running share.
+/// Averages of all sent bytes and of new frame bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Overhead {
     all: f64,
@@ -17,13 +17,13 @@ pub(crate) struct Overhead {
 }
 
 impl Overhead {
-    /// A datagram of `size` left, in which `payload` bytes of a frame were sent for the first time.
+    /// Adds a datagram of `size` that carries `payload` bytes of a frame for the first time.
     pub(crate) fn on_transmit(&mut self, size: ByteCount, payload: ByteCount) {
         self.all += WEIGHT * (size.as_f64() - self.all);
         self.frames += WEIGHT * (payload.as_f64() - self.frames);
     }
 
-    /// What frames may have of `target`.
+    /// The part of `target` for frames.
     pub(crate) fn less(&self, target: Bitrate) -> Bitrate {
         if self.all > 0.0 { target.mul_f64((self.frames / self.all).max(LEAST_SHARE)) } else { target }
     }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_get_what_headers_and_copies_leave() {
+    fn frames_get_the_target_without_overhead() {
         assert!((share(|_| (1_000, 900)) - 0.9).abs() < 1e-3);
         let fifth = share(|index| (1_000, if index % 5 == 0 { 0 } else { 900 }));
         assert!((fifth - 0.72).abs() < 0.02, "{fifth}");

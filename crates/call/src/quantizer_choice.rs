@@ -1,65 +1,67 @@
-//! The quantizer of a conventional real-time codec's next frame, from the size that it should have: decided before coding,
-//! on what the last frames took.
+//! Quantizer choice of a conventional real-time codec: from the target size of the next frame, before coding.
 //!
-//! It behaves as libvpx's one-pass constant bit rate does for VP8. A frame is expected to take bits in inverse proportion
-//! to the quantizer's step, times a factor that each frame corrects by a quarter of what it was off: frames that turn out
-//! small are followed by finer ones slowly, one that turns out large is answered at once. Once there is an average
-//! quantizer, a full buffer allows little more than it, and an empty one everything. A frame of a new scene that is far
-//! too large at a fine quantizer is not sent at all, and the next one is as coarse as can be.
+//! It follows libvpx's one-pass constant bit rate mode for VP8. The expected size is inversely proportional to the
+//! quantizer's step, times a factor. Each frame corrects the factor by a quarter of its error. Therefore quantizers get
+//! finer slowly after small frames, and coarser at once after a large one.
+//!
+//! Once there is an average quantizer, a full buffer allows only slightly coarser ones, and an empty buffer allows all.
+//! A frame of a new scene that is far too large at a fine quantizer is not sent. The next one uses the coarsest
+//! quantizer.
 
 use lockstep_vp8::quantizer_step;
 
 use crate::rate_control::MOST_FULLNESS;
 
-/// The quantizers that WebRTC allows VP8, 2 to 56 of libvpx's scale to 63 (`rc_min_quantizer`, `rc_max_quantizer`), as
-/// indices of VP8's own scale to 127.
+/// Range of quantizers that WebRTC allows for VP8: 2 to 56 on libvpx's scale to 63 (`rc_min_quantizer`,
+/// `rc_max_quantizer`), as indices of VP8's scale to 127.
 const FINEST: u8 = 2;
 const COARSEST: u8 = 106;
-/// Bits that a luma sample of a key frame and of an inter frame is expected to take, times the step, before a frame has
-/// told better: libvpx expects 4.5 and 2.85 million 512ths of a bit a macroblock. This codec takes about a third of it at
-/// its coarsest; with [`CODED_SHARE`] the first seconds of calls lie with libvpx's (`lockstep-rate-miss` of the clips
-/// `street-cars`, `corridor-people` and `bikes`).
+/// Initial bits of a luma sample times the step, for key frames and interframes. libvpx expects 4.5 and 2.85 million
+/// 512ths of a bit per macroblock. This codec needs about a third of that at its coarsest. With [`CODED_SHARE`], the
+/// first seconds of calls match libvpx's (`lockstep-rate-miss` with the clips `street-cars`, `corridor-people` and
+/// `bikes`).
 const KEY_BITS: f64 = CODED_SHARE * 4.5e6 / 512.0 / 256.0;
 const INTER_BITS: f64 = CODED_SHARE * 2.85e6 / 512.0 / 256.0;
 const CODED_SHARE: f64 = 0.35;
-/// The share of its error that a frame corrects the factor by, and the factor's bounds (libvpx).
+/// Share of its error by which a frame corrects the factor, and the factor's bounds (libvpx).
 const CORRECTED_SHARE: f64 = 0.25;
 const FACTORS: (f64, f64) = (0.01, 50.0);
-/// From so many inter frames on the average quantizer counts (libvpx).
+/// Number of interframes from which on the average quantizer counts (libvpx).
 const SETTLED_FRAMES: u32 = 150;
-/// A buffer filled to this share of the optimum, or less, allows every quantizer; a full one the average (libvpx).
+/// Buffer level, as a share of the optimum, up to which every quantizer is allowed. A full buffer allows the average
+/// (libvpx).
 const LOW_FULLNESS: f64 = 0.25;
-/// The finest quantizer is about this share of the coarsest (libvpx's table for inter frames, a straight line but for its
-/// ends); less in a buffer fuller than it should be.
+/// Finest quantizer as a share of the coarsest (libvpx's table for interframes, which is almost linear). It is lower
+/// for a buffer above the optimum.
 const FINEST_SHARE: f64 = 0.65;
-/// A frame is not sent if it is coded at less than this share of the coarsest quantizer, where frames have become so cheap
-/// (a factor of 0.08 of libvpx's), pictures are twice as hard to predict as the last one was and by more than so much
-/// (squared difference a sample), and this has not happened for so long (libvpx; seconds).
+/// Limits of a scene cut whose frame is not sent (libvpx). The quantizer is below this share of the coarsest one, and
+/// frames are cheap (a factor of 0.08 of libvpx's). The prediction error is at least this multiple of the last one, and
+/// above a minimum (squared difference per sample). The last such scene cut is at least a second ago.
 const SURPRISE_QUANTIZER: f64 = 0.75;
 const CHEAP: f64 = 0.08 / CODED_SHARE;
 const SURPRISE: f64 = 2.0;
 const LEAST_SURPRISE: f64 = 12.5;
 
-/// Chooses quantizers, and learns from what became of them.
+/// Chooses quantizers and learns from the resulting sizes.
 #[derive(Debug, Clone)]
 pub(crate) struct QuantizerChoice {
     luma_samples: f64,
     key_factor: f64,
     inter_factor: f64,
-    /// Quantizers of inter frames so far: how many, and their sum.
+    /// Number of interframes so far, and the sum of their quantizers.
     inter_frames: u32,
     inter_sum: f64,
     last: u8,
-    /// How hard the last picture was to predict, about; squared difference a luma sample.
+    /// Approximate prediction error of the last picture; squared difference per luma sample.
     last_error: f64,
-    /// A frame was not sent because its scene was new: the next one is as coarse as can be.
+    /// Whether the last frame was not sent because of a scene cut. Then the next one uses the coarsest quantizer.
     surprised: bool,
-    /// Frames since then.
+    /// Number of frames since then.
     since_surprise: u32,
 }
 
 impl QuantizerChoice {
-    /// For pictures of so many luma samples.
+    /// A choice for pictures of `luma_samples` luma samples.
     pub(crate) fn new(luma_samples: usize) -> Self {
         Self {
             luma_samples: luma_samples as f64,
@@ -74,13 +76,13 @@ impl QuantizerChoice {
         }
     }
 
-    /// The size that a frame is expected to take at a quantizer, bytes.
+    /// Expected size of a frame at a quantizer, bytes.
     fn expected(&self, key_frame: bool, quantizer: u8) -> f64 {
         let bits = if key_frame { KEY_BITS * self.key_factor } else { INTER_BITS * self.inter_factor };
         bits * self.luma_samples / 8.0 / f64::from(quantizer_step(quantizer))
     }
 
-    /// The finest and the coarsest quantizer of an inter frame. `fullness` is what the buffer holds, over what it should.
+    /// Finest and coarsest quantizer of an interframe. `fullness` is the buffer level over its optimum.
     fn range(&self, fullness: f64) -> (u8, u8) {
         if self.inter_frames <= SETTLED_FRAMES {
             return (FINEST, COARSEST);
@@ -93,7 +95,7 @@ impl QuantizerChoice {
         (finest as u8, (coarsest as u8).clamp(FINEST, COARSEST))
     }
 
-    /// The quantizer of a frame that should take `size` bytes; `fullness` as [`Self::range`] has it.
+    /// Quantizer of a frame with a target of `size` bytes; `fullness` as in [`Self::range`].
     pub(crate) fn quantizer(&self, key_frame: bool, size: f64, fullness: f64) -> u8 {
         let (finest, coarsest) = if key_frame { (FINEST, COARSEST) } else { self.range(fullness) };
         if self.surprised && !key_frame {
@@ -106,14 +108,14 @@ impl QuantizerChoice {
         if distance(finer) < distance(within) { finer } else { within }
     }
 
-    /// How hard a picture was to predict, from what it took at a quantizer, about: a frame of R bits a sample, coded to an
-    /// error of a twelfth of the squared step, removes an error 4^R times as large.
+    /// Approximate prediction error of a picture from its size at a quantizer. The coding error is a twelfth of the
+    /// squared step. A frame of R bits per sample removes an error 4^R times as large.
     fn prediction_error(&self, quantizer: u8, size: f64) -> f64 {
         let step = f64::from(quantizer_step(quantizer));
         step * step / 12.0 * libm::pow(4.0, 8.0 * size / self.luma_samples)
     }
 
-    /// Whether an inter frame of `size` bytes that should have had `wanted` is better not sent. `interval` is the time
+    /// Whether an interframe of `size` bytes with a target of `wanted` should not be sent. `interval` is the time
     /// between frames, seconds.
     pub(crate) fn surprises(&self, quantizer: u8, size: f64, wanted: f64, interval: f64) -> bool {
         let error = self.prediction_error(quantizer, size);
@@ -125,18 +127,18 @@ impl QuantizerChoice {
             && error > SURPRISE * self.last_error
     }
 
-    /// A frame was not sent because it [surprises](Self::surprises); it should have had `wanted` bytes.
+    /// Records that a frame was not sent because of [`Self::surprises`]. Its target was `wanted` bytes.
     pub(crate) fn drop_surprise(&mut self, wanted: f64) {
         self.surprised = true;
         self.since_surprise = 0;
-        // What makes a frame of the size wanted at the coarsest quantizer, but no more than twice what was believed.
+        // The factor that gives the target size at the coarsest quantizer, at most twice the present one.
         let factor = wanted * 8.0 / self.luma_samples * f64::from(quantizer_step(COARSEST)) / INTER_BITS;
         if factor > self.inter_factor {
             self.inter_factor = factor.min(2.0 * self.inter_factor).min(FACTORS.1);
         }
     }
 
-    /// A frame at `quantizer` has become `size` bytes.
+    /// Learns from a frame of `size` bytes at `quantizer`.
     pub(crate) fn learn(&mut self, key_frame: bool, quantizer: u8, size: f64) {
         let correction = 1.0 + CORRECTED_SHARE * (size / self.expected(key_frame, quantizer) - 1.0);
         let factor = if key_frame { &mut self.key_factor } else { &mut self.inter_factor };
@@ -159,12 +161,12 @@ mod tests {
     const SAMPLES: usize = 640 * 360;
     const WANTED: f64 = 4_000.0;
 
-    /// A codec whose frames take `bits` a sample times the step to the power of `slope`.
+    /// Size of a frame of a codec with `bits` per sample times the step to the power of `slope`.
     fn size(quantizer: u8, bits: f64, slope: f64) -> f64 {
         bits * SAMPLES as f64 / 8.0 * libm::pow(f64::from(quantizer_step(quantizer)), slope)
     }
 
-    /// So many inter frames that should take [`WANTED`] bytes; gives quantizers and sizes.
+    /// Codes interframes with a target of [`WANTED`] bytes. Returns quantizers and sizes.
     fn run(choice: &mut QuantizerChoice, frames: usize, fullness: f64, of: impl Fn(u8) -> f64) -> Vec<(u8, f64)> {
         let mut code = || {
             let quantizer = choice.quantizer(false, WANTED, fullness);
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_to_the_size_wanted_whatever_the_codec() {
+    fn sizes_reach_the_target_for_any_codec() {
         for slope in [-0.7, -1.0, -2.5] {
             let bits = 8.0 * WANTED / SAMPLES as f64 / libm::pow(40.0, slope);
             let sizes = run(&mut QuantizerChoice::new(SAMPLES), 60, 1.0, |quantizer| size(quantizer, bits, slope));
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn large_frames_are_answered_at_once_and_small_ones_slowly() {
+    fn quantizer_reacts_fast_to_large_and_slowly_to_small_frames() {
         let steps = |share: f64| {
             let mut choice = QuantizerChoice::new(SAMPLES);
             let bits = 8.0 * WANTED / SAMPLES as f64 * 40.0;
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_allows_no_more_than_the_average_and_a_low_one_everything() {
+    fn full_buffer_allows_the_average_and_a_low_one_everything() {
         let mut choice = QuantizerChoice::new(SAMPLES);
         let bits = 8.0 * WANTED / SAMPLES as f64 * 40.0;
         let average = run(&mut choice, 200, 1.0, |quantizer| size(quantizer, bits, -1.0))[199].0;
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_scene_after_cheap_frames_is_not_sent_and_the_next_frame_is_the_coarsest() {
+    fn frame_of_a_scene_cut_is_not_sent_and_the_next_is_coarsest() {
         let mut choice = QuantizerChoice::new(SAMPLES);
         let bits = 8.0 * WANTED / SAMPLES as f64 * 10.0;
         let (quantizer, usual) = run(&mut choice, 60, 1.0, |quantizer| size(quantizer, bits, -1.0))[59];

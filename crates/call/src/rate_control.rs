@@ -1,85 +1,85 @@
-//! The rate control of a conventional real-time codec: a leaky bucket from which the size of each frame follows.
+//! Rate control of a conventional real-time codec: a leaky bucket that gives the size of each frame.
 //!
-//! It is modelled on libvpx's one-pass constant bit rate (`VPX_CBR`) as WebRTC's VP8 encoder sets it up: the fullness
-//! of a buffer decides the size that a frame aims at, a model of sizes decides the quantizer (`quantizer_choice`), the
-//! frame is coded once, and what it really took is taken out of the buffer. A buffer that runs low costs frames.
+//! It follows libvpx's one-pass constant bit rate mode (`VPX_CBR`) with the settings of WebRTC's VP8 encoder. The level
+//! of a buffer gives the target size of a frame. A model of sizes gives the quantizer (`quantizer_choice`). The frame
+//! is coded once, and its size is taken from the buffer. At a low level, frames are dropped.
 
 use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// What the buffer holds at first, how full it should be, and what it can hold, as times at the target (WebRTC:
-/// `rc_buf_initial_sz`, `rc_buf_optimal_sz`, `rc_buf_sz`).
+/// Initial, optimal and maximum level of the buffer, as times at the target (WebRTC: `rc_buf_initial_sz`,
+/// `rc_buf_optimal_sz`, `rc_buf_sz`).
 const INITIAL: Duration = Duration::from_millis(500);
 const OPTIMAL: Duration = Duration::from_millis(600);
 const MAXIMUM: Duration = Duration::from_millis(1_000);
-/// How far below and above the optimum counts (WebRTC: `rc_undershoot_pct`, `rc_overshoot_pct`). A frame's size moves by
-/// half of it.
+/// Largest deviation below and above the optimum that counts (WebRTC: `rc_undershoot_pct`, `rc_overshoot_pct`). A
+/// frame's size changes by half of it.
 const UNDERSHOOT: f64 = 1.0;
 const OVERSHOOT: f64 = 0.15;
-/// Above this share of the optimum fewer frames are dropped, until none are (WebRTC: `rc_dropframe_thresh`).
+/// Share of the optimum above which fewer frames are dropped, down to none (WebRTC: `rc_dropframe_thresh`).
 const KEEP_FULLNESS: f64 = 0.3;
-/// Below these shares of the optimum one, two and three frames are dropped for each that is coded: two thirds, a quarter
-/// and an eighth of the former (libvpx).
+/// Shares of the optimum below which one, two and three frames are dropped per coded frame: two thirds, a quarter and
+/// an eighth of the former (libvpx).
 const DROP_FULLNESS: [f64; 3] = [0.2, 0.075, 0.0375];
-/// While frames are dropped the other inter frames aim at so much more (libvpx).
+/// Factors of the target size of the other interframes while frames are dropped (libvpx).
 const DECIMATED_SHARE: [f64; 4] = [1.0, 1.5, 1.25, 1.25];
-/// The share of the buffer that the first key frame may take (libvpx, one-pass constant bit rate).
+/// Share of the buffer for the first key frame (libvpx, one-pass constant bit rate).
 const FIRST_KEY_FRAME_SHARE: f64 = 0.5;
-/// A later key frame has the size of so many inter frames: 3.75 at 30 frames a second, more at more (libvpx's boost of
-/// key frames, at least 32 sixteenths on top of one).
+/// Minimum boost of a later key frame, in sixteenths of an interframe on top of one: its size is 3.75 interframes at 30
+/// frames per second, more at higher rates (libvpx's boost of key frames).
 const LEAST_KEY_FRAME_BOOST: f64 = 32.0;
-/// No key frame aims at more than this share of an optimal buffer, or this many inter frames where that is more (WebRTC:
+/// Upper bound of a key frame: this share of an optimal buffer, or this number of interframes if that is more (WebRTC:
 /// `VP8E_SET_MAX_INTRA_BITRATE_PCT`).
 const MOST_KEY_FRAME_SHARE: f64 = 0.5;
 const LEAST_KEY_FRAME_LIMIT: f64 = 3.0;
-/// The target is taken over at most so often: a conventional codec takes a while to follow a new one, so that its owner
-/// gives it none more often (Concerto, section 2; Salsify, section 2.2).
+/// Minimum time between two changes of the target. A conventional codec follows a new target slowly, so its owner
+/// changes it rarely (Concerto, section 2; Salsify, section 2.2).
 pub const TARGET_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The sizes that the next frame should have, bytes.
+/// Target sizes of the next frame, bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameTarget {
-    /// If it becomes an inter frame.
+    /// Size of an interframe.
     pub inter: f64,
-    /// If it becomes a key frame.
+    /// Size of a key frame.
     pub key: f64,
-    /// What the buffer holds, over what it should: up to [`MOST_FULLNESS`], less than nothing where frames were too large.
+    /// Buffer level over its optimum: at most [`MOST_FULLNESS`], negative after frames that were too large.
     pub fullness: f64,
 }
 
-/// How full the buffer can be, as a share of what it should hold.
+/// Maximum buffer level, as a share of the optimum.
 pub const MOST_FULLNESS: f64 = 1_000.0 / 600.0;
 
-/// A leaky bucket, from which the sizes of frames follow.
+/// Leaky bucket that gives the sizes of frames.
 #[derive(Debug, Clone)]
 pub struct RateControl {
     frame_interval: Duration,
     target: Option<(Timestamp, Bitrate)>,
-    /// Bits in the buffer; less than none where frames were too large.
+    /// Bits in the buffer; negative after frames that were too large.
     level: f64,
     at: Timestamp,
     first: bool,
-    /// How many frames are dropped for each that is coded, and how many of them are still to come.
+    /// Number of frames dropped per coded frame, and how many of them remain.
     decimation: usize,
     to_drop: usize,
 }
 
 impl RateControl {
-    /// For frames every `frame_interval`.
+    /// A rate control for frames every `frame_interval`.
     #[must_use]
     pub fn new(frame_interval: Duration) -> Self {
         Self { frame_interval, target: None, level: 0.0, at: Timestamp::ZERO, first: true, decimation: 0, to_drop: 0 }
     }
 
-    /// The target that frames are coded for.
+    /// The target for which frames are coded.
     #[must_use]
     pub fn target(&self) -> Option<Bitrate> {
         self.target.map(|(_, target)| target)
     }
 
-    /// The sizes for a frame at `now`; none if it is to be dropped. `wanted` is what the controller now aims at;
-    /// `must_be_key` says that an inter frame cannot be coded, so that dropping would help nobody.
+    /// Sizes for a frame at `now`; none if it must be dropped. `wanted` is the controller's target. `must_be_key` means
+    /// that no interframe can be coded, so that dropping is useless.
     pub fn begin(&mut self, now: Timestamp, wanted: Bitrate, must_be_key: bool) -> Option<FrameTarget> {
         match &mut self.target {
             None => {
@@ -115,9 +115,9 @@ impl RateControl {
         })
     }
 
-    /// Whether the next frame is dropped, in a buffer of this fullness.
+    /// Whether the next frame is dropped at this buffer level.
     fn drops(&mut self, fullness: f64) -> bool {
-        // One step a frame, as libvpx does: a buffer that falls fast is met by more frames dropped only gradually.
+        // The number of dropped frames changes by one step per frame, as in libvpx.
         if fullness > KEEP_FULLNESS {
             self.decimation = self.decimation.saturating_sub(1);
         } else if let Some(&threshold) = DROP_FULLNESS.get(self.decimation) {
@@ -131,14 +131,14 @@ impl RateControl {
         dropped
     }
 
-    /// A frame was not sent because it was far too large: the buffer is as it should be again.
+    /// Resets the buffer to its optimum after a frame that was far too large to be sent.
     pub(crate) fn surprised(&mut self) {
         if let Some(target) = self.target() {
             self.level = bits(target, OPTIMAL);
         }
     }
 
-    /// A frame of `size` was sent.
+    /// Records that a frame of `size` was sent.
     pub fn sent(&mut self, size: ByteCount) {
         self.first = false;
         let least = self.target().map_or(0.0, |target| -bits(target, MAXIMUM));
@@ -147,7 +147,7 @@ impl RateControl {
     }
 }
 
-/// Bits in `time` at `rate`.
+/// Bits of `time` at `rate`.
 fn bits(rate: Bitrate, time: Duration) -> f64 {
     rate.as_bps() as f64 * time.as_secs_f64()
 }
@@ -158,7 +158,8 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_millis(40);
 
-    /// Ten seconds of frames of `share` times the size asked for; gives the bit rate and the frames dropped.
+    /// Ten seconds of frames whose sizes are `share` of the target. Returns the bit rate and the number of dropped
+    /// frames.
     fn run(target: Bitrate, share: impl Fn(u64) -> f64) -> (f64, usize) {
         let mut control = RateControl::new(INTERVAL);
         let (mut sent, mut dropped) = (0.0, 0);
@@ -176,29 +177,29 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_scatter_have_the_target_in_the_mean() {
+    fn mean_rate_of_varying_frames_is_the_target() {
         let (rate, dropped) = run(Bitrate::from_kbps(1_000), |frame| if frame % 2 == 0 { 0.6 } else { 1.4 });
         assert!((0.95e6..1.05e6).contains(&rate), "{rate}");
         assert_eq!(dropped, 0);
     }
 
     #[test]
-    fn frames_that_are_always_too_large_are_dropped_until_the_rate_fits() {
+    fn frames_are_dropped_if_all_are_too_large() {
         let (rate, dropped) = run(Bitrate::from_kbps(1_000), |_| 4.0);
         assert!((0.9e6..1.1e6).contains(&rate), "{rate}");
         assert!((100..200).contains(&dropped), "{dropped}");
     }
 
     #[test]
-    fn a_target_that_changes_all_the_time_is_taken_over_once_a_second() {
+    fn changing_target_is_adopted_once_per_second() {
         let mut control = RateControl::new(INTERVAL);
         let mut taken = Vec::new();
         for frame in 0..250u64 {
             let now = Timestamp::from_millis(40 * frame);
-            // Another target every 200 ms.
+            // The target changes every 200 ms.
             control.begin(now, Bitrate::from_kbps(500 + frame / 5), false);
             if taken.last().map(|&(_, target)| target) != control.target() {
-                taken.push((now, control.target().expect("there is one from the first frame on")));
+                taken.push((now, control.target().expect("a target is set with the first frame")));
             }
         }
         assert_eq!(taken[0], (Timestamp::ZERO, Bitrate::from_kbps(500)));
@@ -216,6 +217,6 @@ mod tests {
         assert_eq!(control.begin(Timestamp::from_millis(40), target, false), None);
         let second = control.begin(Timestamp::from_millis(80), target, true).expect("a key frame is not dropped");
         assert_eq!(second.key, 15_625.0, "50 over 16 inter frames");
-        assert_eq!(second.inter, 3_750.0, "half of 5,000 bytes, and half as much again because others are dropped");
+        assert_eq!(second.inter, 3_750.0, "half of 5,000 bytes, times 1.5 because others are dropped");
     }
 }

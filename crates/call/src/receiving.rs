@@ -1,7 +1,7 @@
-//! The receiving end of a call: a clock-free state machine from datagrams to pictures.
+//! Receiving end of a call: a state machine without a clock, from datagrams to pictures.
 //!
-//! As at the sending end, the driver does the long work: [`ReceivingEnd::poll_decode`] gives a job to run on any thread
-//! and [`ReceivingEnd::decoded`] takes its result, so that acknowledgements never wait for the decoder.
+//! As at the sending end, the driver does the long work. [`ReceivingEnd::poll_decode`] returns a job that may run on
+//! any thread, and [`ReceivingEnd::decoded`] takes its result. Therefore acknowledgements never wait for the decoder.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 use crate::codec::{Codec, Vp8};
 use crate::held_states::HeldStates;
 
-/// Packets of sound kept for an owner that does not ask for them.
+/// Maximum number of sound packets kept if the owner does not take them.
 const MOST_SOUND: usize = 64;
 
-/// A complete frame whose source state is held.
+/// Complete frame whose source state is held.
 #[derive(Debug)]
 struct ReceivedFrame<P> {
     frame: u32,
@@ -32,7 +32,7 @@ struct ReceivedFrame<P> {
     payload: P,
 }
 
-/// Decoding of one frame; may run on another thread than the call's.
+/// Decoding of one frame. It may run on another thread than the call.
 #[derive(Debug)]
 pub struct DecodeJob<C: Codec = Vp8> {
     arena: C::Arena,
@@ -41,16 +41,16 @@ pub struct DecodeJob<C: Codec = Vp8> {
     pixel_limit: usize,
 }
 
-/// What a [`DecodeJob`] gave.
+/// Result of a [`DecodeJob`].
 #[derive(Debug)]
 pub struct DecodeOutcome<C: Codec = Vp8> {
     frame: ReceivedFrame<C::Payload>,
-    /// What the frame decodes to, with the name of the state reached; none if it is damaged.
+    /// Name of the target state, the state and the picture; none if the frame is damaged.
     result: Option<(StateId, C::State, C::Decoded)>,
 }
 
 impl<C: Codec> DecodeJob<C> {
-    /// Decodes the frame and names the state that it leads to.
+    /// Decodes the frame and computes the name of its target state.
     #[must_use]
     pub fn run(self) -> DecodeOutcome<C> {
         let Self { arena, source, frame, pixel_limit } = self;
@@ -59,20 +59,21 @@ impl<C: Codec> DecodeJob<C> {
         DecodeOutcome { frame, result }
     }
 
-    /// The name of the state that the frame leads to, as the sender says.
+    /// The target state that the sender announced for the frame.
     #[must_use]
     pub fn target(&self) -> StateId {
         self.frame.target
     }
 
-    /// Whether the frame says that it decodes from nothing.
+    /// Whether the frame claims to decode from the empty state.
     #[must_use]
     pub fn is_from_nothing(&self) -> bool {
         self.frame.source == StateId::EMPTY
     }
 
-    /// What the job would give, for a driver of both ends: decoding is a function of source state and frame, and the
-    /// sender has its value already, the state `reached`. Not for frames that change another picture than the last one.
+    /// The result of the job without decoding, for a driver of both ends. Decoding is a function of source state and
+    /// frame, and the sender already has its value, the state `reached`. Not for frames that change another picture
+    /// than the last one.
     #[must_use]
     pub fn foreseen(self, reached: C::State) -> DecodeOutcome<C> {
         let Self { frame, .. } = self;
@@ -81,36 +82,36 @@ impl<C: Codec> DecodeJob<C> {
     }
 }
 
-/// A picture to be shown now.
+/// Picture to be displayed now.
 #[derive(Debug, Clone)]
 pub struct Display<C: Codec = Vp8> {
     /// Frame number on the wire.
     pub frame: u32,
-    /// When the sender captured it, on the sender's clock.
+    /// Capture time on the sender's clock.
     pub captured_at: Timestamp,
-    /// When its last fragment arrived.
+    /// Arrival time of its last fragment.
     pub completed_at: Timestamp,
-    /// When it is shown.
+    /// Display time.
     pub displayed_at: Timestamp,
-    /// What is shown.
+    /// The picture.
     pub picture: C::Decoded,
 }
 
-/// Counts of the receiving end beyond the transport's.
+/// Counters of the receiving end, in addition to the transport's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DecodeCounts {
-    /// Frames decoded into the state that the sender named.
+    /// Frames decoded into the state that the sender announced.
     pub decoded: u64,
     /// Frames that the decoder refused.
     pub undecodable: u64,
-    /// Frames that decoded into another state than the sender named; they are not shown.
+    /// Frames decoded into another state than the sender announced; they are not shown.
     pub mismatched: u64,
-    /// Frames decoded, but older than one already shown.
+    /// Decoded frames that are older than one already shown.
     pub late: u64,
 }
 
-/// Age at `now` of what the other end stamped at `stamped_at`: the delay beyond `least_delay`, which includes the offset between
-/// the clocks in nanoseconds, plus half the `round_trip`. Any stamp is accepted: it comes from outside.
+/// Age at `now` of a stamp of the other end, `stamped_at`. It is the delay beyond `least_delay` plus half the
+/// `round_trip`. `least_delay` includes the clock offset, in nanoseconds. Any stamp is accepted, since it is untrusted.
 #[must_use]
 pub fn age(now: Timestamp, stamped_at: Timestamp, least_delay: i64, round_trip: Duration) -> Duration {
     let delay = now.as_nanos().wrapping_sub(stamped_at.as_nanos()) as i64;
@@ -118,31 +119,32 @@ pub fn age(now: Timestamp, stamped_at: Timestamp, least_delay: i64, round_trip: 
     Duration::from_nanos(beyond) + round_trip / 2
 }
 
-/// Pixels of a picture.
+/// Number of pixels of a picture.
 fn pixels(format: &VideoFormat) -> usize {
     usize::from(format.width) * usize::from(format.height)
 }
 
-/// Gives the estimator of a number, if there is one; see [`Hello::estimator`](lockstep_transport::Hello::estimator).
+/// Function that returns the estimator with a number, if known; see
+/// [`Hello::estimator`](lockstep_transport::Hello::estimator).
 type Estimators = Box<dyn Fn(u16) -> Option<Box<dyn Estimator>> + Send>;
 
-/// The receiving end.
+/// Receiving end of a call.
 pub struct ReceivingEnd<C: Codec = Vp8> {
     transport: Receiver<C::Payload>,
-    /// None until the hello has said which.
+    /// None until the hello has named it.
     estimator: Option<Box<dyn Estimator>>,
-    /// Whether it need not be asked but when feedback leaves ([`Estimator::follows_arrivals_alone`]).
-    asked_for_feedback_only: bool,
+    /// Whether it is needed only when feedback leaves ([`Estimator::follows_arrivals_alone`]).
+    needed_for_feedback_only: bool,
     estimators: Option<Estimators>,
     refused_estimator: Option<u16>,
     refused_codec: Option<CodecId>,
     states: HeldStates<C::State>,
     arena: C::Arena,
-    /// By number.
+    /// Sorted by frame number.
     ready: Vec<ReceivedFrame<C::Payload>>,
     decoding: bool,
     format: Option<VideoFormat>,
-    /// What the owner allows, and of that what the sender announced.
+    /// The owner's limit, and its minimum with the size that the sender announced.
     most_pixels: usize,
     pixel_limit: usize,
     newest_shown: Option<u32>,
@@ -152,15 +154,14 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
 }
 
 impl<C: Codec> ReceivingEnd<C> {
-    /// A receiving end that has seen nothing yet, with the estimator that its owner knows the sender's controller to
-    /// need.
+    /// A receiving end with a fixed estimator, if the owner knows the sender's controller.
     #[must_use]
     pub fn new(transport: ReceiverConfig, estimator: Box<dyn Estimator>) -> Self {
         Self::with(transport, Some(estimator), None)
     }
 
-    /// A receiving end that takes the estimator that the sender's hello asks for. A hello that asks for one that
-    /// `estimators` does not give is not answered, and the driver ends the call, see [`ReceivingEnd::refused_estimator`].
+    /// A receiving end with the estimator that the sender's hello requests. If `estimators` returns none, the hello is
+    /// not answered and the driver ends the call; see [`ReceivingEnd::refused_estimator`].
     #[must_use]
     pub fn taking(
         transport: ReceiverConfig,
@@ -172,7 +173,7 @@ impl<C: Codec> ReceivingEnd<C> {
     fn with(transport: ReceiverConfig, estimator: Option<Box<dyn Estimator>>, estimators: Option<Estimators>) -> Self {
         Self {
             transport: Receiver::new(transport),
-            asked_for_feedback_only: estimator.as_ref().is_some_and(|estimator| estimator.follows_arrivals_alone()),
+            needed_for_feedback_only: estimator.as_ref().is_some_and(|estimator| estimator.follows_arrivals_alone()),
             estimator,
             estimators,
             refused_estimator: None,
@@ -191,21 +192,21 @@ impl<C: Codec> ReceivingEnd<C> {
         }
     }
 
-    /// Decodes with `arena` instead of an empty one.
+    /// The same end, decoding with `arena` instead of an empty one.
     #[must_use]
     pub(crate) fn with_arena(self, arena: C::Arena) -> Self {
         Self { arena, ..self }
     }
 
-    /// Takes part in no call of pictures of more than `limit` pixels, instead of [`DEFAULT_PIXEL_LIMIT`]. Whatever the limit,
-    /// no picture of more pixels than the sender's hello announced is decoded.
+    /// The same end with a limit of `limit` pixels instead of [`DEFAULT_PIXEL_LIMIT`]. Calls with larger pictures are
+    /// refused. At any limit, a picture larger than the sender's hello announced is never decoded.
     #[must_use]
     pub fn with_pixel_limit(self, limit: usize) -> Self {
         Self { most_pixels: limit, pixel_limit: limit, ..self }
     }
 
-    /// A datagram came from the sender, or garbage from anybody; `congestion_experienced` says whether a queue on the
-    /// way had marked it. Says whether it made sense.
+    /// Handles a datagram, from the sender or anybody else. `congestion_experienced` means that a queue marked it.
+    /// Returns whether it was valid.
     pub fn handle_datagram(
         &mut self,
         now: Timestamp,
@@ -217,14 +218,14 @@ impl<C: Codec> ReceivingEnd<C> {
         taken
     }
 
-    /// Makes a handled acknowledgement's memory that of the next one, where one driver has both ends.
+    /// Reuses the memory of a handled acknowledgement for the next one, if one driver has both ends.
     pub fn reuse(&mut self, acknowledgement: Box<Acknowledgement>) {
         self.transport.reuse(acknowledgement);
     }
 
-    /// The next frame to be decoded, unless one is being decoded already: the newest. After an outage several may have come
-    /// at once that are all coded from one state; the older ones would each be shown for as long as the next one takes to
-    /// decode, and so they are not decoded at all.
+    /// The job of the newest frame to be decoded; none while another one is being decoded. After an outage several
+    /// frames may arrive at once with the same source state. The older ones would be shown only briefly, so they are
+    /// not decoded.
     pub fn poll_decode(&mut self) -> Option<DecodeJob<C>> {
         if self.decoding {
             return None;
@@ -240,7 +241,7 @@ impl<C: Codec> ReceivingEnd<C> {
         None
     }
 
-    /// The job is done.
+    /// Handles the result of a job.
     pub fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome<C>) {
         self.decoding = false;
         let DecodeOutcome { frame, result } = outcome;
@@ -276,17 +277,17 @@ impl<C: Codec> ReceivingEnd<C> {
         self.drain_events(now);
     }
 
-    /// The picture to be shown, once.
+    /// The next picture to be displayed.
     pub fn poll_display(&mut self) -> Option<Display<C>> {
         self.display.take()
     }
 
-    /// The next packet of sound that came, in the order of arrival.
+    /// The next packet of sound, in the order of arrival.
     pub fn poll_sound(&mut self) -> Option<SoundPacket<C::Payload>> {
         self.sound.pop_front()
     }
 
-    /// The next datagram for the sender; none once the call is refused ([`ReceivingEnd::refused_estimator`],
+    /// The next datagram for the sender; none if the call is refused ([`ReceivingEnd::refused_estimator`],
     /// [`ReceivingEnd::refused_codec`]).
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
@@ -294,21 +295,21 @@ impl<C: Codec> ReceivingEnd<C> {
             return None;
         }
         if let Some(estimator) = &mut self.estimator
-            && (!self.asked_for_feedback_only || self.transport.acknowledges(now))
+            && (!self.needed_for_feedback_only || self.transport.acknowledges(now))
         {
             self.transport.set_estimate(estimator.estimate(now));
         }
         self.transport.poll_transmit(now)
     }
 
-    /// Acknowledges as seldom as there is from now on, or as the sender asks for: what leaves here meets a way that carries
-    /// little ([`SendingEnd::is_way_narrow`](crate::SendingEnd::is_way_narrow)).
+    /// Sets whether acknowledgements leave at their lowest rate instead of the sender's interval. Used for a narrow
+    /// path in this direction ([`SendingEnd::is_way_narrow`](crate::SendingEnd::is_way_narrow)).
     pub fn thin_feedback(&mut self, thin: bool) {
         self.transport.thin_acknowledgements(thin);
     }
 
-    /// The next acknowledgement, if it can ride with `media`, which leaves now for the same other end in a packet that has
-    /// room for `largest` bytes of the transport's: it need not be due, but soon.
+    /// The next acknowledgement, if it fits into the packet of `media`, which leaves now for the same peer. The packet
+    /// has room for `largest` bytes of the transport. The acknowledgement may be slightly early.
     pub fn poll_riding(
         &mut self,
         now: Timestamp,
@@ -329,31 +330,31 @@ impl<C: Codec> ReceivingEnd<C> {
         self.transport.poll_riding(now)
     }
 
-    /// When [`ReceivingEnd::poll_transmit`] wants to be called next.
+    /// Time of the next call of [`ReceivingEnd::poll_transmit`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         self.transport.poll_timeout()
     }
 
-    /// Whether frames wait for the decoder or are in it.
+    /// Whether frames wait for the decoder or are being decoded.
     #[must_use]
     pub fn is_decoding(&self) -> bool {
         self.decoding || !self.ready.is_empty()
     }
 
-    /// The number of the estimator that the sender asked for and that is none, if that ended the call.
+    /// Number of the unknown estimator that the sender requested, if the call was refused for it.
     #[must_use]
     pub fn refused_estimator(&self) -> Option<u16> {
         self.refused_estimator
     }
 
-    /// The sender's codec, if it has no decoder here and that ended the call.
+    /// The sender's codec, if the call was refused because it has no decoder here.
     #[must_use]
     pub fn refused_codec(&self) -> Option<CodecId> {
         self.refused_codec
     }
 
-    /// States held for frames to be decoded from.
+    /// Number of states held as sources.
     #[must_use]
     pub fn held_states(&self) -> usize {
         self.states.len()
@@ -365,44 +366,45 @@ impl<C: Codec> ReceivingEnd<C> {
         self.counts
     }
 
-    /// What the sender said of its video, once it has.
+    /// The video format that the sender announced; none before the hello.
     #[must_use]
     pub fn format(&self) -> Option<VideoFormat> {
         self.format
     }
 
-    /// The format that the sender announced, if its pictures have more pixels than are decoded here, and the limit.
+    /// The announced format if its pictures exceed the limit of pixels, with that limit.
     #[must_use]
     pub fn format_beyond_limit(&self) -> Option<(VideoFormat, usize)> {
         self.format.filter(|format| pixels(format) > self.most_pixels).map(|format| (format, self.most_pixels))
     }
 
-    /// How much the delays of datagrams differ from one to the next (RFC 3550, section 6.4.1).
+    /// Variation of the delays of successive datagrams (RFC 3550, section 6.4.1).
     #[must_use]
     pub fn jitter(&self) -> Duration {
         self.transport.jitter()
     }
 
-    /// The number of the sender's connection, which names the stream in a call of several; none before the hello.
+    /// Number of the sender's connection, which identifies the stream in a call of several; none before the hello.
     #[must_use]
     pub fn connection(&self) -> Option<u32> {
         self.transport.connection()
     }
 
-    /// Smallest packet delay of the last minute in nanoseconds, clock offset included; none before the first packet.
+    /// Base delay: minimum packet delay of the last minute in nanoseconds, including the clock offset. None before the
+    /// first packet.
     #[must_use]
     pub fn least_delay(&self) -> Option<i64> {
         self.transport.least_delay()
     }
 
-    /// Age of a picture that the sender stamped at `stamped_at`, at `now` on this end's clock: the delay beyond the
-    /// smallest packet delay of the last minute, plus half the `round_trip`. None before the first packet.
+    /// Age at `now` on this end's clock of a picture that the sender stamped at `stamped_at`. It is the delay beyond
+    /// the base delay of the last minute, plus half the `round_trip`. None before the first packet.
     #[must_use]
     pub fn age(&self, now: Timestamp, stamped_at: Timestamp, round_trip: Duration) -> Option<Duration> {
         Some(age(now, stamped_at, self.transport.least_delay()?, round_trip))
     }
 
-    /// How many datagrams are missing of those transmitted before the newest that came.
+    /// Number of missing datagrams among those sent before the newest arrival.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.transport.missing()
@@ -429,7 +431,7 @@ impl<C: Codec> ReceivingEnd<C> {
                     self.ready.insert(place, received);
                 }
                 ReceiverEvent::Sound(packet) => {
-                    // Of an owner that does not listen, nothing piles up.
+                    // Drop the oldest packet if the owner takes none.
                     if self.sound.len() == MOST_SOUND {
                         self.sound.pop_front();
                     }
@@ -438,12 +440,12 @@ impl<C: Codec> ReceivingEnd<C> {
                 ReceiverEvent::Hello(hello) => {
                     self.format = Some(hello.format);
                     self.refused_codec = Some(hello.codec).filter(|codec| C::decodes(&self.arena) != Some(*codec));
-                    // A small datagram can say of its picture that it is huge.
+                    // A small datagram can claim a huge picture.
                     self.pixel_limit = self.most_pixels.min(pixels(&hello.format));
                     if let Some(estimators) = self.estimators.as_ref().filter(|_| self.estimator.is_none()) {
                         self.estimator = estimators(hello.estimator);
                         let estimator = self.estimator.as_ref();
-                        self.asked_for_feedback_only =
+                        self.needed_for_feedback_only =
                             estimator.is_some_and(|estimator| estimator.follows_arrivals_alone());
                         if self.estimator.is_none() {
                             self.refused_estimator = Some(hello.estimator);

@@ -1,11 +1,11 @@
-//! The per-frame log: one record a captured frame, the same from the simulator and from a live call.
+//! Frame log: one record per captured picture, identical for the simulator and a live call.
 
 use serde::{Deserialize, Serialize};
 
 use lockstep_control::LimitedBy;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// What became of a captured frame at the sending end.
+/// Outcome of a captured picture at the sending end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -13,69 +13,69 @@ pub enum Outcome {
     Sent,
     /// No candidate fitted the budget.
     SkippedOverBudget,
-    /// The state it was coded from was lost meanwhile.
+    /// Its source state was lost meanwhile.
     SkippedStaleSource,
-    /// The encoder dropped the picture, to keep its rate.
+    /// The encoder skipped the picture to keep its rate.
     SkippedByEncoder,
     /// A newer picture arrived before the encoder was free.
     SkippedBusy,
-    /// The transport did not take the frame, as when too many fragments wait already or the call has ended.
+    /// The transport refused the frame, for example because too many fragments wait or the call has ended.
     SkippedByTransport,
-    /// The call ended before the frame was decided on.
+    /// The call ended before the decision.
     Unfinished,
 }
 
-/// One captured frame, from its capture to its display. Everything is on one clock: the simulator's, or in a live call
-/// on one machine the system's.
+/// Record of one captured picture, from capture to display. All times are on one clock: the simulator's, or the
+/// system's in a live call on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameRecord {
     /// Number of the captured picture, from zero.
     pub capture: u64,
-    /// When the source gave the picture.
+    /// Time when the source delivered the picture.
     pub captured_at: Timestamp,
-    /// What the sending end did with it.
+    /// Its outcome at the sending end.
     pub outcome: Outcome,
-    /// Frame number on the wire, where one was sent.
+    /// Frame number on the wire, if a frame was sent.
     pub frame: Option<u32>,
     /// Whether the frame sent was a key frame.
     pub key_frame: bool,
-    /// Whether it was encoded from an acknowledged state because of a loss, instead of from the frame before it.
+    /// Whether it was coded from an acknowledged state because of a loss, instead of from the previous frame.
     pub recovery: bool,
-    /// Quantizer index of the frame sent, 0-127.
+    /// Quantizer index of the sent frame, 0 to 127.
     pub quantizer: Option<u8>,
-    /// Budget at the moment of the decision.
+    /// Budget at the decision.
     pub budget: Option<ByteCount>,
-    /// What held the frame back; none where the encoder never asked for a budget, as for a picture that came while it was busy.
+    /// Limit that bound the frame; none if the encoder requested no budget, for example because it was busy.
     #[serde(default)]
     pub limited_by: Option<LimitedBy>,
-    /// Size of the frame sent, without datagram headers.
+    /// Size of the sent frame without datagram headers.
     pub size: Option<ByteCount>,
-    /// Sizes of all candidates offered, in the order they were encoded.
+    /// Sizes of all candidates, in the order of coding.
     pub candidates: Vec<ByteCount>,
-    /// Datagrams that the frame became, those of parity not counted.
+    /// Number of its datagrams without parity.
     pub fragments: Option<u16>,
-    /// Datagrams of parity that went with it.
+    /// Number of its parity datagrams.
     #[serde(default)]
     pub parity: Option<u16>,
-    /// When the encoder began with the picture.
+    /// Time when the encoder started with the picture.
     pub encode_started_at: Option<Timestamp>,
-    /// When a candidate was picked and handed to the transport.
+    /// Time when a candidate was chosen and passed to the transport.
     pub sent_at: Option<Timestamp>,
-    /// When the receiver had all fragments.
+    /// Time when the receiver had all fragments.
     pub completed_at: Option<Timestamp>,
-    /// When the picture was shown; none if it never was.
+    /// Time when the picture was displayed; none if it never was.
     pub displayed_at: Option<Timestamp>,
-    /// Luma SSIM of the picture shown against the one captured, 0-1.
+    /// Luma SSIM of the displayed picture against the captured one, 0 to 1.
     pub ssim: Option<f64>,
-    /// Luma PSNR of the picture shown against the one captured, dB.
+    /// Luma PSNR of the displayed picture against the captured one, dB.
     pub psnr_db: Option<f64>,
-    /// The controller's target when the picture was captured.
+    /// The controller's target at capture.
     #[serde(default)]
     pub target: Option<Bitrate>,
-    /// What the controller took the path to carry then.
+    /// The controller's estimate of the path's capacity at capture.
     #[serde(default)]
     pub estimate: Option<Bitrate>,
-    /// The bit rate that the encoder coded the picture for, or would have if it had not dropped it.
+    /// Target of the encoder for the picture, or the target that it would have had if not skipped.
     #[serde(default)]
     pub codec_target: Option<Bitrate>,
 }
@@ -110,7 +110,7 @@ impl FrameRecord {
         }
     }
 
-    /// Size over budget: 1 is a full budget, more is overshoot. None for frames not sent and for an empty budget.
+    /// Size over budget: 1 is a full budget, more is overshoot. None for unsent frames and an empty budget.
     #[must_use]
     pub fn fill(&self) -> Option<f64> {
         let (size, budget) = (self.size?, self.budget?);
@@ -118,13 +118,13 @@ impl FrameRecord {
     }
 }
 
-/// The record of a frame at the receiver.
+/// Record of a frame at the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DisplayRecord {
     /// Frame number on the wire.
     pub frame: u32,
-    /// Arrival of the last fragment.
+    /// Arrival time of the last fragment.
     pub completed_at: Timestamp,
-    /// The moment when the picture was shown.
+    /// Display time of the picture.
     pub displayed_at: Timestamp,
 }

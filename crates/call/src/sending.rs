@@ -1,8 +1,8 @@
-//! The sending end of a call: a clock-free state machine from captured pictures to datagrams.
+//! Sending end of a call: a state machine without a clock, from captured pictures to datagrams.
 //!
-//! A driver gives it pictures ([`SendingEnd::capture`]), does the work it asks for ([`SendingEnd::poll_encode`], on any
-//! thread, for as long as it takes), hands the result back ([`SendingEnd::encoded`]), and moves datagrams. While a
-//! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
+//! A driver passes pictures ([`SendingEnd::capture`]) and runs the coding jobs of [`SendingEnd::poll_encode`] on any
+//! thread. It returns their results ([`SendingEnd::encoded`]) and moves datagrams. Feedback and pacing continue while a
+//! picture is being coded. Of the pictures captured meanwhile, only the newest is kept.
 
 mod budget;
 mod chain;
@@ -33,13 +33,13 @@ use decode_lag::DecodeLag;
 pub use decode_lag::DecodeLagConfig;
 use encoding::Encoding;
 
-/// What a host's timer can be relied on to tell apart: the tick of most schedulers is 1 ms or more, and one that is
-/// asked for 50 microseconds is late by as much. Fragments that are due within it leave together.
+/// Reliable resolution of a host's timers. Most schedulers have ticks of 1 ms or more, and a timer of 50 µs is late by
+/// as much. Fragments that are due within it leave together.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
-/// Most fragments that leave together: what most hosts' sockets and drivers take without loss, 90 kB.
+/// Maximum number of fragments that leave together: most sockets and drivers accept these 90 kB without loss.
 const MOST_BURST: u32 = 64;
 
-/// How many fragments may leave at once where one is due every `interval`: those of a millisecond, one at least.
+/// Number of fragments that may leave together at a pacing interval: those of one millisecond, at least one.
 fn pacing_burst(interval: Duration) -> u32 {
     if interval >= TIMER_RESOLUTION {
         return 1;
@@ -48,52 +48,52 @@ fn pacing_burst(interval: Duration) -> u32 {
     due.min(MOST_BURST)
 }
 
-/// A frame that was handed to the transport, with what its quality is measured from.
+/// Frame that was passed to the transport, with the data for measuring its quality.
 #[derive(Debug, Clone)]
 pub struct Committed<C: Codec = Vp8> {
     /// Number of the captured picture.
     pub capture: u64,
     /// The picture as captured.
     pub original: C::Picture,
-    /// The picture as the receiver will show it.
+    /// Picture that the receiver will display.
     pub reconstruction: C::Decoded,
-    /// The state that the frame leads to, and its name.
+    /// Target state of the frame, with its name.
     pub reached: (StateId, C::State),
 }
 
-/// What the sending end knows of itself at this moment, for a progress line.
+/// Status of the sending end at one moment, for a progress line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendingStatus {
     /// Target of the controller.
     pub target: Bitrate,
-    /// Quantizer of the last frame sent.
+    /// Quantizer of the last sent frame.
     pub quantizer: Option<u8>,
-    /// The limit of the last picture that was decided on; none before the first.
+    /// Limit of the last decided picture; none before the first.
     pub limited_by: Option<LimitedBy>,
     /// Smoothed round-trip time.
     pub round_trip_time: Option<Duration>,
-    /// On the way.
+    /// Data in flight.
     pub in_flight: InFlight,
-    /// States held for frames to be coded from.
+    /// Number of states held as sources.
     pub held_states: usize,
 }
 
-/// The sending end.
+/// Sending end of a call.
 pub struct SendingEnd<C: Codec = Vp8> {
     transport: Sender<C::Payload>,
     tuning: Tuning,
-    /// The most that a fragment may carry for the path's sake.
+    /// Maximum payload of a fragment on the path.
     path_payload: ByteCount,
-    /// The most that one of frames from now on may carry: less where words would wait behind it.
+    /// Maximum payload of new frames' fragments. It is lower if words would wait behind them.
     payload: ByteCount,
     recovery: Recovery,
     overhead: Overhead,
     frame_interval: Duration,
-    /// What sound takes; nothing where there was none.
+    /// Rate of sound; none without sound.
     sound: Option<Box<RecentRate>>,
-    /// Messages of the application.
+    /// Rate of the application's messages.
     messages: RecentRate,
-    /// Where there is sound, whether the path is so narrow that it goes another way, and pictures seldom.
+    /// Narrow-path mode, used only with sound: it changes the way of sound and limits pictures.
     narrow: NarrowWay,
     controller: Box<dyn Controller>,
     encoder: Box<dyn FrameEncoder<C>>,
@@ -101,13 +101,13 @@ pub struct SendingEnd<C: Codec = Vp8> {
     encoding: Option<Encoding<C::Picture>>,
     refinement: Option<EncodeJob<C>>,
     path: PathObserver,
-    /// The most that is sent in the long run.
+    /// Upper bound of the mean rate.
     ceiling: Option<Ceiling>,
-    /// Whether the ceiling follows the format.
+    /// Whether the ceiling depends on the format.
     has_automatic_ceiling: bool,
-    /// Whether the path was silent when that was last asked.
+    /// Whether the path was silent at the last check.
     silent: bool,
-    /// When the next hello goes into the silence.
+    /// Time of the next hello during silence.
     greets_at: Option<Timestamp>,
     chain: Chain,
     decode_lag: DecodeLag,
@@ -118,8 +118,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
 }
 
 impl<C: Codec> SendingEnd<C> {
-    /// A sending end that has captured nothing yet. The encoder says which codec `transport` announces, and
-    /// how it recovers from losses.
+    /// A sending end without pictures. The encoder determines the announced codec and the recovery from losses.
     #[must_use]
     pub fn new(
         mut transport: SenderConfig,
@@ -165,8 +164,9 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// The same with another ceiling of the bit rate than [`bitrate_ceiling`](lockstep_control::bitrate_ceiling), or without one, for
-    /// a controller that has one ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
+    /// The same end with another ceiling of the bit rate than [`bitrate_ceiling`](lockstep_control::bitrate_ceiling),
+    /// or with none. Only for controllers with a ceiling
+    /// ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
     #[must_use]
     pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
         self.set_max_bitrate(ceiling);
@@ -185,14 +185,13 @@ impl<C: Codec> SendingEnd<C> {
             ceiling.map(|rate| Ceiling::new(rate, self.path_payload, self.frame_interval, &self.tuning.control));
     }
 
-    /// Replaces the controller during the call, for example to change the latency. The new one starts without estimates of
-    /// its own, and must require the same estimator at the receiver.
+    /// Replaces the controller during the call, for example to change the latency. The new one starts without
+    /// estimates, and must require the same estimator at the receiver.
     pub fn set_controller(&mut self, controller: Box<dyn Controller>) {
         self.controller = controller;
     }
 
-    /// Announces pictures of another size or rate during the call. The encoder begins the new size with a frame that decodes
-    /// from nothing.
+    /// Changes the size or rate of pictures during the call. The encoder starts a new size with a key frame.
     pub fn set_format(&mut self, now: Timestamp, format: VideoFormat) {
         if format == self.format() {
             return;
@@ -206,38 +205,39 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// The connection's number, which names the stream in a call of several.
+    /// Number of the connection, which identifies the stream in a call of several.
     #[must_use]
     pub fn connection(&self) -> u32 {
         self.transport.connection()
     }
 
-    /// The format last announced.
+    /// The last announced format.
     #[must_use]
     pub fn format(&self) -> VideoFormat {
         self.transport.format()
     }
 
-    /// Frames from now on have at most so many bytes in each datagram, no more than the transport was set up for: what the
-    /// path is known to take.
+    /// Sets the maximum payload of new frames' datagrams, as far as the path is known to carry it. The value is capped
+    /// at the transport's payload.
     pub fn set_payload(&mut self, bytes: usize) {
         self.path_payload = ByteCount::new(self.transport.set_payload(bytes) as u64);
         self.fit_payload();
     }
 
-    /// The frame last handed to the transport, once.
+    /// The frame that was last passed to the transport, once.
     pub fn poll_committed(&mut self) -> Option<Committed<C>> {
         self.committed.take()
     }
 
-    /// A datagram came from the receiver, or garbage from anybody; says whether it made sense.
+    /// Handles a datagram, from the receiver or anybody else. Returns whether it was valid.
     pub fn handle_datagram(&mut self, now: Timestamp, datagram: Result<Datagram<C::Payload>, WireError>) -> bool {
         let taken = self.transport.handle_datagram(now, datagram);
         self.drain_events(now);
         taken
     }
 
-    /// The acknowledgement that was handled last, once: its memory is for [`ReceivingEnd::reuse`](crate::ReceivingEnd::reuse).
+    /// Takes the last handled acknowledgement, whose memory [`ReceivingEnd::reuse`](crate::ReceivingEnd::reuse) can
+    /// use.
     pub fn take_handled(&mut self) -> Option<Box<Acknowledgement>> {
         self.transport.take_handled()
     }
@@ -251,7 +251,7 @@ impl<C: Codec> SendingEnd<C> {
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.transport.queued_fragments() > 0 {
             let pace = self.controller.pacing_interval(&self.path.view(now), self.in_flight());
-            // What is to be sent whatever the path is seen to carry does not wait for the room that its queue seems to have.
+            // Reference controllers that ignore the path do not wait for room in its queue.
             let interval = if self.controller.traits().is_bounded { pace.max(self.path.least_pause()) } else { pace };
             let interval = interval.max(self.narrow_pause(now));
             self.transport.set_pace(interval, pacing_burst(interval));
@@ -274,50 +274,50 @@ impl<C: Codec> SendingEnd<C> {
         Some(transmit)
     }
 
-    /// A datagram of `size` bytes counts toward the ceiling.
+    /// Adds a datagram of `size` bytes to the ceiling.
     fn on_ceiling(&mut self, now: Timestamp, size: ByteCount) {
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.on_sent(now, size);
         }
     }
 
-    /// When [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`] want to be called next.
+    /// Time of the next call of [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         Timestamp::earliest([self.transport.poll_timeout(), self.greets_at])
     }
 
-    /// The time that [`SendingEnd::poll_timeout`] gave has come.
+    /// Handles the time of [`SendingEnd::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Timestamp) {
         self.transport.handle_timeout(now);
         self.note_silence(now);
         self.drain_events(now);
     }
 
-    /// The record of the next picture that is decided on, in the order of capture: what this end knows of it. The
-    /// driver asks after everything else; of a driver that does not, the newest thousand or so are kept.
+    /// The record of the next decided picture, in the order of capture. The driver calls this last. If it never does,
+    /// about the newest thousand are kept.
     pub fn poll_record(&mut self) -> Option<FrameRecord> {
         self.records.take_decided()
     }
 
-    /// The same when the call is over, of the pictures that it never decided on, too.
+    /// Like [`Self::poll_record`] after the call, including pictures without a decision.
     pub fn poll_last_record(&mut self) -> Option<FrameRecord> {
         self.records.take_any()
     }
 
-    /// How many records wait to be asked for or decided on.
+    /// Number of records that wait to be taken or decided.
     #[must_use]
     pub fn held_records(&self) -> usize {
         self.records.len()
     }
 
-    /// How many pictures were captured.
+    /// Number of captured pictures.
     #[must_use]
     pub fn captured(&self) -> u64 {
         self.records.captured()
     }
 
-    /// The state of affairs, for a progress line.
+    /// The present status, for a progress line.
     #[must_use]
     pub fn status(&self, now: Timestamp) -> SendingStatus {
         SendingStatus {
@@ -336,7 +336,7 @@ impl<C: Codec> SendingEnd<C> {
         self.transport.statistics()
     }
 
-    /// How often the controller decided in which way ([`Controller::counters`]).
+    /// Number of the controller's decisions by kind ([`Controller::counters`]).
     #[must_use]
     pub fn controller_counters(&self) -> Vec<(&'static str, u64)> {
         self.controller.counters()
@@ -383,7 +383,7 @@ impl<C: Codec> SendingEnd<C> {
                     self.decode_lag.on_frame_lost();
                     self.path.on_frame(true);
                 }
-                // Which says nothing of the path.
+                // A refusal shows nothing about the path.
                 SenderEvent::FrameRefused(_) => self.decode_lag.on_frame_lost(),
                 SenderEvent::Connected => {}
                 SenderEvent::Answered => self.answered(now),
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fragments_of_a_millisecond_leave_together_and_slower_ones_alone() {
+    fn fragments_of_one_millisecond_leave_together() {
         let microseconds = [5_000, 1_000, 999, 500, 100, 16, 1, 0];
         let bursts = microseconds.map(|interval| pacing_burst(Duration::from_micros(interval)));
         assert_eq!(bursts, [1, 1, 2, 2, 10, 63, 64, 64]);

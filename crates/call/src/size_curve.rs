@@ -1,13 +1,12 @@
-//! How large a frame becomes at each quantizer, learned from the frames that were coded.
+//! Size curve: the expected frame size at each quantizer, learned from coded frames.
 //!
-//! Frame size falls with the quantizer, but by no fixed law: where the step passes the camera's noise a frame shrinks
-//! tenfold within a few indices. The curve is therefore kept point by point and bent to what is seen; two candidates a
-//! picture show both its height and its slope where they matter.
+//! Frame size falls with the quantizer, but not by a fixed law. Where the step passes the camera's noise, a frame
+//! shrinks tenfold within a few indices. Therefore the curve has one value per quantizer and is bent towards observed
+//! sizes. Two candidates per picture show its height and slope where they matter.
 //!
-//! Of the picture that comes next the codec has an estimate before it codes it ([`SizeEstimate`]). Estimates are off by a
-//! factor, and nearly the same one for picture after picture. Where pictures come twice or much begins to move, what a size is
-//! then off by is a quarter to half of what it is off by from those before; where all pictures are alike, little less
-//! (seven clips, `docs/codec.md`, "In calls").
+//! The codec estimates the size of the next picture before coding ([`SizeEstimate`]). Estimates have a common factor
+//! that is nearly constant from picture to picture. They reduce the prediction error most if pictures repeat or much
+//! starts to move (`docs/lab/2026-11-codec.md`).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -19,27 +18,27 @@ const POINTS: usize = MAXIMUM_QUANTIZER as usize + 1;
 lockstep_units::config! {
     /// Frame size over the quantizer.
     pub struct SizeCurveConfig = "size_curve" {
-        /// Share of an error that moves the whole curve, or the estimates of the codec: a picture with more motion is larger
-        /// at every quantizer.
+        /// Share of an error that moves the whole curve, or the factor of the codec's estimates: a picture with more
+        /// motion is larger at every quantizer.
         common_share: f64 = 0.5, "", 0.0..=1.0, "2026-11-control-ablation";
-        /// Share of an error that bends the curve around the quantizer used.
+        /// Share of an error that bends the curve near the used quantizer.
         local_share: f64 = 0.4, "", 0.0..=1.0, "2026-11-control-ablation";
     }
 }
 
-/// Distance at which the bend has fallen to three fifths: the shape of the model.
+/// Distance at which the bend has fallen to three fifths.
 const REACH: f64 = 6.0;
-/// Farther away nothing bends: six times [`REACH`], where less than a fifty-millionth of the error would come.
+/// Largest distance that bends: six times [`REACH`], beyond which less than a fifty-millionth of the error would apply.
 const FARTHEST: usize = 36;
-/// A curve falls by at least this much from one quantizer to the next, as a natural logarithm: it stays invertible.
+/// Minimum decrease from one quantizer to the next, as a natural logarithm, so that the curve stays invertible.
 const LEAST_FALL: f64 = 0.002;
-/// Sizes below this are all headers and say nothing of the curve, bytes.
+/// Smallest size that counts, bytes. Smaller frames consist of headers only.
 const LEAST_SIZE: f64 = 64.0;
 
-/// A picture counts as at most this many times as hard or as easy as those before it, as a natural logarithm: a guard.
+/// Upper bound of a picture's difficulty compared with the earlier ones, as a natural logarithm: a guard.
 const MOST_HARDER: f64 = 2.0;
 
-/// What a codec expects of a picture that it has looked at and not coded yet.
+/// Expected size of a picture that the codec has analysed but not coded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SizeEstimate {
     pub(crate) quantizer: u8,
@@ -47,8 +46,8 @@ pub(crate) struct SizeEstimate {
     pub(crate) size: f64,
 }
 
-/// How much of the bend around a point there is at each distance from it, 0-1: the point itself is in the middle, so
-/// that a curve's share is a slice.
+/// Weight of the bend at each distance from a point, 0 to 1. The point itself is in the middle, so the share of a curve
+/// is a slice.
 static BEND: LazyLock<[f64; 2 * FARTHEST + 1]> = LazyLock::new(|| {
     std::array::from_fn(|place| {
         let distance = place.abs_diff(FARTHEST) as f64 / REACH;
@@ -56,30 +55,30 @@ static BEND: LazyLock<[f64; 2 * FARTHEST + 1]> = LazyLock::new(|| {
     })
 });
 
-/// Whether any value and its next are as `is_so` says: all are looked at, several at a time.
+/// Whether `is_so` holds for any value and its successor. All are tested, for vectorisation.
 fn is_any(values: &[f64], is_so: impl Fn(f64, f64) -> bool) -> bool {
     let pairs = values.iter().zip(&values[1..]);
     pairs.fold(0, |found, (&value, &next)| found | u64::from(is_so(value, next))) != 0
 }
 
-/// Natural logarithm of the expected size, bytes, by quantizer: the curve's shape, and how high it stands, since nearly
-/// every frame moves all of it.
+/// Natural logarithm of the expected size in bytes by quantizer: the shape of the curve, and its height, since nearly
+/// every frame moves the whole curve.
 #[derive(Debug, Clone)]
 pub(crate) struct SizeCurve {
     config: SizeCurveConfig,
     height: f64,
     shape: [f64; POINTS],
-    /// The quantizer of the frame that was learned from last.
+    /// Quantizer of the frame that was learned last.
     last: Option<u8>,
-    /// By how much frames were larger than estimated of late.
+    /// Recent logarithm of the ratio between sizes and estimates.
     surplus: Option<f64>,
 }
 
 impl SizeCurve {
-    /// A curve through `size` bytes at `quantizer` that falls by `per_octave` when the step doubles. The step doubles
-    /// about every 20 indices of VP8's table (RFC 6386, section 14.1).
+    /// A curve through `size` bytes at `quantizer` with a default slope. The step doubles about every 20 indices of
+    /// VP8's table (RFC 6386, section 14.1).
     pub(crate) fn new(quantizer: u8, size: f64, config: SizeCurveConfig) -> Self {
-        // Until frames were seen.
+        // Slope before any frame, per index.
         const FALL: f64 = 0.04;
         let height = libm::log(size.max(LEAST_SIZE));
         let shape = std::array::from_fn(|index| -FALL * (index as f64 - f64::from(quantizer)));
@@ -96,12 +95,12 @@ impl SizeCurve {
         libm::exp(self.logarithm_at(quantizer))
     }
 
-    /// At which quantizer an estimate says most of the next picture.
+    /// The quantizer at which an estimate of the next picture is most useful.
     pub(crate) fn estimated_at(&self) -> Option<u8> {
         self.last
     }
 
-    /// The curve of the picture that `estimate` is of; this one where there is no estimate.
+    /// The curve of the picture of `estimate`; this curve without an estimate.
     pub(crate) fn of_picture(&self, estimate: Option<SizeEstimate>) -> Cow<'_, Self> {
         let (Some(SizeEstimate { quantizer, size }), Some(surplus)) = (estimate, self.surplus) else {
             return Cow::Borrowed(self);
@@ -111,7 +110,7 @@ impl SizeCurve {
         Cow::Owned(Self { height, ..self.clone() })
     }
 
-    /// A picture of which there was an `estimate` turned out to have `size` bytes at `quantizer`.
+    /// Learns from a picture with `estimate` that had `size` bytes at `quantizer`.
     pub(crate) fn learn_surplus(&mut self, estimate: SizeEstimate, quantizer: u8, size: f64) {
         let there =
             libm::log(size.max(LEAST_SIZE)) + self.logarithm_at(estimate.quantizer) - self.logarithm_at(quantizer);
@@ -120,21 +119,21 @@ impl SizeCurve {
         self.surplus = Some(before + self.config.common_share * (found - before));
     }
 
-    /// The smallest quantizer whose expected size is within `size` bytes; the largest there is if none is.
+    /// The smallest quantizer whose expected size is at most `size` bytes; the largest one if there is none.
     pub(crate) fn quantizer_for(&self, size: f64) -> u8 {
         let wanted = libm::log(size.max(1.0)) - self.height;
         let index = self.shape.partition_point(|&logarithm| logarithm > wanted);
         index.min(POINTS - 1) as u8
     }
 
-    /// A frame at `quantizer` turned out to have `size` bytes.
+    /// Learns from a frame of `size` bytes at `quantizer`.
     pub(crate) fn learn(&mut self, quantizer: u8, size: f64) {
         self.last = Some(quantizer);
         let SizeCurveConfig { common_share, local_share } = self.config;
         self.bend(quantizer, size, common_share, local_share);
     }
 
-    /// The same where the frame is of the very picture that comes next: the curve passes through the point.
+    /// Learns from a frame of the present picture: the curve passes through the point.
     pub(crate) fn pass_through(&mut self, quantizer: u8, size: f64) {
         let common = self.config.common_share;
         self.bend(quantizer, size, common, 1.0 - common);
@@ -148,8 +147,8 @@ impl SizeCurve {
         for (value, bend) in self.shape[first..=last].iter_mut().zip(&BEND[FARTHEST + first - seen..]) {
             *value += error * local * bend;
         }
-        // What was just seen stays; its neighbours give way. On one side at least hardly any does: looking at all of
-        // them at once is quicker than going from one to the next. Beyond what was bent the curve falls as it did.
+        // The observed value stays, and its neighbours adapt. On at least one side hardly any does, so testing all at
+        // once is faster. Beyond the bent part the curve decreases as before.
         if is_any(&self.shape[seen..=(last + 1).min(POINTS - 1)], |finer, coarser| coarser > finer - LEAST_FALL) {
             for place in seen + 1..POINTS {
                 let most = self.shape[place - 1] - LEAST_FALL;
@@ -178,7 +177,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Size of a picture with noise: a cliff around quantizer 12, gentle on both sides.
+    /// Size of a picture with noise: a steep drop around quantizer 12, flat on both sides.
     fn noisy(quantizer: u8) -> f64 {
         let quantizer = f64::from(quantizer);
         let cliff = 1.0 / (1.0 + libm::exp((quantizer - 12.0) / 1.5));
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_the_quantizer_for_a_size_beside_a_cliff() {
+    fn quantizer_is_found_near_a_steep_drop() {
         let mut curve = SizeCurve::new(40, 5_000.0, SizeCurveConfig::default());
         let wanted = 6_000.0;
         for _ in 0..20 {
@@ -200,10 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_is_estimated_to_be_harder_is_expected_to_be_larger_though_estimates_are_off() {
+    fn biased_estimates_still_predict_larger_pictures() {
         let mut curve = SizeCurve::new(40, 5_000.0, SizeCurveConfig::default());
         assert!(curve.estimated_at().is_none());
-        // Estimates are a third of the sizes, and pictures three times as hard as the one before or as easy.
+        // Estimates are a third of the sizes. Pictures alternate between three times as hard and as easy as the
+        // previous one.
         for picture in 0..12 {
             let size = if picture % 2 == 0 { 3_000.0 } else { 9_000.0 };
             let estimate = curve.estimated_at().map(|quantizer| SizeEstimate { quantizer, size: size / 3.0 });
@@ -220,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_estimate_makes_a_curve_unusable(
+        fn arbitrary_estimates_keep_the_curve_bounded(
             seen in proptest::collection::vec((0u8..128, 0.0f64..1e9, 0.0f64..1e9), 1..40),
         ) {
             let mut curve = SizeCurve::new(64, 10_000.0, SizeCurveConfig::default());
@@ -237,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn it_always_falls_and_passes_through_what_was_seen(
+        fn curve_always_falls_and_passes_through_observed_sizes(
             seen in proptest::collection::vec((0u8..128, 1.0f64..1e7), 1..40),
         ) {
             let mut curve = SizeCurve::new(64, 10_000.0, SizeCurveConfig::default());

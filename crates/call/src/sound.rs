@@ -1,9 +1,8 @@
-//! The sound of a call beside its pictures: what codes it at the sending end, what plays it at the receiving end, and
-//! what keeps the two together.
+//! Sound of a call: coding at the sending end, playing at the receiving end, and lip sync.
 //!
-//! A driver asks both every 20 ms ([`lockstep_sound::FRAME_DURATION`]). With the real codec it is Opus ([`Voice`],
-//! [`Playing`] of [`SoundDecoder`](lockstep_sound::SoundDecoder)); in a modelled call packets have a length and nothing else (`lockstep_sim::ModelledVoice`,
-//! `lockstep_sim::ModelledListener`), and the same playout buffer waits for them.
+//! A driver calls both every 20 ms ([`lockstep_sound::FRAME_DURATION`]). With the real codec they are Opus: [`Voice`],
+//! and [`Playing`] of [`SoundDecoder`](lockstep_sound::SoundDecoder). In a modelled call, packets have only a length
+//! (`lockstep_sim::ModelledVoice`, `lockstep_sim::ModelledListener`), with the same playout buffer.
 
 mod lip_sync;
 mod playing;
@@ -17,25 +16,25 @@ pub use lip_sync::{LIP_SYNC, LipSync};
 pub use playing::{Playback, Playing, SoundScores};
 pub(crate) use rate::{RecentRate, Share};
 
-/// What sound is told of the path.
+/// State of the path for sound.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SoundAllowance {
-    /// What it is to spend, headers apart.
+    /// Target bit rate without headers.
     pub bitrate: Bitrate,
-    /// The share of packets, 0 to 1, that is lost.
+    /// Share of lost packets, 0 to 1.
     pub loss: f64,
 }
 
-/// Gives the packets of a call's sound.
+/// Source of a call's sound packets.
 pub trait Speaking<P>: Send {
-    /// The 20 ms that end at `now`, as a packet; none where they are silent and that has been said.
+    /// The packet of the 20 ms that end at `now`; none during silence that is already signalled.
     ///
     /// # Errors
-    /// The sound could not be coded.
+    /// [`CodingError`] if the sound cannot be coded.
     fn speak(&mut self, now: Timestamp, allowance: &SoundAllowance) -> Result<Option<SoundPacket<P>>, CodingError>;
 }
 
-/// A source whose sound Opus codes.
+/// Sound source with an Opus encoder.
 pub struct Voice {
     source: Box<dyn SoundSource>,
     sender: SoundSender,
@@ -43,7 +42,7 @@ pub struct Voice {
 
 impl Voice {
     /// # Errors
-    /// Opus has no memory.
+    /// [`CodingError`] if Opus cannot allocate memory.
     pub fn new(source: Box<dyn SoundSource>) -> Result<Self, CodingError> {
         Ok(Self { source, sender: SoundSender::new()? })
     }
@@ -52,13 +51,13 @@ impl Voice {
 impl Speaking<Vec<u8>> for Voice {
     fn speak(&mut self, now: Timestamp, allowance: &SoundAllowance) -> Result<Option<SoundPacket>, CodingError> {
         self.sender.adapt(allowance.bitrate, allowance.loss)?;
-        // At its end there is nothing more to be said of it.
+        // The source has ended.
         let Some(frame) = self.source.next_frame()? else { return Ok(None) };
         self.sender.capture(now, &frame)
     }
 }
 
-/// The sound of a call in virtual time, both ends of it.
+/// Sound of a call in virtual time, at both ends.
 pub struct CallSound<P: Payload> {
     /// At the sending end.
     pub voice: Box<dyn Speaking<P>>,

@@ -1,4 +1,4 @@
-//! The tuned constants of a call, overridable for research.
+//! Tuned constants of a call, overridable for research.
 
 use crate::frame_dropper::FrameDropperConfig;
 use crate::functional::FunctionalConfig;
@@ -7,7 +7,7 @@ use crate::sending::DecodeLagConfig;
 use crate::size_curve::SizeCurveConfig;
 
 lockstep_units::tuning! {
-    /// The tuned constants of a sending end, one configuration an algorithm. A receiving end has none.
+    /// Tuned constants of a sending end: one configuration per algorithm. A receiving end has none.
     pub struct Tuning {
         /// Path observer, limits and controller.
         control: lockstep_control::Tuning,
@@ -15,11 +15,11 @@ lockstep_units::tuning! {
         transport: lockstep_transport::Tuning,
         /// Sound and pictures on a narrow path.
         narrow_way: NarrowWayConfig,
-        /// Frames that are made to fit their budget.
+        /// Frames that are coded to fit their budget.
         functional: FunctionalConfig,
         /// Frame size over the quantizer.
         size_curve: SizeCurveConfig,
-        /// Pictures that are skipped on slow paths.
+        /// Skipped pictures on slow paths.
         frame_dropper: FrameDropperConfig,
         /// Receivers that decode slowly.
         decode_lag: DecodeLagConfig,

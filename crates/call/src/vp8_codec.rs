@@ -1,4 +1,4 @@
-//! The codec of this project as a call's ends see it.
+//! This project's VP8 as the codec of a call.
 
 use std::borrow::Cow;
 

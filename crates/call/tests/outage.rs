@@ -1,4 +1,4 @@
-//! The receiving end alone, to which several frames have come at once, as after an outage of the path.
+//! Tests of the receiving end with several frames that arrive at once, as after an outage.
 
 use lockstep_call::{ReceivingEnd, Vp8};
 use lockstep_control::{GracePeriod, InterArrival};
@@ -9,15 +9,16 @@ use lockstep_vp8::{Analysis, FrameKind, Parameters, Picture, State};
 
 const SIZE: usize = 32;
 
-/// A sender's side of it: what it codes goes in frames of one fragment, numbered in turn.
+/// Sending side: codes frames of one fragment with consecutive numbers.
 struct Frames {
     next: u32,
 }
 
 impl Frames {
-    /// A picture of one shade, coded from `source`; gives the frame as a datagram and the state that it leads to.
+    /// Codes a picture of one shade from `source`. Returns the frame as a datagram, and its target state.
     fn code(&mut self, source: &State, shade: u8) -> (Data, State) {
-        let picture = Picture::from_i420(SIZE, SIZE, vec![shade; SIZE * SIZE * 3 / 2]).expect("so many samples");
+        let picture = Picture::from_i420(SIZE, SIZE, vec![shade; SIZE * SIZE * 3 / 2])
+            .expect("the number of samples matches the size");
         let parameters = Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() };
         let coded = Analysis::new(source, &picture, &parameters).encode(40);
         let frame = self.next;
@@ -56,12 +57,12 @@ impl Receiving {
         Self { end: ReceivingEnd::new(config, Box::new(InterArrival::new(GracePeriod::LinkIdle))), now: 0 }
     }
 
-    fn come(&mut self, data: Data) {
+    fn receive(&mut self, data: Data) {
         let now = Timestamp::from_millis(self.now);
         assert!(self.end.handle_datagram(now, Ok(Datagram::Data(data)), false));
     }
 
-    /// Decodes all that is to be decoded, 3 ms each; gives the numbers of the frames that are shown.
+    /// Decodes all waiting frames in 3 ms each. Returns the numbers of the shown frames.
     fn shown(&mut self) -> Vec<u32> {
         let mut shown = Vec::new();
         while let Some(job) = self.end.poll_decode() {
@@ -74,39 +75,39 @@ impl Receiving {
     }
 }
 
-/// A sender and a receiver that has shown a first frame, and the state that both hold.
+/// A sender, a receiver that has shown a first frame, and the state that both hold.
 fn begun() -> (Frames, Receiving, State) {
     let (mut frames, mut receiving) = (Frames { next: 0 }, Receiving::new());
     let (key, held) = frames.code(&State::default(), 60);
-    receiving.come(key);
+    receiving.receive(key);
     assert_eq!(receiving.shown(), [0]);
     (frames, receiving, held)
 }
 
 #[test]
-fn of_frames_that_came_at_once_from_one_state_only_the_newest_is_decoded() {
+fn only_the_newest_of_simultaneous_frames_is_decoded() {
     let (mut frames, mut receiving, held) = begun();
     let mut last = held.clone();
     for shade in [70, 80, 90] {
         let (probe, state) = frames.code(&held, shade);
-        receiving.come(probe);
+        receiving.receive(probe);
         last = state;
     }
-    assert_eq!(receiving.shown(), [3], "the others would each be seen for as long as the next takes to decode");
+    assert_eq!(receiving.shown(), [3], "the other frames would be shown only briefly");
     let (next, _) = frames.code(&last, 95);
-    receiving.come(next);
+    receiving.receive(next);
     assert_eq!(receiving.shown(), [4]);
     assert_eq!((receiving.end.counts().decoded, receiving.end.statistics().refused), (3, 2));
 }
 
 #[test]
-fn an_older_frame_is_decoded_after_the_newest_where_one_that_is_to_come_needs_it() {
+fn older_frame_is_decoded_if_a_later_one_needs_it() {
     let (mut frames, mut receiving, held) = begun();
     let (older, needed) = frames.code(&held, 70);
     let (newer, _) = frames.code(&held, 80);
     let (last, _) = frames.code(&needed, 90);
     for data in [older, newer, last] {
-        receiving.come(data);
+        receiving.receive(data);
     }
     assert_eq!(receiving.shown(), [2, 3]);
     let counts = receiving.end.counts();
@@ -114,12 +115,12 @@ fn an_older_frame_is_decoded_after_the_newest_where_one_that_is_to_come_needs_it
 }
 
 #[test]
-fn an_older_frame_is_shown_where_the_newest_is_damaged() {
+fn older_frame_is_shown_if_the_newest_is_damaged() {
     let (mut frames, mut receiving, held) = begun();
     let (older, _) = frames.code(&held, 70);
     let (newer, _) = frames.code(&held, 80);
-    receiving.come(older);
-    receiving.come(Data { payload: vec![0], ..newer });
+    receiving.receive(older);
+    receiving.receive(Data { payload: vec![0], ..newer });
     assert_eq!(receiving.shown(), [1]);
     assert_eq!(receiving.end.counts().undecodable, 1);
 }

@@ -157,7 +157,7 @@ fn what_cannot_be_replayed_or_recorded_is_refused_in_a_line() {
     for (words, message) in [
         (&["none.jsonl"][..], "none.jsonl: cannot be read"),
         (&["."], "it is no regular file"),
-        (&["call.json"], "call.json: is no recording of a controller's decisions"),
+        (&["call.json"], "call.json: not a recording of a controller's decisions"),
         (&["damaged.jsonl"], "damaged.jsonl: line 2: control character"),
         (&["it.jsonl", "--controller", "hindsight"], "--controller hindsight: it must know what the path carries"),
         (&["it.jsonl", "--controller", "gcc", "--model", "a.onnx"], "model a.onnx"),

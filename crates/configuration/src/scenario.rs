@@ -99,7 +99,7 @@ pub fn run_scenario(
     let scenario = scenario.with_queues(|queue| arguments.over(queue));
     let mut scenario = if arguments.ecn { scenario.with_ecn() } else { scenario };
     for flow in scenario.flows.iter_mut().filter(|flow| flow.kind == FlowKind::Media) {
-        flow.ecn &= control.controller.algorithm().heeds_marks();
+        flow.ecn &= control.controller.algorithm().responds_to_marks();
     }
     let length = scenario.duration();
     let failure = Failure::default();

@@ -295,7 +295,7 @@ impl CallArguments {
         let usual = Self::usual();
         let control = self.control_settings_with(controllers)?;
         let algorithm = control.controller.algorithm();
-        if self.ecn == Some(true) && !algorithm.heeds_marks() {
+        if self.ecn == Some(true) && !algorithm.responds_to_marks() {
             let controller = algorithm.clone();
             return Err(OptionError::Controller { name: "ecn", takes: MARKS_HEEDED_BY, controller }.into());
         }

@@ -83,7 +83,7 @@ fn a_receiver_takes_a_model_for_the_estimator_that_it_is_for_and_refuses_what_is
     assert!(is_taken("bob", Some(&bob)) && is_taken("hrcc", Some(&bob)) && is_taken("bob", None));
     assert!(!is_taken("mmsys24", None) && !is_taken("mmsys24", Some(&bob)));
     let error = format!("{:#}", ModelFile::open_for_receiver(&file("concerto")).expect_err("it is a sender's"));
-    assert!(error.contains("it is one for `concerto`, not for an estimator at the receiver"), "{error}");
+    assert!(error.contains("lockstep.controller is `concerto`, expected an estimator at the receiver"), "{error}");
 }
 
 #[test]

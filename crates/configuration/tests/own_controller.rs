@@ -46,7 +46,7 @@ fn report_of_an_unknown_controller_is_read_and_not_run() {
     let mut read: CallSettings = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&read).unwrap(), text);
     let error = simulate(&read, |_| Ok(())).unwrap_err().to_string();
-    assert!(error.contains("no controller is called `mine`"), "{error}");
+    assert!(error.contains("unknown controller `mine`"), "{error}");
     read.control.controller = read.control.controller.found_in(&controllers).unwrap();
     assert_eq!(report(&read), report(&settings));
 }
@@ -59,6 +59,7 @@ mod programs {
 
     use clap::Parser;
     use lockstep_configuration::{ScenarioArguments, run_scenario};
+    use lockstep_control::FlowGroup;
     use lockstep_sim::CodecModel;
     use lockstep_sim::scenario::Scenario;
 
@@ -118,7 +119,8 @@ mod programs {
         let format = lockstep_media::source_format("generated:64x48@30", &Default::default()).unwrap();
         let checked = settings.control.check_live(&format).unwrap_err();
         let made = settings.control.recorded_sending_end(&format, 0, None).err().expect("it is refused");
-        for error in [checked.to_string(), made.to_string()] {
+        let stream = settings.control.stream_end(&format, 0, &FlowGroup::new(), 1.0).err().expect("it is refused");
+        for error in [checked.to_string(), made.to_string(), stream.to_string()] {
             assert!(error.contains("programs decide in virtual time only"), "{error}");
         }
     }

@@ -29,10 +29,10 @@ fn a_wrong_word_is_answered_with_the_choices_that_there_are() {
     assert!(similar.contains("[possible values: fit, serial, parallel]") && similar.contains("'fit'"), "{similar}");
     assert!(refusal(&["--fit-passes=9"]).contains("9 is not in 1..=8"));
     assert!(refusal(&["--nosuch=1"]).contains("unexpected argument '--nosuch' found"));
-    assert!(refusal(&["--controller=fixed:fast"]).contains("`fixed:fast` names no bit rate"));
+    assert!(refusal(&["--controller=fixed:fast"]).contains("`fixed:fast`: expected a bit rate"));
     assert!(refusal(&["--controller=program:"]).contains("expected a file behind the colon, such as program:./mine"));
     let unknown = read(&["--controller=reno"]).unwrap().settings().unwrap_err().to_string();
-    assert!(unknown.contains("no controller is called `reno`; there are: salsify, "), "{unknown}");
+    assert!(unknown.contains("unknown controller `reno`: choose one of salsify, "), "{unknown}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `cargo bench -p lockstep-control`: how long a decision takes, on one core.
+//! Benchmark: time of one decision of a learned controller, on one core. Run by `cargo bench -p lockstep-control`.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lockstep_control::learned::shipped::Shipped;
@@ -12,7 +12,7 @@ fn models(criterion: &mut Criterion) {
         let input = vec![0.3; model.inputs()[0].shape.iter().product()];
         criterion.bench_function(&format!("{name}: a decision"), |bencher| bencher.iter(|| model.run(&[&input])));
         criterion.bench_function(&format!("{name}: reading the file"), |bencher| {
-            let bytes = shipped.bytes().expect("it is embedded");
+            let bytes = shipped.bytes().expect("the model is embedded");
             bencher.iter(|| Model::from_bytes(bytes));
         });
     }

@@ -1,4 +1,4 @@
-//! Every algorithm by its name: which estimator at the receiver goes with which controller at the sender.
+//! Algorithms by name: each one pairs an estimator at the receiver with a controller at the sender.
 
 mod error;
 
@@ -29,13 +29,13 @@ pub enum Algorithm {
     Salsify(GracePeriod),
     /// Google Congestion Control, estimated at the sender.
     Gcc,
-    /// The same rate throughout.
+    /// A constant bit rate.
     Fixed(Bitrate),
-    /// BoB's heuristic at the receiver and a controller that trusts it.
+    /// BoB's heuristic at the receiver, with a controller that follows its estimate.
     BobHeuristic,
     /// BoB: that heuristic and a learned estimator behind a selector, at the receiver.
     Bob,
-    /// HRCC: a heuristic at the receiver that a model tunes.
+    /// HRCC: a heuristic at the receiver, tuned by a model.
     Hrcc,
     /// Gemini: GCC and a learned estimator at the receiver, with a safety detector.
     Gemini,
@@ -50,72 +50,72 @@ pub enum Algorithm {
     Sprout,
     /// Copa.
     Copa,
-    /// Concerto's imitation of an expert who knows the path.
+    /// Concerto: a model that imitates an expert that knows the trace.
     Concerto,
-    /// RL-V: the same learned from a reward.
+    /// RL-V: the same model, trained by reinforcement learning.
     Rlv,
-    /// Lockstep's own: learned quantiles of the bytes that the path will take until a deadline. The one that calls have
-    /// unless another is named: with pixels the best of those compared (`docs/controllers.md`).
+    /// Lockstep's own controller: a model predicts quantiles of the bytes that the path delivers until a deadline. It
+    /// is the default (`docs/lab/2026-11-controllers.md`).
     #[cfg_attr(feature = "learned", default)]
     Lockstep,
-    /// What the path has carried and what waits in it, known exactly.
+    /// Hindsight: knows the exact capacity and queue of the path.
     Hindsight,
-    /// A controller that trusts the receiver, for an estimator from elsewhere. The estimator that comes with it says
-    /// nothing of the capacity, so it is no algorithm by itself, and not among [`Algorithm::NAMES`].
+    /// A controller that follows the estimate of the receiver, for an estimator from elsewhere. Its own estimator gives
+    /// no capacity estimate, so it is not in [`Algorithm::NAMES`].
     ReceiverEstimate,
     /// A controller that a program registered ([`crate::Controllers`]).
     Registered(Registration),
 }
 
 impl Algorithm {
-    /// Every name, and what it stands for.
+    /// Every name with its description.
     pub const NAMES: [(&'static str, &'static str); 17] = [
-        ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
+        ("salsify", "Salsify's window: the fragments that drain in 100 ms, by the receiver's inter-arrival average"),
         ("salsify-no-grace", "the same without the grace period"),
         ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
-        ("fixed:RATE", "one bit rate, such as fixed:1.5mbps"),
+        ("fixed:RATE", "constant bit rate, such as fixed:1.5mbps"),
         ("bob-heuristic", "BoB's delay-gradient heuristic at the receiver, a loss controller at the sender"),
-        ("bob", "BoB: that heuristic, and a learned estimator where both are less than 30 % apart"),
+        ("bob", "BoB: that heuristic, or a learned estimator if the two differ by less than 30 %"),
         ("hrcc", "HRCC: such a heuristic at the receiver, tuned by a learned policy"),
-        ("gemini", "Gemini: such a heuristic or a learned estimate at the receiver, as a safety detector says"),
-        ("mmsys24", "a model in the format of the MMSys'24 challenge at the receiver; to be named with --model"),
+        ("gemini", "Gemini: such a heuristic or a learned estimate at the receiver, chosen by a safety detector"),
+        ("mmsys24", "a model in the format of the MMSys'24 challenge at the receiver; requires --model"),
         ("nada", "NADA: one congestion signal of delay and loss (RFC 8698)"),
         ("scream", "SCReAM version 2: a window around a target for the queueing delay"),
-        ("sprout", "Sprout: a Bayesian filter over the link's rate, and what it will deliver at least by a deadline"),
+        ("sprout", "Sprout: a Bayesian filter over the link's rate, and a lower bound of its deliveries by a deadline"),
         ("copa", "Copa: a window that keeps two packets in the queue"),
-        ("concerto", "Concerto: a learned choice among bit rates, imitating an expert who knows the path"),
+        ("concerto", "Concerto: a learned choice among bit rates, imitating an expert that knows the path"),
         ("rlv", "RL-V: the same choice, learned from a reward"),
         (
             "lockstep",
-            "Lockstep's own, the default: learned quantiles of the bytes that the path will take until a deadline",
+            "Lockstep's own, the default: learned quantiles of the bytes that the path delivers until a deadline",
         ),
-        ("hindsight", "a yardstick: knows what the path carried just now, and what waits; in simulations only"),
+        ("hindsight", "a reference that knows the capacity and queue of the path; in simulations only"),
     ];
 
-    /// One of each of [`Algorithm::NAMES`], in that order; where one takes a rate, of 1 Mb/s.
+    /// One algorithm for each of [`Algorithm::NAMES`], in that order. An algorithm that needs a rate gets 1 Mb/s.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::NAMES.iter().filter_map(|(name, _)| name.replace("RATE", "1mbps").parse().ok())
     }
 
-    /// Whether its controller lets the delay that it tolerates be chosen ([`ControllerSetup::latency`]).
+    /// Whether [`ControllerSetup::latency`] changes its controller.
     #[must_use]
     pub fn takes_latency(&self) -> bool {
         matches!(self, Self::Sprout | Self::Lockstep)
     }
 
-    /// Whether its controller runs a model ([`ControllerSetup::model`]).
+    /// Whether its estimator or controller runs a model ([`ControllerSetup::model`]).
     #[must_use]
     pub fn takes_model(&self) -> bool {
         matches!(self, Self::Concerto | Self::Rlv | Self::Lockstep) || self.estimates_by_model()
     }
 
-    /// Whether that model is the receiver's.
+    /// Whether that model runs at the receiver.
     #[must_use]
     pub fn estimates_by_model(&self) -> bool {
         matches!(self, Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24)
     }
 
-    /// The model that comes with its controller at the sender, if that runs one.
+    /// The embedded model of its controller at the sender, if any.
     #[must_use]
     pub fn shipped(&self) -> Option<Shipped> {
         match self {
@@ -126,19 +126,19 @@ impl Algorithm {
         }
     }
 
-    /// Whether its controller must know what the path will carry ([`ControllerSetup::path`]), which a call that is not
-    /// simulated never does.
+    /// Whether its controller must know the capacity of the path ([`ControllerSetup::path`]). Only a simulated call
+    /// knows it.
     #[must_use]
     pub fn knows_path(&self) -> bool {
         matches!(self, Self::Hindsight)
     }
 
-    /// Whether its controller answers marks of congestion (ECN). Of one that does not, no packet may say that it is
+    /// Whether its controller responds to congestion marks (ECN). If it does not, packets must not be marked
     /// ECN-capable (RFC 3168, section 5).
     #[must_use]
-    pub fn heeds_marks(&self) -> bool {
+    pub fn responds_to_marks(&self) -> bool {
         match self {
-            Self::Registered(registration) => registration.heeds_marks(),
+            Self::Registered(registration) => registration.responds_to_marks(),
             _ => matches!(self, Self::Gcc | Self::Nada | Self::Scream),
         }
     }
@@ -149,7 +149,7 @@ impl Algorithm {
         self.estimator_kind().make(bounds)
     }
 
-    /// The same; a learned one has `model`, if that is given, instead of the one that comes with it.
+    /// The estimator for the receiving end. A learned one runs `model` if given, else its embedded model.
     ///
     /// # Errors
     /// As [`EstimatorKind::with_model`].
@@ -161,7 +161,7 @@ impl Algorithm {
         self.estimator_kind().with_model(bounds, model)
     }
 
-    /// Which estimator the controller needs at the receiving end.
+    /// The kind of estimator that the controller needs at the receiving end.
     #[must_use]
     pub fn estimator_kind(&self) -> EstimatorKind {
         match self {
@@ -172,7 +172,7 @@ impl Algorithm {
             Self::Hrcc => EstimatorKind::Hrcc,
             Self::Gemini => EstimatorKind::Gemini,
             Self::Mmsys24 => EstimatorKind::Mmsys24,
-            // What it says is only read in logs.
+            // Only logs read its estimate.
             Self::Gcc
             | Self::Fixed(_)
             | Self::Nada
@@ -191,7 +191,7 @@ impl Algorithm {
     ///
     /// # Errors
     /// [`AlgorithmError::UnknownPath`] for [`Algorithm::Hindsight`] without [`ControllerSetup::path`];
-    /// [`AlgorithmError::NoModel`] for a learned one that no model comes with, without [`ControllerSetup::model`];
+    /// [`AlgorithmError::NoModel`] for a learned one without an embedded model and without [`ControllerSetup::model`];
     /// [`AlgorithmError::Model`] if the model does not fit the controller.
     pub fn controller(&self, setup: &ControllerSetup) -> Result<Box<dyn Controller>, AlgorithmError> {
         Ok(match self {
@@ -201,7 +201,7 @@ impl Algorithm {
             Self::Fixed(rate) => Box::new(Fixed::new(*rate, setup)),
             Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setup)),
             Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
-                // The model is the receiver's. Where the sender is told of it, a wrong one is refused at once.
+                // The receiver runs the model. If the sender has it too, a model of the wrong shape is refused at once.
                 if setup.model.is_some() {
                     self.estimator_with(setup.bounds, setup.model.clone())?;
                 }
@@ -227,7 +227,7 @@ fn known_path(setup: &ControllerSetup, name: &'static str) -> Result<KnownPath, 
     setup.path.clone().ok_or(AlgorithmError::UnknownPath(name))
 }
 
-/// The model that was chosen, or else the one that comes with the controller.
+/// The chosen model, else the embedded model of the controller.
 fn model_of(setup: &ControllerSetup, shipped: Shipped) -> Result<Arc<Model>, ModelError> {
     setup.model.clone().map_or_else(|| shipped.model(), Ok)
 }
@@ -302,7 +302,7 @@ mod tests {
     use crate::closed_loop::known_path;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_round_trip_through_text() {
         let names = [
             "salsify",
             "salsify-no-grace",
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_of_each_name() {
+    fn all_lists_one_algorithm_per_name() {
         let named = |(algorithm, (name, _)): (Algorithm, (&str, &str))| match algorithm {
             Algorithm::Fixed(_) => name == "fixed:RATE",
             _ => name == algorithm.to_string(),

@@ -1,7 +1,11 @@
-//! BoB's heuristic estimator (IEEE TMM 2022, Algorithm 1), which is a delay-gradient estimator after GCC that decides
-//! every 200 ms at the receiver, as those of the AlphaRTC challenge do: arrival groups, a trend line through their
-//! delays, an overuse detector with an adaptive threshold, and a rate that rises by 8 % a second or by a packet an
-//! interval and falls to 0.85 of what arrives.
+//! BoB's heuristic estimator (IEEE TMM 2022, Algorithm 1): a delay-gradient estimator after GCC at the receiver. As in
+//! the AlphaRTC challenge, it decides every 200 ms. It has four parts:
+//!
+//! - arrival groups
+//! - a trend line through the delays of the groups
+//! - an overuse detector with an adaptive threshold
+//! - a rate that rises by 8 % per second or one packet per interval
+//! - a decrease to 0.85 of the receive rate
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -13,16 +17,20 @@
 //! | least time of overuse | 10 ms and two intervals | GCC, section 5.4; released code |
 //! | alpha, decrease | 0.85 | BoB, Algorithm 1 |
 //! | beta, increase | 1.08 a second | BoB, Algorithm 1 |
-//! | most over the receive rate | 3 | released code (GCC has 1.5) |
+//! | upper bound over the receive rate | 3 | released code (GCC has 1.5) |
 //! | loss: x1.05, x(1 - loss / 2) | below 2 %, above 10 % | BoB, Algorithm 1 |
 //! | first estimate | the bounds' initial rate | 300 kb/s in the released code |
 //!
-//! Three things of the released code that the paper does not print matter and are kept: the estimate does not move
-//! before the trend line has its 20 groups; the delay and the loss part both start from the last estimate and the
-//! smaller wins, so that losses from 2 % to 10 % stop growth; and one loss an interval is forgiven (the code divides
-//! the packets by the difference of their numbers, which is one less than their count), without which a single loss at
-//! a low rate would count as 15 %. One thing is different: groups and delays run on across intervals, where the
-//! released code throws away the group that an interval cuts through.
+//! Three details of the released code are missing in the paper and kept here:
+//!
+//! - The estimate stays constant until the trend line has 20 groups.
+//! - The delay part and the loss part both start from the last estimate, and the smaller result is used. Therefore the
+//!   estimate does not grow at losses from 2 % to 10 %.
+//! - One loss per interval is not counted: the code divides packets by the difference of sequence numbers. Otherwise
+//!   one loss at a low rate would count as 15 %.
+//!
+//! One detail differs: groups and delays continue across intervals. The released code drops the group that an interval
+//! boundary splits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -44,9 +52,9 @@ const FIRST_THRESHOLD: f64 = 12.5;
 const THRESHOLD_BOUNDS: (f64, f64) = (6.0, 600.0);
 const THRESHOLD_GAIN_UP: f64 = 0.0087;
 const THRESHOLD_GAIN_DOWN: f64 = 0.039;
-/// A trend further above the threshold is a spike and does not move it.
+/// The threshold ignores trends further above it than this: they are spikes.
 const FURTHEST_ABOVE: f64 = 15.0;
-/// The threshold moves by what this many milliseconds give at most.
+/// Longest time step that moves the threshold, milliseconds.
 const LONGEST_STEP_MS: f64 = 100.0;
 const LEAST_OVERUSE_MS: f64 = 10.0;
 
@@ -56,8 +64,8 @@ const LEAST_MULTIPLICATIVE_BPS: f64 = 1_000.0;
 const LEAST_ADDITIVE_BPS: f64 = 800.0;
 const MOST_OVER_RECEIVED: f64 = 3.0;
 
-/// Weight of an interval in the mean and variance of the rate at which congestion began, and the bounds of the variance
-/// (GCC, section 5.5; kb/s).
+/// Weight of an interval in the mean and variance of the receive rate at congestion (GCC, section 5.5). The second
+/// constant bounds the variance, kb/s.
 const MAXIMUM_WEIGHT: f64 = 0.05;
 const VARIANCE_BOUNDS: (f64, f64) = (0.4, 2.5);
 
@@ -65,15 +73,15 @@ const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
 const LOSS_INCREASE: f64 = 1.05;
 const LOSS_DECREASE: f64 = 0.5;
 
-/// What the delays say of the path.
+/// State of the path by the trend of the delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathUse {
-    /// They fall: a queue drains.
+    /// Delays fall: a queue drains.
     Underuse,
-    /// They stay as they are.
+    /// Delays are constant.
     #[default]
     Normal,
-    /// They rise: a queue builds up.
+    /// Delays rise: a queue builds up.
     Overuse,
 }
 
@@ -85,7 +93,7 @@ struct Group {
     completed: Timestamp,
 }
 
-/// The slope of the smoothed delay over the time of arrival.
+/// Slope of the smoothed delay over arrival time.
 #[derive(Debug, Default)]
 struct TrendLine {
     group: Option<Group>,
@@ -93,7 +101,7 @@ struct TrendLine {
     first_completed: Timestamp,
     accumulated_ms: f64,
     smoothed_ms: f64,
-    /// When a group was complete, from the first on, and the smoothed delay then; milliseconds.
+    /// Points of the line: completion time of a group since the first one, and the smoothed delay; milliseconds.
     points: VecDeque<(f64, f64)>,
     deltas: u32,
 }
@@ -103,11 +111,12 @@ fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
 }
 
 impl TrendLine {
-    /// Takes an arrival. If it completes a group, says how long after the one before that was sent.
+    /// Adds an arrival. If it completes a group, returns the time between the sending of this group and the previous
+    /// one, milliseconds.
     fn on_arrival(&mut self, arrival: &Arrival) -> Option<f64> {
         match &mut self.group {
             None => self.group = Some(Group::of(arrival)),
-            // It was overtaken.
+            // A later packet overtook it.
             Some(group) if arrival.sent_at < group.first_sent => {}
             Some(group) if arrival.sent_at.saturating_since(group.first_sent) <= BURST => {
                 group.last_sent = group.last_sent.max(arrival.sent_at);
@@ -158,7 +167,7 @@ impl Group {
     }
 }
 
-/// Compares the trend with a threshold that adapts to it.
+/// Detector that compares the trend with an adaptive threshold.
 #[derive(Debug)]
 struct OveruseDetector {
     threshold: f64,
@@ -181,7 +190,7 @@ impl OveruseDetector {
         }
     }
 
-    /// The slope over an interval in which groups were sent for `sent_ms`.
+    /// Adds the slope over an interval whose groups span `sent_ms` at the sender.
     fn update(&mut self, now: Timestamp, slope: f64, deltas: u32, sent_ms: f64) {
         let trend = slope * f64::from(deltas) * TREND_GAIN;
         if trend > self.threshold {
@@ -212,7 +221,7 @@ impl OveruseDetector {
     }
 }
 
-/// Mean and variance of the receive rate where congestion began.
+/// Mean and variance of the receive rate at congestion.
 #[derive(Debug, Default)]
 struct KnownMaximum {
     mean_kbps: Option<f64>,
@@ -228,7 +237,7 @@ impl KnownMaximum {
         self.mean_kbps = Some(mean);
     }
 
-    /// How many standard deviations `received_kbps` is above the mean; zero if there is none.
+    /// Distance of `received_kbps` from the mean in standard deviations; zero without a mean.
     fn deviations(&self, received_kbps: f64) -> f64 {
         self.mean_kbps.map_or(0.0, |mean| (received_kbps - mean) / (self.variance * mean.max(1.0)).sqrt())
     }
@@ -247,7 +256,7 @@ enum Region {
     MaxUnknown,
 }
 
-/// What arrived since the last decision.
+/// Arrivals since the last decision.
 #[derive(Debug, Default)]
 struct Window {
     first: Option<Timestamp>,
@@ -274,7 +283,7 @@ impl Window {
         self.bytes.as_f64() * 8.0 / time.as_secs_f64()
     }
 
-    /// One loss is forgiven; none if too little arrived to say.
+    /// Share of lost packets, not counting one loss; none if too few packets arrived.
     fn loss_share(&self) -> Option<f64> {
         let (least, most) = self.sequences?;
         let span = most - least;
@@ -282,7 +291,7 @@ impl Window {
     }
 }
 
-/// BoB's heuristic.
+/// BoB's heuristic estimator.
 #[derive(Debug)]
 pub struct BobHeuristic {
     bounds: RateBounds,
@@ -294,13 +303,13 @@ pub struct BobHeuristic {
     window: Window,
     changed_at: Option<Timestamp>,
     decide_at: Option<Timestamp>,
-    /// Whether it decides by itself, every 200 ms.
+    /// Whether it decides every 200 ms. Otherwise only [`BobHeuristic::decide_now`] decides.
     by_itself: bool,
     estimate_bps: f64,
 }
 
 impl BobHeuristic {
-    /// An estimator that has seen nothing yet.
+    /// An estimator without arrivals.
     #[must_use]
     pub fn new(bounds: RateBounds) -> Self {
         Self {
@@ -318,44 +327,44 @@ impl BobHeuristic {
         }
     }
 
-    /// The same, which decides only by [`BobHeuristic::decide_now`]: for an owner that has a rhythm of its own, of about
-    /// 200 ms.
+    /// An estimator that decides only in [`BobHeuristic::decide_now`], for an owner with its own period of about 200
+    /// ms.
     #[must_use]
-    pub fn deciding_when_told(bounds: RateBounds) -> Self {
+    pub fn with_manual_decisions(bounds: RateBounds) -> Self {
         Self { by_itself: false, ..Self::new(bounds) }
     }
 
-    /// The estimate as of the last decision.
+    /// The estimate of the last decision.
     #[must_use]
     pub fn prediction(&self) -> Bitrate {
         Bitrate::from_bps(self.estimate_bps.round() as u64)
     }
 
-    /// What the delays said at the last decision.
+    /// The state of the path at the last decision.
     #[must_use]
     pub fn path_use(&self) -> PathUse {
         self.detector.path_use
     }
 
-    /// Tells what was used instead of the prediction, as BoB's selector does with the learned estimate: the next
-    /// decision starts from there.
+    /// Sets the estimate from which the next decision starts. BoB's selector passes the learned estimate if it used
+    /// that.
     pub fn set_estimate(&mut self, used: Bitrate) {
         self.estimate_bps = used.clamp(self.bounds.least, self.bounds.most).as_bps() as f64;
     }
 
-    /// Decides, if 200 ms have passed since the last decision; says whether.
+    /// Decides if 200 ms have passed since the last decision. Returns whether it decided.
     pub fn decide(&mut self, now: Timestamp) -> bool {
         let Some(due) = self.decide_at.filter(|&at| at <= now) else { return false };
-        // After a pause the rhythm starts anew.
+        // After a pause, the period restarts now.
         self.decide_at = Some(if now.saturating_since(due) < INTERVAL { due + INTERVAL } else { now + INTERVAL });
         self.decide_now();
         true
     }
 
-    /// Decides by what has arrived since the last decision, however long that is ago.
+    /// Decides by all arrivals since the last decision, at any interval.
     pub fn decide_now(&mut self) {
         let slope = self.trend_line.slope().filter(|_| self.window.deltas > 0);
-        // Until there is a trend, what arrives is kept for the first decision.
+        // Until a trend exists, arrivals are kept for the first decision.
         let Some(slope) = slope else { return };
         let window = std::mem::take(&mut self.window);
         let now = window.last;
@@ -415,7 +424,7 @@ impl BobHeuristic {
     }
 }
 
-/// A mean packet's bits for each 200 ms.
+/// Bits of one mean packet per 200 ms.
 fn additive_increase(window: &Window, since: Option<Duration>) -> f64 {
     let packet_bits = window.bytes.as_f64() * 8.0 / window.packets.max(1) as f64;
     let share = since.map_or(0.0, |since| (since.as_secs_f64() / INTERVAL.as_secs_f64()).min(1.0));
@@ -432,7 +441,7 @@ impl Estimator for BobHeuristic {
         if self.by_itself {
             self.decide_at.get_or_insert(arrival.arrived_at + INTERVAL);
         }
-        // Whatever came before this belongs to the interval that has ended.
+        // Earlier arrivals belong to the interval that has ended.
         self.decide(arrival.arrived_at);
         self.window.on_arrival(arrival);
         if let Some(sent_ms) = self.trend_line.on_arrival(arrival) {
@@ -459,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_a_megabit_in_half_a_minute_and_keeps_the_queue_short() {
+    fn estimate_reaches_1_mbps_in_30_s_with_a_short_queue() {
         for feedback_interval in [None, Some(Duration::from_millis(100))] {
             let outcome = call(&Plan { feedback_interval, length: Duration::from_secs(60), ..Plan::constant(1_000) });
             let rate = outcome.rate(30, 60).as_mbps();
@@ -469,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_way_when_the_capacity_falls() {
+    fn rate_falls_with_the_capacity() {
         let outcome = call(&Plan::step(2_500, 600, 40));
         assert!(outcome.rate(30, 40).as_mbps() > 1.7, "{outcome:?}");
         assert!(outcome.mean_target(45, 80) < Bitrate::from_kbps(650), "{outcome:?}");
@@ -477,20 +486,20 @@ mod tests {
     }
 
     #[test]
-    fn random_losses_of_a_twentieth_do_not_starve_it() {
+    fn random_loss_of_5_percent_does_not_starve_it() {
         let outcome = call(&Plan { loss: 0.05, length: Duration::from_secs(60), ..Plan::constant(1_000) });
         assert!(outcome.rate(30, 60).as_mbps() > 0.3, "{outcome:?}");
     }
 
     #[test]
-    fn it_comes_back_after_an_outage() {
+    fn rate_recovers_after_an_outage() {
         let outage = Some((Duration::from_secs(30), Duration::from_secs(31)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(60), ..Plan::constant(1_000) });
         assert!(outcome.rate(45, 60).as_mbps() > 0.7, "{outcome:?}");
     }
 
     #[test]
-    fn it_goes_on_from_what_was_used_instead() {
+    fn next_decision_starts_from_the_estimate_that_was_set() {
         let mut heuristic = BobHeuristic::new(RateBounds::default());
         heuristic.set_estimate(Bitrate::from_kbps(2_000));
         assert_eq!(heuristic.prediction(), Bitrate::from_kbps(2_000));

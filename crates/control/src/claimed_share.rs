@@ -1,14 +1,14 @@
-//! A share of the path, claimed beside those who keep its queue filled, as TCP does.
+//! Claimed share: lower bound on the rate beside cross traffic that keeps the bottleneck queue full, such as TCP.
 //!
-//! Waiting for a queue that cross traffic keeps filled starves the flow. Whether cross traffic keeps it filled is in the
-//! [view of the path](crate::CrossTraffic); then a share of the path's rate is sent, whatever the delay.
+//! Waiting for a queue that cross traffic keeps full starves the flow. The [view of the path](crate::CrossTraffic)
+//! reports such traffic. Then the flow sends a share of the path's rate at any delay.
 //!
-//! | what | value | why |
+//! | quantity | value | reason |
 //! |---|---|---|
-//! | claimed | [`ClaimConfig::share`] of the path's rate, and no more than 1.5 times what arrives | a path that was taken for a faster one is not filled: without the second bound p95 was 26 s in one of three calls over `Verizon-EVDO-driving.down`, with it as long as without claims |
-//! | such a frame | two packets at least, right behind each other: a budget of three | one alone does not tell the path's rate |
-//! | the same where others are suspected | whenever nothing is in flight, and every second | packets that come alone tell no rate, and so nothing of others; nor does what was once taken for a slow path end by itself |
-//! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
+//! | claimed rate | [`ClaimConfig::share`] of the path's rate, at most 1.5 times the arrival rate | the second bound keeps a wrong path rate from filling a slow path (lab: 2026-11-notes-control) |
+//! | smallest frame | two packets back to back; the budget is three | one packet alone does not show the path's rate |
+//! | pairs while cross traffic is suspected | whenever nothing is in flight, and once per second | single packets show neither the path's rate nor cross traffic, so a wrong suspicion would not end |
+//! | picture | 0.75 frame intervals | a decision may be repeated while its picture is coded |
 
 use std::time::Duration;
 
@@ -17,28 +17,28 @@ use lockstep_units::ByteCount;
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 use crate::{ClaimConfig, InFlight, PathView};
 
-/// The sender's side of it. Times are the sender's, seconds; bytes are those that the link carries.
+/// Claimed share at the sender. Times are the sender's, seconds. Bytes are link bytes.
 #[derive(Debug)]
 pub(crate) struct ClaimedShare {
     config: ClaimConfig,
-    /// While cross traffic is suspected, time between two pairs of packets that show the path's rate, seconds.
+    /// Interval between two pairs of packets that measure the path's rate while cross traffic is suspected, seconds.
     retry: f64,
-    /// Bytes of a frame that tells the path's rate.
+    /// Smallest frame that shows the path's rate, bytes.
     pair: f64,
     frame_interval: f64,
-    /// How long packets take there and back.
+    /// Round-trip time of packets, seconds.
     delay: f64,
     picture_at: f64,
-    /// What may still be sent of the share, bytes.
+    /// Bytes of the share that may still be sent.
     unspent: f64,
-    /// When two packets were last allowed because others are suspected.
+    /// Time of the last pair that was sent because cross traffic was suspected.
     pair_at: f64,
-    /// Pictures that had a share.
+    /// Number of pictures with a claimed share.
     pictures: u64,
 }
 
 impl ClaimedShare {
-    /// Of a path that nothing is known of, for frames every `frame_interval` seconds in packets of `packet` bytes.
+    /// A claim without measurements, for frames every `frame_interval` seconds in packets of `packet` bytes.
     pub fn new(packet: f64, frame_interval: f64, retry: Duration, config: ClaimConfig) -> Self {
         Self {
             retry: retry.as_secs_f64(),
@@ -53,13 +53,13 @@ impl ClaimedShare {
         }
     }
 
-    /// A datagram of `size` bytes left.
+    /// Records that a datagram of `size` bytes was sent.
     pub fn on_transmit(&mut self, size: ByteCount) {
         self.unspent -= size.as_f64() + DATAGRAM_CARRIAGE;
     }
 
-    /// Time has passed: packets take `delay` seconds there and back, or the oldest in flight takes as long already. With each
-    /// picture, the share of a frame interval is added to what may be sent.
+    /// Advances the time. `delay` is the round-trip time in seconds, or the age of the oldest packet in flight if that
+    /// is longer. Each picture adds the share of one frame interval to the bytes that may be sent.
     pub fn on_time(&mut self, path: &PathView<'_>, delay: f64) {
         let now = path.now.as_secs_f64();
         self.delay = delay;
@@ -76,14 +76,14 @@ impl ClaimedShare {
         }
     }
 
-    /// The rate that is claimed beside those who keep the queue filled, bytes a second.
+    /// Claimed rate beside cross traffic, bytes per second.
     pub fn rate(&self, path: &PathView<'_>) -> Option<f64> {
         let rate = path.cross_traffic.path_rate?.as_bytes_per_second();
         let most = self.config.growth * path.cross_traffic.arrival_rate.as_bytes_per_second();
         Some((self.config.share * rate).min(most))
     }
 
-    /// What a frame may have of the link because of it, bytes.
+    /// Link bytes that the claim gives the next frame.
     pub fn budget(&self, path: &PathView<'_>, in_flight: InFlight) -> f64 {
         let is_alone = in_flight.bytes == ByteCount::ZERO;
         let asks = path.cross_traffic.is_suspected && (is_alone || self.pair_at == self.picture_at);
@@ -91,19 +91,19 @@ impl ClaimedShare {
         if budget >= self.pair { budget } else { 0.0 }
     }
 
-    /// Right behind each other, so that a frame's burst shows the path's rate, for a sender whose packets carry `payload`
-    /// bytes and which has `mean_rate` of the path.
+    /// Pacing interval back to back, so that the burst of a frame shows the path's rate. `payload` is the payload of a
+    /// packet, and `mean_rate` the sender's mean rate on the path.
     pub fn pacing_interval(&self, path: &PathView<'_>, payload: f64, mean_rate: f64) -> Option<Duration> {
         let interval = (payload / (self.config.pacing * mean_rate).max(1.0)).min(LONGEST_PACE);
         self.rate(path).map(|_| Duration::from_secs_f64(interval))
     }
 
-    /// Bytes on the way that only wait because others' packets are before them.
+    /// Bytes in flight that wait only behind packets of cross traffic.
     pub fn held_up(&self, path: &PathView<'_>) -> ByteCount {
         ByteCount::new((self.rate(path).unwrap_or(0.0) * self.delay) as u64)
     }
 
-    /// Pictures beside such, and the name of their count in reports.
+    /// Name and number of pictures with a claimed share, for reports.
     pub fn counter(&self) -> (&'static str, u64) {
         ("pictures_with_a_claimed_share", self.pictures)
     }

@@ -1,6 +1,7 @@
-//! A controller and an estimator around a link, for behaviour tests: the transport of calls with frames that are
-//! nothing but a length and as large as their budgets nearly, a bottleneck, feedback at once or in batches. It owns the
-//! clock.
+//! Test loop: a controller and an estimator around an emulated link, for behaviour tests.
+//!
+//! The loop uses the transport of calls. Frames have a length only, close to their budgets. The link has one
+//! bottleneck; feedback returns at once or in batches. The loop owns the clock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,12 +23,12 @@ use crate::{
 const PAYLOAD: u64 = 1_200;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
 const QUEUE: Duration = Duration::from_millis(300);
-/// After so many frames without a budget a small one is sent all the same, in the place of the probes of a call's sending end
-/// (`PathObserver::is_probe_due`).
+/// Number of frames without a budget before a small frame is sent anyway. It replaces the probes of a call's sending
+/// end (`PathObserver::is_probe_due`).
 const MOST_SKIPS: u32 = 3;
 const SMALLEST_FRAME: u32 = 300;
 
-/// What controllers are told of the loop.
+/// Setup of controllers in the loop.
 pub(crate) fn setup() -> ControllerSetup {
     ControllerSetup::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL)
 }
@@ -42,7 +43,7 @@ impl KnownCapacity for Trace {
     }
 }
 
-/// The path over a link with this trace, which starts with the sender's clock and has the usual queue.
+/// Known path over a link with this trace and the default queue. The trace starts with the sender's clock.
 pub(crate) fn known_path(trace: &Trace) -> KnownPath {
     let LinkConfig { queue, .. } = LinkConfig::new(trace.clone());
     let (packets, bytes) = queue.limits();
@@ -55,7 +56,7 @@ pub(crate) fn known_path(trace: &Trace) -> KnownPath {
     }
 }
 
-/// What a test lets happen.
+/// Conditions of a test.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) trace: Trace,
@@ -63,21 +64,21 @@ pub(crate) struct Plan {
     pub(crate) queue: ByteCount,
     /// Share of packets lost at random.
     pub(crate) loss: f64,
-    /// A time in which every packet is lost.
+    /// Interval in which every packet is lost.
     pub(crate) outage: Option<(Duration, Duration)>,
-    /// None: a feedback for each datagram.
+    /// Feedback interval; none: feedback for each datagram.
     pub(crate) feedback_interval: Option<Duration>,
-    /// Whether the queue is one of CoDel and marks what it would drop.
+    /// Whether the queue runs CoDel with ECN marking.
     pub(crate) ecn: bool,
-    /// Frames have this share of their budgets on average.
+    /// Mean fill of frames.
     pub(crate) fill: f64,
     pub(crate) length: Duration,
     pub(crate) seed: u64,
 }
 
 impl Plan {
-    /// Twenty seconds, 25 ms each way, a queue of 300 ms at what the trace starts with (RFC 8867, section 4.3), no
-    /// loss.
+    /// A plan of 20 s with 25 ms per direction and no loss. The queue holds 300 ms at the first rate of the trace (RFC
+    /// 8867, section 4.3).
     pub(crate) fn new(trace: Trace) -> Self {
         let queue = trace.mean_capacity(Timestamp::ZERO, Timestamp::from_millis(1_000)).bytes_in(QUEUE);
         Self {
@@ -98,7 +99,7 @@ impl Plan {
         Self::new(Trace::constant(Bitrate::from_kbps(kbps)))
     }
 
-    /// One rate for so many seconds, then another for as many.
+    /// Two rates, `seconds` each.
     pub(crate) fn step(first_kbps: u64, then_kbps: u64, seconds: u64) -> Self {
         let segment = |kbps| Segment {
             duration: Duration::from_secs(seconds),
@@ -111,11 +112,11 @@ impl Plan {
     }
 }
 
-/// What came out.
+/// Result of a test.
 pub(crate) struct Outcome {
-    /// When, how much, and how long it had waited in the queue.
+    /// Arrival time, size and queueing delay of each delivered packet.
     delivered: Vec<(Timestamp, ByteCount, Duration)>,
-    /// The target at each frame.
+    /// Target at each frame.
     targets: Vec<(Timestamp, Bitrate)>,
 }
 
@@ -125,12 +126,12 @@ impl Outcome {
         self.delivered.iter().filter(move |(at, ..)| range.contains(at))
     }
 
-    /// The rate delivered between two seconds.
+    /// Delivery rate between two seconds.
     pub(crate) fn rate(&self, from: u64, to: u64) -> Bitrate {
         Bitrate::mean(self.between(from, to).map(|&(_, size, _)| size).sum(), Duration::from_secs(to - from))
     }
 
-    /// The mean of the targets between two seconds.
+    /// Mean target between two seconds.
     pub(crate) fn mean_target(&self, from: u64, to: u64) -> Bitrate {
         let range = Timestamp::from_millis(1_000 * from)..Timestamp::from_millis(1_000 * to);
         let targets = self.targets.iter().filter(|(at, _)| range.contains(at)).map(|(_, target)| target.as_bps());
@@ -147,7 +148,8 @@ impl Outcome {
     }
 }
 
-/// For messages of tests: rate, median and 95th percentile of the queueing delay, and target, second by second.
+/// Debug output of failed tests: per second the rate, the median and 95th percentile of the queueing delay, and the
+/// target.
 impl fmt::Debug for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.targets.last().map_or(0, |(at, _)| at.as_micros() / 1_000_000);
@@ -162,11 +164,11 @@ impl fmt::Debug for Outcome {
     }
 }
 
-/// A sequence of numbers that looks random.
+/// Pseudorandom numbers.
 struct Noise(u64);
 
 impl Noise {
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
@@ -185,7 +187,7 @@ fn link(plan: &Plan) -> Link<Datagram<Length>> {
     Link::new(config, plan.seed).unwrap()
 }
 
-/// The sending end: frames for what `controller` allows.
+/// Sending end: sends the frames that `controller` allows.
 struct Sending<'a> {
     transport: Sender<Length>,
     path: PathObserver,
@@ -205,7 +207,7 @@ impl Sending<'_> {
         self.path.pass(now, input, self.controller);
     }
 
-    /// Sends a frame if there is a budget for one, and says the target of that moment.
+    /// Sends a frame if the budget allows one. Returns the current target.
     fn capture(&mut self, now: Timestamp) -> Bitrate {
         self.pass(now, Input::Time);
         let Allowance { budget, target, .. } = self.allowance(now);
@@ -242,8 +244,8 @@ impl Sending<'_> {
         Some((transmit.size, transmit.datagram))
     }
 
-    /// Tells the controller what the transport has learned.
-    fn tell(&mut self, now: Timestamp) {
+    /// Passes the transport's events to the controller.
+    fn pass_events(&mut self, now: Timestamp) {
         while let Some(event) = self.transport.poll_event() {
             match event {
                 SenderEvent::Feedback(feedback) => self.pass(now, Input::Feedback(&feedback)),
@@ -254,7 +256,7 @@ impl Sending<'_> {
     }
 }
 
-/// The receiving end: every frame that comes is decoded at once.
+/// Receiving end: decodes every arriving frame at once.
 struct Receiving<'a> {
     transport: Receiver<Length>,
     estimator: Option<&'a mut dyn Estimator>,
@@ -294,7 +296,7 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Optio
     let noise = Noise(plan.seed);
     let path = PathObserver::new(ByteCount::new(PAYLOAD), &Tuning::default());
     let mut sending = Sending { transport, path, controller, noise, fill: plan.fill, frames: 0, skips: 0 };
-    // Both ends know the connection: a lost hello is no business of a controller's.
+    // Both ends know the connection from the start, so lost hellos do not affect a controller's test.
     let config = ReceiverConfig { connection: Some(1), feedback, ..ReceiverConfig::default() };
     let mut receiving = Receiving { transport: Receiver::new(config), estimator };
     let mut link = link(plan);
@@ -313,10 +315,10 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Optio
         while let Some((_, datagram)) = reverse.pop_front_if(|(at, _)| *at <= now) {
             let taken = sending.transport.handle_datagram(now, Ok(datagram));
             assert!(taken, "{:?}", sending.transport.statistics());
-            sending.tell(now);
+            sending.pass_events(now);
         }
         sending.transport.handle_timeout(now);
-        sending.tell(now);
+        sending.pass_events(now);
         if now >= next_frame {
             next_frame += FRAME_INTERVAL;
             outcome.targets.push((now, sending.capture(now)));
@@ -330,7 +332,7 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Optio
         let transports = [sending.transport.poll_timeout(), receiving.transport.poll_timeout()];
         let arrivals = [link.poll_timeout(), reverse.front().map(|&(at, _)| at)];
         let due = transports.into_iter().chain(arrivals).flatten().min().map_or(next_frame, |at| at.min(next_frame));
-        // A moment that has passed means now; the clock of the wire counts microseconds.
+        // A timeout in the past counts as now. Wire clocks count microseconds.
         now = due.max(now + Duration::from_micros(1));
     }
     outcome

@@ -1,7 +1,7 @@
-//! Controllers by name: those of this crate, and those that a program registers.
+//! Registry of controllers: those of this crate, and those that a program registers.
 //!
-//! A program makes one [`Controllers`], registers its own controllers, and passes the registry to whatever reads settings of
-//! calls. [`Controllers::find`] maps a word such as `gcc`, `fixed:1mbps` or `mine` to an [`Algorithm`].
+//! A program makes one [`Controllers`], registers its own controllers, and passes the registry to readers of call
+//! settings. [`Controllers::find`] maps a word such as `gcc`, `fixed:1mbps` or `mine` to an [`Algorithm`].
 //!
 //! ```
 //! use lockstep_control::{Controllers, Fixed, Registration};
@@ -21,8 +21,8 @@ use crate::{Algorithm, AlgorithmError, Controller, ControllerSetup, Fixed, Regis
 const LONGEST_NAME: usize = 64;
 
 impl Registration {
-    /// A controller that this program does not have, as reports of other programs name them. A call with it fails when it
-    /// begins.
+    /// A placeholder for a controller that this program lacks but a report of another program names. A call with it
+    /// fails at its start.
     #[must_use]
     pub fn missing(name: impl Into<String>) -> Self {
         let name = name.into();
@@ -35,7 +35,7 @@ impl Registration {
     }
 }
 
-/// The controllers that a program knows by name. The default has those of this crate.
+/// The controllers that a program knows by name. The default contains those of this crate.
 #[derive(Debug, Clone, Default)]
 pub struct Controllers {
     registered: Vec<Registration>,
@@ -46,7 +46,7 @@ impl Controllers {
     ///
     /// # Errors
     /// [`AlgorithmError::Name`] if its name is not a word of letters, digits, `-`, `_` and `.`;
-    /// [`AlgorithmError::Taken`] if another controller has it.
+    /// [`AlgorithmError::Taken`] if another controller has this name.
     pub fn register(&mut self, registration: Registration) -> Result<(), AlgorithmError> {
         let name = registration.name();
         let is_allowed = |letter: u8| letter.is_ascii_alphanumeric() || b"-_.".contains(&letter);
@@ -72,7 +72,7 @@ impl Controllers {
     /// The controller that `word` names.
     ///
     /// # Errors
-    /// [`AlgorithmError::Unknown`], with every name there is; [`AlgorithmError::Rate`] after `fixed:`.
+    /// [`AlgorithmError::Unknown`], which lists all known names; [`AlgorithmError::Rate`] after `fixed:`.
     pub fn find(&self, word: &str) -> Result<Algorithm, AlgorithmError> {
         if let Some(found) = self.registered.iter().find(|registration| registration.name() == word) {
             return Ok(Algorithm::Registered(found.clone()));
@@ -88,7 +88,7 @@ impl Controllers {
         AlgorithmError::Unknown { name: name.to_owned(), names: names.join(", ") }
     }
 
-    /// Every name, with its meaning: first those of this crate, then the registered ones.
+    /// All names with their descriptions: first those of this crate, then the registered ones.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.registered.iter().map(|registration| (registration.name(), registration.about()));
         Algorithm::NAMES.into_iter().chain(own)
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn registered_controller_is_made_by_its_factory() {
-        let registration = mine("mine").with_estimator(EstimatorKind::BobHeuristic).heeding_marks();
+        let registration = mine("mine").with_estimator(EstimatorKind::BobHeuristic).responding_to_marks();
         let algorithm = Controllers::default().with(registration).unwrap().find("mine").unwrap();
         assert_eq!(algorithm.to_string(), "mine");
-        assert!(algorithm.heeds_marks() && !algorithm.takes_model() && !algorithm.takes_latency());
+        assert!(algorithm.responds_to_marks() && !algorithm.takes_model() && !algorithm.takes_latency());
         assert_eq!(algorithm.estimator_kind(), EstimatorKind::BobHeuristic);
         let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
         let controller = algorithm.controller(&setup).unwrap();
@@ -145,6 +145,6 @@ mod tests {
         assert!(Registration::missing("theirs").is_missing());
         drop(Registration::missing("theirs").controller(&setup));
         let error = setup.failure.check().unwrap_err().to_string();
-        assert!(error.contains("no controller is called `theirs`"), "{error}");
+        assert!(error.contains("unknown controller `theirs`"), "{error}");
     }
 }

@@ -1,12 +1,13 @@
-//! Copa (NSDI 2018, "Copa: Practical Delay-Based Congestion Control for the Internet"): a window that steers towards
-//! the rate 1 / (delta d_q), where d_q is the queueing delay; a sender alone keeps about 1 / delta packets in the
-//! queue, and senders that share one converge to equal rates.
+//! Copa (NSDI 2018, "Copa: Practical Delay-Based Congestion Control for the Internet").
 //!
-//! Left out is the mode for queues that others fill (section 2.3), which is entered where the queue has not nearly
-//! emptied for five round trips: at the rates of video two packets of one's own are enough for that, and at 600 kb/s it
-//! filled a queue of 1.2 s by itself. Not Copa's own: a window that the source does not use does not grow, since a
-//! video source often has less to send than it may; and the window counts bytes, of packets of the size that fragments
-//! have.
+//! The window steers towards the rate 1 / (delta d_q), where d_q is the queueing delay. A single sender keeps about 1 /
+//! delta packets in the queue. Several senders converge to equal rates.
+//!
+//! The mode for competing queue-filling flows (section 2.3) is omitted. It starts if the queue has not nearly emptied
+//! for five round trips. At video rates two packets of the flow itself cause that (lab: 2026-11-notes-control).
+//!
+//! Two additions to the paper: a window that the source does not use does not grow. The window counts bytes, in packets
+//! of fragment size.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -44,22 +45,22 @@ pub struct Copa {
     window: f64,
     slow_start: bool,
     velocity: f64,
-    /// Whether the window grows; since when; the window a round trip ago; for how many round trips one way.
+    /// Whether the window grows.
     rising: bool,
     steady: u32,
     round_trip_from: Timestamp,
     window_before: f64,
     smoothed: Option<f64>,
-    /// The smallest round trip, and that of the last half round trip, seconds.
+    /// Minimum round-trip time over 10 s, and over the last half round trip, seconds.
     smallest: SlidingMinimum<f64>,
     standing: SlidingMinimum<f64>,
-    /// The most packets in flight since the last round trip began.
+    /// Maximum number of packets in flight since the last round trip began.
     used: f64,
     in_flight: f64,
 }
 
 impl Copa {
-    /// A sender that has heard nothing yet.
+    /// A sender before its first feedback.
     #[must_use]
     pub fn new(setup: &ControllerSetup) -> Self {
         Self {
@@ -80,13 +81,13 @@ impl Copa {
         }
     }
 
-    /// The standing round trip and the queueing delay in it, seconds.
+    /// Standing round-trip time and its queueing delay, seconds.
     fn delays(&self) -> Option<(f64, f64)> {
         let (standing, smallest) = (self.standing.get()?, self.smallest.get()?);
         Some((standing, standing - smallest))
     }
 
-    /// Once a round trip: the velocity.
+    /// Updates the velocity at the end of a round trip.
     fn finish_round_trip(&mut self, now: Timestamp) {
         let rose = self.window > self.window_before;
         if rose == self.rising {
@@ -101,7 +102,7 @@ impl Copa {
     }
 
     fn rate(&self) -> Bitrate {
-        // The window is through once in a round trip, queue and all.
+        // The whole window passes once per round trip, including the queueing delay.
         let Some(round_trip) = self.smoothed.filter(|&round_trip| round_trip > 0.0) else { return self.bounds.initial };
         let bps = 8.0 * self.packet * self.window / round_trip;
         Bitrate::from_bps(bps as u64).clamp(self.bounds.least, self.bounds.most)
@@ -124,7 +125,7 @@ impl Copa {
         for sample in feedback.round_trip_times() {
             self.smallest.put(now, sample, SMALLEST_MEMORY);
         }
-        // Where many are acknowledged together, each was as good a sample.
+        // Each packet of a batched acknowledgement is a valid sample.
         for sample in feedback.round_trip_times() {
             self.standing.put(now, sample, Duration::from_secs_f64(smoothed / 2.0));
         }
@@ -141,7 +142,7 @@ impl Copa {
             }
         } else {
             let step = packets * self.velocity / (DELTA * self.window);
-            // No more than twofold or half in a round trip, whatever the velocity.
+            // At any velocity, the window at most doubles or halves per round trip.
             let step = step.min(packets);
             if !below {
                 self.window -= step;
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fills_a_constant_link_and_keeps_the_queue_short() {
+    fn constant_link_is_filled_with_a_short_queue() {
         let outcome = call(&Plan::constant(2_000));
         let rate = outcome.rate(5, 20).as_mbps();
         assert!((1.4..2.1).contains(&rate), "{outcome:?}");
@@ -210,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_way_when_the_capacity_falls() {
+    fn rate_falls_with_the_capacity() {
         let outcome = call(&Plan::step(2_500, 600, 20));
         assert!(outcome.mean_target(25, 40) < Bitrate::from_kbps(800), "{outcome:?}");
         assert!(outcome.queueing_delay(25, 40, 0.5) < Duration::from_millis(150), "{outcome:?}");
     }
 
     #[test]
-    fn it_comes_back_after_an_outage() {
+    fn rate_recovers_after_an_outage() {
         let outage = Some((Duration::from_secs(20), Duration::from_secs(21)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.rate(25, 40).as_mbps() > 0.6, "{outcome:?}");

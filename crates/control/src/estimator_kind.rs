@@ -1,4 +1,4 @@
-//! Which estimator a receiver runs, by the number that the sender's hello carries.
+//! Kinds of estimators at the receiver, and their numbers in a sender's hello.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub enum EstimatorKind {
     BobHeuristic,
     /// BoB: the heuristic and a learned estimator behind a selector.
     Bob,
-    /// HRCC: a heuristic that a model tunes.
+    /// HRCC: a heuristic, tuned by a model.
     Hrcc,
     /// Gemini: GCC and a learned estimator with a safety detector.
     Gemini,
@@ -29,17 +29,17 @@ pub enum EstimatorKind {
 }
 
 impl EstimatorKind {
-    /// The estimator. A learned one has the model that comes with it; without one it is BoB's heuristic.
+    /// The estimator. A learned one runs its embedded model; without an embedded model it is BoB's heuristic.
     #[must_use]
     pub fn make(self, bounds: RateBounds) -> Box<dyn Estimator> {
         self.with_model(bounds, None).unwrap_or_else(|_| Box::new(BobHeuristic::new(bounds)))
     }
 
-    /// The estimator; a learned one with `model`, or with the one that comes with it.
+    /// The estimator. A learned one runs `model` if given, else its embedded model.
     ///
     /// # Errors
-    /// [`AlgorithmError::NoModel`] if it is learned and no model comes with it; [`AlgorithmError::Model`] if the model does
-    /// not fit.
+    /// [`AlgorithmError::NoModel`] if it is learned, `model` is none and no model is embedded;
+    /// [`AlgorithmError::Model`] if the model does not fit.
     pub fn with_model(
         self,
         bounds: RateBounds,
@@ -71,7 +71,7 @@ impl EstimatorKind {
         })
     }
 
-    /// The model that comes with it, if it is learned.
+    /// The embedded model of a learned estimator, if any.
     #[must_use]
     pub fn shipped(self) -> Option<Shipped> {
         match self {
@@ -82,11 +82,11 @@ impl EstimatorKind {
         }
     }
 
-    /// The learned estimator that a model says it is for (`lockstep.controller`); one that says nothing is taken for one of
-    /// the MMSys'24 challenge.
+    /// The learned estimator that the model's metadata names (`lockstep.controller`). A model without this entry counts
+    /// as one of the MMSys'24 challenge.
     ///
     /// # Errors
-    /// [`ModelError::Unfit`] if it says that it is for something else.
+    /// [`ModelError::Unfit`] if the metadata names something else.
     pub fn of_model(model: &Model) -> Result<Self, ModelError> {
         match model.metadata("lockstep.controller") {
             Some("bob") => Ok(Self::Bob),
@@ -97,7 +97,7 @@ impl EstimatorKind {
         }
     }
 
-    /// Its number in a hello. Numbers are never given to another estimator.
+    /// Its number in a hello. A number is never reused for another estimator.
     #[must_use]
     pub fn number(self) -> u16 {
         match self {
@@ -111,8 +111,8 @@ impl EstimatorKind {
         }
     }
 
-    /// The estimator of that number; 0 stands for any. None if the number is none's, as that of a later version may be, or if
-    /// the program was built without the estimator.
+    /// The estimator with this number; 0 means any. None if the number is unknown, for example of a later version, or
+    /// if the build lacks the estimator.
     #[must_use]
     pub fn from_number(number: u16) -> Option<Self> {
         match number {
@@ -134,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_estimator_is_known_by_its_number_and_another_number_is_refused() {
+    fn estimator_numbers_round_trip_and_others_are_refused() {
         let known: Vec<EstimatorKind> = (0..=u16::MAX).filter_map(EstimatorKind::from_number).collect();
-        assert_eq!(known.len(), 8, "seven, and the one for any");
+        assert_eq!(known.len(), 8, "seven estimators, and 0 for any");
         for kind in known {
             assert_eq!(EstimatorKind::from_number(kind.number()), Some(kind));
         }

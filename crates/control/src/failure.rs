@@ -1,17 +1,18 @@
-//! How a controller or an estimator that lives outside of this program reports that it failed.
+//! Error report of a controller or an estimator that runs outside this program.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Why a controller or an estimator failed.
+/// Reason why a controller or an estimator failed.
 pub type FailureReason = Box<dyn Error + Send + Sync>;
 
-/// Holds the error of a controller or an estimator until the driver of the call asks for it: neither can return one.
+/// Slot for the error of a controller or an estimator. The driver of the call checks it, since their methods return no
+/// errors.
 #[derive(Debug, Clone, Default)]
 pub struct Failure(Arc<Mutex<Option<FailureReason>>>);
 
 impl Failure {
-    /// Takes the error out.
+    /// Takes the error out of the slot.
     ///
     /// # Errors
     /// The first error since the last check.
@@ -19,7 +20,7 @@ impl Failure {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
 
-    /// Keeps `reason`, unless an earlier error waits.
+    /// Stores `reason`, unless the slot holds an earlier error.
     pub fn set(&self, reason: FailureReason) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
     }

@@ -1,4 +1,4 @@
-//! The same bit rate whatever the path does: a yardstick, and the way to measure what a codec does at a rate.
+//! Constant bit rate: a reference, and the way to measure a codec at a rate.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, TokenBucket, Traits};
 
-/// Pacing rate over target, as WebRTC has it (its `PacingController`), so that a frame is on its way before the next.
+/// Pacing rate over target, as in WebRTC's `PacingController`: a frame leaves before the next one is due.
 const PACING_FACTOR: f64 = 2.5;
 
-/// Sends at one rate.
+/// Controller that sends at a constant rate.
 #[derive(Debug)]
 pub struct Fixed {
     rate: Bitrate,

@@ -1,13 +1,13 @@
-//! Coupled congestion control (RFC 8699): flows of one sender that share a bottleneck share what their controllers have
-//! found together, each by its priority. It works with any controller, and is how priorities come about (RFC 8867,
-//! section 6.1).
+//! Coupled congestion control (RFC 8699): flows of one sender that share a bottleneck divide their rate by priority.
 //!
-//! This is the active flow state exchange of section 5.3.1: the rates that the controllers calculate are summed up, and
-//! the sum is handed out in proportion to priorities, but to nobody more than it can use. There the controller's own
-//! rate is then set to its flow's. Here controllers have no rate that one could set (some have a window, some an
-//! estimate from the receiver), so each is led to believe that it sends at its own rate: what its flow sends is shown
-//! to it, and what it allows is scaled, by the ratio of the two rates. The sum of the calculated rates is then the sum
-//! of what they calculate now, which is what the exchange's sum comes to when every rate is set.
+//! It works with any controller, and implements priorities (RFC 8867, section 6.1). The algorithm is the active flow
+//! state exchange of section 5.3.1. It adds the rates that the controllers calculate and divides the sum by priority.
+//! No flow gets more than it can use.
+//!
+//! One thing differs. The RFC sets each controller's rate to the rate of its flow. Here some controllers have a window
+//! or follow the receiver, so their rate cannot be set. Instead each controller sees its flow scaled to its own rate.
+//! The ratio of the two rates scales both the observed traffic and the allowance. Therefore the sum always consists of
+//! the rates that the controllers calculate now.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,21 +17,21 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathObserver, PathView, Traits};
 
-/// A flow that has sent nothing for so long has paused, and leaves the group until it sends again (RFC 8699, section
+/// A flow without transmissions for this long has paused. It leaves the group until it sends again (RFC 8699, section
 /// 5.3.1, step 2).
 const PAUSE: Duration = Duration::from_secs(1);
-/// A flow's rate is not taken for less than this, so that ratios stay finite.
+/// Lower bound of a flow's rate, so that ratios stay finite.
 const LEAST_BPS: f64 = 1_000.0;
 
 /// A flow of the group.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     priority: f64,
-    /// What it can use at most (DR of RFC 8699).
+    /// Upper bound of the rate that the flow can use (DR of RFC 8699).
     desired_bps: f64,
-    /// What its controller calculates (`CC_R`).
+    /// Rate that its controller calculates (`CC_R`).
     calculated_bps: f64,
-    /// What it gets (`FSE_R`).
+    /// Rate that the group assigns (`FSE_R`).
     rate_bps: f64,
     sent_at: Option<Timestamp>,
 }
@@ -42,7 +42,7 @@ impl Member {
     }
 }
 
-/// Flows that share what they have found.
+/// Flows that share a bottleneck.
 #[derive(Debug, Clone, Default)]
 pub struct FlowGroup {
     members: Arc<Mutex<Vec<Member>>>,
@@ -55,8 +55,8 @@ impl FlowGroup {
         Self::default()
     }
 
-    /// A flow of `priority` (above zero) that can use `most` and is controlled by `controller` joins. What is given
-    /// back controls it from now on.
+    /// Adds a flow of `priority` (above zero) that can use at most `most`. Returns a wrapper of `controller`, which
+    /// controls the flow from now on.
     #[must_use]
     pub fn join(
         &self,
@@ -89,7 +89,7 @@ impl FlowGroup {
     }
 }
 
-/// Hands the sum of the calculated rates out: by priority, but to nobody more than it can use.
+/// Divides the sum of the calculated rates by priority. No flow gets more than it can use.
 fn distribute(members: &mut [Member], now: Timestamp) {
     let mut left: f64 =
         members.iter().filter(|member| member.is_present(now)).map(|member| member.calculated_bps).sum();
@@ -110,17 +110,17 @@ fn distribute(members: &mut [Member], now: Timestamp) {
     }
 }
 
-/// A controller whose flow is one of a group.
+/// Controller of one flow of a group.
 struct Coupled {
     controller: Box<dyn Controller>,
-    /// The path as the controller is led to see it.
+    /// The path in the scale that the controller sees.
     path: PathObserver,
     group: FlowGroup,
     number: usize,
 }
 
 impl Coupled {
-    /// The flow's rate over what its controller calculates; one where the flow is not in the group at present.
+    /// Assigned rate over calculated rate; 1 before the flow has sent anything.
     fn ratio(&self) -> f64 {
         let member = self.group.with(|members| members[self.number]);
         match member.sent_at {
@@ -129,7 +129,7 @@ impl Coupled {
         }
     }
 
-    /// The controller has calculated.
+    /// Updates the group after the controller has calculated.
     fn update(&self, now: Timestamp) {
         let target = self.controller.allowance(&self.path.view(now), InFlight::default()).target;
         self.group.with(|members| {
@@ -181,7 +181,7 @@ impl Coupled {
         self.pass(now, Input::Lost(&seen));
     }
 
-    /// What the controller sees of `in_flight`.
+    /// `in_flight` in the controller's scale.
     fn seen(in_flight: InFlight, ratio: f64) -> InFlight {
         InFlight {
             fragments: (in_flight.fragments as f64 / ratio).round() as u64,
@@ -251,22 +251,22 @@ mod tests {
     }
 
     #[test]
-    fn what_all_have_found_is_handed_out_by_priority() {
+    fn sum_of_rates_is_divided_by_priority() {
         let mut flows = flows(&FlowGroup::new(), &[(900, 2.0, 9_000), (600, 1.0, 9_000), (300, 1.0, 9_000)]);
         assert_eq!(targets(&mut flows, 0), [900, 450, 450]);
     }
 
     #[test]
-    fn what_one_cannot_use_is_for_the_others() {
+    fn rate_that_one_flow_cannot_use_goes_to_the_others() {
         let mut flows = flows(&FlowGroup::new(), &[(900, 2.0, 700), (600, 1.0, 9_000), (300, 1.0, 9_000)]);
         assert_eq!(targets(&mut flows, 0), [700, 550, 550]);
     }
 
     #[test]
-    fn a_flow_that_pauses_leaves_its_part() {
+    fn paused_flow_leaves_its_share_to_the_others() {
         let mut flows = flows(&FlowGroup::new(), &[(400, 1.0, 9_000), (800, 1.0, 9_000), (600, 1.0, 9_000)]);
         assert_eq!(targets(&mut flows, 0), [600, 600, 600]);
-        // The first and the second come back, the third does not.
+        // The first and the second flow resume, the third does not.
         assert_eq!(targets(&mut flows[..2], 2_000), [600, 600]);
         assert_eq!(targets(&mut flows, 2_100), [600, 600, 600]);
         let path = PathObserver::new(setup().payload, &Tuning::default());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_cross_traffic_are_scaled_as_the_budget_is() {
+    fn bytes_behind_cross_traffic_are_scaled_like_the_budget() {
         let group = FlowGroup::new();
         let mut flow = group.join(Box::new(BesideOthers), &setup(), 1.0, Bitrate::from_kbps(500));
         let observer = PathObserver::new(setup().payload, &setup().tuning);

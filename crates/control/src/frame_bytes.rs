@@ -1,11 +1,11 @@
-//! Bytes of a frame with and without its parity, as types of their own.
+//! Types for the bytes of a frame with and without its parity.
 
 use lockstep_units::ByteCount;
 
 /// Bytes of a frame with its parity.
 ///
-/// Only [`Protection::frame_within`](crate::Protection::frame_within) makes [`Net`] bytes of them, so that parity cannot be
-/// subtracted twice.
+/// Only [`Protection::frame_within`](crate::Protection::frame_within) converts them to [`Net`] bytes, so parity cannot
+/// be subtracted twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gross(pub ByteCount);
 

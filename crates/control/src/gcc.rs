@@ -1,36 +1,37 @@
-//! Google Congestion Control as WebRTC has it: a rate from the growth of delays, another from losses, and probes that
-//! find more quickly what there is. Everything is estimated at the sender.
+//! Google Congestion Control as in WebRTC: a rate from delay growth, a rate from losses, and probes for fast growth.
 //!
-//! The sources are draft-ietf-rmcat-gcc-02, where it still describes what is done, and WebRTC itself (`goog_cc` stands
-//! for `modules/congestion_controller/goog_cc`). One file each:
+//! The sender estimates everything. The sources are draft-ietf-rmcat-gcc-02, where it still matches, and WebRTC
+//! (`goog_cc` means `modules/congestion_controller/goog_cc`). Each part has one file:
 //!
-//! | part | what it does | constants | in WebRTC |
+//! | part | function | constants | in WebRTC |
 //! |---|---|---|---|
 //! | `arrival_groups` | compares bursts of fragments | bursts of 5 ms, 100 ms at most if they caught up | `goog_cc/inter_arrival_delta.cc`; draft 5.2 |
 //! | `trendline` | fits a line to the delay | 20 groups, smoothing 0.9 | `goog_cc/trendline_estimator.cc` |
-//! | `overuse` | holds its slope against an adaptive threshold | gain 4, at most 60 groups; 12.5 ms at first, 6-600 ms, up 0.0087, down 0.039 a millisecond, steps of 100 ms, not if exceeded by 15 ms; 10 ms of overuse in two groups | the same; draft 5.3, 5.4 |
-//! | `link_capacity` | remembers where overuse was | weight 0.05, variance 0.4-2.5 kb/s, region of 3 deviations | `goog_cc/link_capacity_estimator.cc` |
+//! | `overuse` | compares its slope with an adaptive threshold | gain 4, at most 60 groups; 12.5 ms at first, 6-600 ms, up 0.0087, down 0.039 a millisecond, steps of 100 ms, not if exceeded by 15 ms; 10 ms of overuse in two groups | the same; draft 5.3, 5.4 |
+//! | `link_capacity` | remembers the throughput at overuse | weight 0.05, variance 0.4-2.5 kb/s, region of 3 deviations | `goog_cc/link_capacity_estimator.cc` |
 //! | `rate_control` | increases and decreases the rate | decrease 0.85; 8 % a second, near the capacity a packet each 2 (round trip + 100 ms); at most 1.5 x throughput + 10 kb/s | `modules/remote_bitrate_estimator/aimd_rate_control.cc`; draft 5.5 |
-//! | `delay_based` | the five together | forgets after 2 s of silence; half the rate on overuse without throughput | `goog_cc/delay_based_bwe.cc` |
-//! | `acknowledged_rate` | what comes through | the last second, 20 to 500 fragments, 5 s at most; 10 to begin with; less the longest pause | `goog_cc/robust_throughput_estimator.cc` |
-//! | `loss_reports` | counts losses as feedback would tell them | | `modules/congestion_controller/rtp/transport_feedback_adapter.cc` |
-//! | `loss_based` | bounds the rate by losses and silence | 2 % and 10 % of 20 packets; 8 % + 1 kb/s over the least of a second; 1 - loss / 2 every 300 ms + round trip; 2 s of start; 0.8 each second after 3 s of silence | `goog_cc/send_side_bandwidth_estimation.cc`; draft 6 |
-//! | `application_limited` | notices that the target is not used | 65 % of it, 500 ms, from 80 % to 50 % of the budget unused | `goog_cc/alr_detector.cc`, `modules/pacing/interval_budget.cc` |
+//! | `delay_based` | combines these five | resets after 2 s of silence; half the rate on overuse without throughput | `goog_cc/delay_based_bwe.cc` |
+//! | `acknowledged_rate` | measures the throughput | the last second, 20 to 500 fragments, 5 s at most; 10 to begin with; less the longest pause | `goog_cc/robust_throughput_estimator.cc` |
+//! | `loss_reports` | counts losses that feedback confirms | | `modules/congestion_controller/rtp/transport_feedback_adapter.cc` |
+//! | `loss_based` | bounds the rate by losses and silence | 2 % and 10 % of 20 packets; 8 % + 1 kb/s over the minimum of a second; 1 - loss / 2 every 300 ms + round trip; 2 s of start; x0.8 each second after 3 s of silence | `goog_cc/send_side_bandwidth_estimation.cc`; draft 6 |
+//! | `application_limited` | detects that the target is not used | 65 % of it, 500 ms, from 80 % to 50 % of the budget unused | `goog_cc/alr_detector.cc`, `modules/pacing/interval_budget.cc` |
 //! | `probe_controller` | decides on probes | 3 and 6 times the initial rate, then 2 times while above 0.7 of the last; 0.85 of the rate before a drop to 0.66; 2 times every 5 s while limited; 1 s for a result | `goog_cc/probe_controller.cc` |
-//! | `probe_clusters` | sends them | 5 packets and 15 ms, 10 ms late at most, 5 s to come about | `modules/pacing/bitrate_prober.cc` |
-//! | `probe_estimator` | measures them | 80 % received, at most 2 times as fast as sent, 0.95 of what arrived if below 0.9 of what was sent | `goog_cc/probe_bitrate_estimator.cc` |
+//! | `probe_clusters` | sends them | 5 packets and 15 ms, 10 ms late at most, 5 s to start | `modules/pacing/bitrate_prober.cc` |
+//! | `probe_estimator` | measures them | 80 % received, at most 2 times as fast as sent, 0.95 of the arrival rate if it is below 0.9 of the sending rate | `goog_cc/probe_bitrate_estimator.cc` |
 //! | `bursts` | lets datagrams leave together | 40 ms at the pacing rate, 63 kB at most | `modules/pacing/pacing_controller.cc` |
-//! | `settings` | leaves parts of it out, for studies | | |
-//! | here | puts them together | pacing at 2.5 times the target; a probe counts for at least 0.85 of the throughput; round trip as the mean of 32 | `goog_cc/goog_cc_network_control.cc` |
+//! | `settings` | disables parts, for studies | | |
+//! | here | combines all parts | pacing at 2.5 times the target; a probe counts for at least 0.85 of the throughput; round trip as the mean of 32 | `goog_cc/goog_cc_network_control.cc` |
 //!
-//! Neither the draft nor WebRTC's GCC uses marks of congestion (ECN). Here feedback that tells of one counts as
-//! overuse: the rate falls to 0.85 of the throughput, once in a round trip, as RFC 6679, section 7.3.3, asks of a
-//! sender.
+//! Neither the draft nor WebRTC's GCC uses congestion marks (ECN). Here a marked fragment counts as overuse: the rate
+//! falls to 0.85 of the throughput, once per round trip. RFC 6679, section 7.3.3, requires such a response.
 //!
-//! It differs from WebRTC where this transport does: probes are made of media instead of padding; feedback may come for
-//! each datagram, so that least increases go by time and not by feedback; a loss that the transport concludes from
-//! silence waits for feedback. The later loss-based estimator of WebRTC (`loss_based_bwe_v2.cc`) and its congestion
-//! window are not here.
+//! It differs from WebRTC where this transport does:
+//!
+//! - Probes consist of media instead of padding.
+//! - Feedback may arrive for each datagram, so minimum increases depend on time, not on the number of feedbacks.
+//! - A loss that the transport infers from silence waits for feedback.
+//!
+//! WebRTC's later loss-based estimator (`loss_based_bwe_v2.cc`) and its congestion window are not implemented.
 
 mod acknowledged_rate;
 mod application_limited;
@@ -70,12 +71,12 @@ use probe_controller::ProbeController;
 use probe_estimator::ProbeEstimator;
 pub use settings::{Probing, Settings};
 
-/// A probe cannot show less than this share of what comes through anyway (`kProbeDropThroughputFraction`).
+/// Lower bound of a probe's result, as a share of the throughput (`kProbeDropThroughputFraction`).
 const PROBE_FLOOR: f64 = 0.85;
-/// The round-trip time is the mean over so many feedbacks.
+/// Number of feedbacks in the mean of the round-trip time.
 const ROUND_TRIPS: usize = 32;
 
-/// Google Congestion Control. It says of the path what feedback tells; an estimator at the receiver is not needed.
+/// Google Congestion Control. It needs only feedback, no estimator at the receiver.
 #[derive(Debug, Clone)]
 pub struct Gcc {
     payload: ByteCount,
@@ -97,13 +98,13 @@ pub struct Gcc {
 }
 
 impl Gcc {
-    /// A controller for a call that has not begun, as WebRTC has it.
+    /// A controller with WebRTC's settings.
     #[must_use]
     pub fn new(setup: &ControllerSetup) -> Self {
         Self::with(setup, Settings::default())
     }
 
-    /// The same without some of its parts.
+    /// A controller with these settings.
     #[must_use]
     pub fn with(setup: &ControllerSetup, settings: Settings) -> Self {
         let bounds = setup.bounds;
@@ -125,14 +126,14 @@ impl Gcc {
             settings,
             delay_samples: None,
         };
-        // The first frame is to make up the first probes, so they must be known before anything is sent.
+        // The first frame forms the first probes, so they are requested before anything is sent.
         let probes = gcc.probe_controller.start(Timestamp::ZERO);
         gcc.probe_clusters.request(Timestamp::ZERO, probes);
         gcc
     }
 
-    /// The same, and `samples` always holds how often the trend of the delay was judged over a full window of groups:
-    /// how often the estimate from delays was brought up to date.
+    /// The same controller. It stores in `samples` how often the delay trend was evaluated over a full window of
+    /// groups.
     #[must_use]
     pub fn counting_delay_samples(self, samples: Arc<AtomicU64>) -> Self {
         Self { delay_samples: Some(samples), ..self }
@@ -142,7 +143,7 @@ impl Gcc {
         self.target.mul_f64(self.settings.pacing_factor)
     }
 
-    /// What the rates have become is the target, and the probes may change.
+    /// Sets the target from the rates and updates the probes.
     fn settle(&mut self, now: Timestamp) {
         self.target = self.loss_based.rate();
         self.application_limit.set_target(self.target);
@@ -164,7 +165,7 @@ impl Gcc {
         self.loss_based.set_round_trip(longest);
     }
 
-    /// What the probes among these fragments show.
+    /// The rate that the probes among these fragments measured.
     fn measure_probes(&mut self, acknowledged: &[AcknowledgedFragment]) -> Option<Bitrate> {
         let mut measured = None;
         for fragment in acknowledged {
@@ -184,7 +185,7 @@ impl Gcc {
     fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         if !self.started {
             self.started = true;
-            // The clock need not start at zero.
+            // The clock may start at any value.
             self.probe_clusters = ProbeClusters::new(self.payload);
             let probes = self.probe_controller.start(now);
             self.probe_clusters.request(now, probes);
@@ -252,7 +253,7 @@ impl Controller for Gcc {
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let allowance = |pacing_rate| self.bucket.allowance(path.now, in_flight, self.target, pacing_rate);
         let pacing_rate = self.pacing_rate();
-        // Until the first datagram has left, the probes wait whatever the clock says.
+        // Until the first datagram is sent, the probes wait at any time of the clock.
         let asked_at = if self.started { path.now } else { Timestamp::ZERO };
         let Some(probe) = self.probe_clusters.rate(asked_at) else {
             let paced = allowance(pacing_rate);

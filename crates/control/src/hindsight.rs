@@ -1,20 +1,24 @@
-//! The yardstick without foresight: it knows exactly what the path has carried and what waits in it.
+//! Hindsight: a reference controller that knows the path's past capacity and its queue, but not the future.
 //!
-//! It expects the path to continue as it was in the last [`MEMORY`]. The gap between it and other controllers is the cost of
-//! measuring a path through acknowledgements; the gap between it and the upper bound on QoE_d (`sim::BoundedCall`) is
-//! the worth of foresight. Only simulations provide the path.
+//! It expects the capacity of the last [`MEMORY`] to continue. Its lead over other controllers is the cost of measuring
+//! a path by acknowledgements. Its distance to the upper bound on QoE_d (`sim::BoundedCall`) is the value of foresight.
+//! Only simulations provide the path.
 //!
-//! The queue before the bottleneck is exact: sent bytes less what the trace let through. A frame gets what the
-//! link will carry until shortly after the next picture, less the queue; after a skipped picture, what the link carries in
-//! one more interval. Where the smallest frame exceeds that, as on very slow links, the frame gets what the smallest one
-//! needs, and the pictures until then get nothing. A codec that follows a target gets the mean rate of the last second.
-//! What the queue would drop waits in the pacer; its limits under CoDel and PIE are those of the coming moments.
+//! The bottleneck queue is exact: sent bytes minus the bytes that the trace delivered.
 //!
-//! | constant | value | source |
+//! - A frame gets the bytes that the link delivers until shortly after the next picture, minus the queue.
+//! - After a skipped picture, it gets the bytes of one more interval.
+//! - On a very slow link the smallest frame may exceed that. Then the frame gets the smallest size, and the pictures
+//!   until its delivery get nothing.
+//! - A codec that follows a target gets the mean rate of the last second.
+//! - Bytes that the queue would drop wait in the pacer. Under CoDel and PIE, the queue limits are those of the next
+//!   moments.
+//!
+//! | constant | value | reason |
 //! |---|---|---|
-//! | horizon | 1.25 frame intervals, 200 ms at most | so that a frame that is coded a little late finds the link still busy |
-//! | the same where packets are lost | longer by 1.5 for each that is lost on one that arrives, of ten at most nine lost | frames with parity come out smaller than their share: at 50 % of loss a third of the link or so was used. Of 0, 0.5, 1, 1.5, 2, 3 and 4 this has the highest QoE_d on eight paths with losses of 1 to 50 % together, and more than 0 on each but that with 1 % |
-//! | headers | 56 bytes | UDP (RFC 768), IPv4 (RFC 791) and QUIC, which the links of calls carry with a datagram ([`CARRIAGE`]) |
+//! | horizon | 1.25 frame intervals, at most 200 ms | a frame that is coded slightly late finds the link still busy |
+//! | horizon with losses | longer by 1.5 per lost packet for each that arrives, up to 90 % loss | frames with parity are smaller than their share (lab: 2026-11-notes-control) |
+//! | headers | 56 bytes | UDP (RFC 768), IPv4 (RFC 791) and QUIC per datagram on the link ([`CARRIAGE`]) |
 
 pub(crate) mod bottleneck;
 mod smallest_frame;
@@ -28,38 +32,35 @@ use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, KnownPath, 
 use bottleneck::Bottleneck;
 use smallest_frame::SmallestFrame;
 
-/// How far ahead a frame may fill the link, in frame intervals.
+/// Time that a frame may fill the link, frame intervals.
 const HORIZON_INTERVALS: f64 = 1.25;
 
-/// No further, however far apart pictures are: a frame then has what pays for its own wait. Of 150, 200, 300 ms and none, at 1 to 10
-/// pictures a second over constant and cellular links from 100 kb/s to 8 Mb/s (120 modelled calls), Sprout, Lockstep's own, Salsify
-/// or GCC are ahead by more than 1 % in 16, 9 (with what [`smallest_frame`] has), 24 and 30.
+/// Upper bound of the horizon at low frame rates (lab: 2026-11-notes-control).
 const LONGEST_HORIZON: Duration = Duration::from_millis(200);
 
-/// By how much longer that is for each packet lost on one that arrives, and the largest share of losses that counts.
+/// Increase of the horizon per lost packet for each that arrives, and the largest loss that counts (lab:
+/// 2026-11-notes-control).
 const HORIZON_FOR_LOST: f64 = 1.5;
 const MOST_LOSS: f64 = 0.9;
 
-/// Pictures follow each other on the link no more often than in this time where they are large for it: of twice the bits a
-/// picture gains 0.1 to 0.15 in QoE_d, and the longer wait for it costs as much where this is 50 ms.
+/// Shortest time between two large pictures on the link. Fewer pictures with more bits gain quality but add delay (lab:
+/// 2026-11-notes-control).
 const SHORTEST_PERIOD: Duration = Duration::from_millis(40);
-/// Of pictures that come more often than that, one is sent only if the queue is empty by so many frame intervals from now.
+/// At higher frame rates, a picture is sent only if the queue drains within this many frame intervals.
 const READY_INTERVALS: f64 = 0.5;
 
-/// The path is expected to continue as it was for so long: of 8, 16, 24, 33, 67, 133 and 267 ms that with the
-/// highest QoE_d over all recorded traces, 0.0005 above its neighbours, and with pixels, too (`lockstep sweep --controllers
-/// hindsight --codecs modelled --seconds 60 --seeds 1`).
+/// Time over which the path is expected to continue unchanged (lab: 2026-11-notes-control).
 const MEMORY: Duration = Duration::from_millis(33);
-/// A codec that follows a target has the mean of so long.
+/// Averaging time of the rate for a codec that follows a target.
 const TARGET_MEMORY: Duration = Duration::from_secs(1);
-/// How often a codec takes over a new target.
+/// Interval at which a codec adopts a new target.
 const HOLD: Duration = Duration::from_secs(1);
-/// What a path carries of which there is no memory yet.
+/// Assumed rate before the first measurement.
 const UNKNOWN: Bitrate = Bitrate::from_kbps(300);
-/// Datagrams do not wait longer in the pacer before the matter is thought over.
+/// Longest wait of a datagram in the pacer before a new decision.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Sends what the path would carry if it continued as it was.
+/// Controller that sends the bytes that an unchanged path would deliver.
 #[derive(Debug)]
 pub struct Hindsight {
     path: Bottleneck,
@@ -67,13 +68,13 @@ pub struct Hindsight {
     interval: Duration,
     horizon: Duration,
     smallest: SmallestFrame,
-    /// The rate for codecs that follow one, and when they took it over.
+    /// Rate for codecs that follow a target, and the time when it was adopted.
     rate: Bitrate,
     taken_at: Option<Timestamp>,
     sent: bool,
-    /// Whether the encoder left out a picture since the last frame was sent.
+    /// Whether the encoder skipped a picture since the last frame.
     left_out: bool,
-    /// The share of packets that the path now loses beside those that the queue drops.
+    /// Current loss share of the path, without drops by the queue.
     loss: f64,
 }
 
@@ -98,7 +99,7 @@ impl Hindsight {
         }
     }
 
-    /// What the path carried for so long before `now`.
+    /// Mean rate of the path over `memory` before `now`.
     fn rate_of_late(&self, now: Timestamp, memory: Duration) -> Bitrate {
         let known = memory.min(now.saturating_since(Timestamp::ZERO));
         if known < MEMORY {
@@ -107,18 +108,18 @@ impl Hindsight {
         Bitrate::mean(self.path.carried(now - known, now), known)
     }
 
-    /// What it will carry from `now` on, for so long.
+    /// Bytes that the path is expected to deliver within `time` from `now`.
     fn carried(&self, now: Timestamp, time: Duration) -> ByteCount {
         self.rate_of_late(now, MEMORY).bytes_in(time)
     }
 
-    /// How long it takes from `now` on for so many bytes; none if they never pass.
+    /// Time to deliver `bytes` from `now`; none if the rate is zero.
     fn time_for(&self, now: Timestamp, bytes: ByteCount) -> Option<Duration> {
         let rate = self.rate_of_late(now, MEMORY);
         (rate > Bitrate::ZERO).then(|| rate.time_for(bytes))
     }
 
-    /// After a datagram of `size` that leaves at `now`, how long the next one is to wait.
+    /// Wait of the next datagram after one of `size` that leaves at `now`.
     fn pause_after(&self, now: Timestamp, size: ByteCount) -> Duration {
         match self.path.over_after(now, size) {
             ByteCount::ZERO => Duration::ZERO,
@@ -126,7 +127,7 @@ impl Hindsight {
         }
     }
 
-    /// How much of a frame fits into `carried` bytes on the link.
+    /// Payload bytes of a frame that occupies `carried` link bytes.
     fn payload_in(&self, carried: ByteCount) -> ByteCount {
         let headers = DATA_HEADER as u64 + CARRIAGE;
         let whole = self.payload.get() + headers;
@@ -134,7 +135,7 @@ impl Hindsight {
         ByteCount::new(fragments * self.payload.get() + rest.saturating_sub(headers))
     }
 
-    /// What a frame that is sent at `now` into an empty queue may take of the link.
+    /// Link bytes for a frame that is sent at `now` into an empty queue.
     fn share(&self, now: Timestamp) -> ByteCount {
         let loss = self.loss.min(MOST_LOSS);
         let stretch = 1.0 + HORIZON_FOR_LOST * loss / (1.0 - loss);
@@ -142,13 +143,13 @@ impl Hindsight {
         self.carried(now, (self.horizon + left_out).mul_f64(stretch))
     }
 
-    /// What a frame may take of the link at `now`, if anything is left.
+    /// Link bytes for a frame at `now`; zero if nothing is left.
     fn room(&self, now: Timestamp) -> ByteCount {
         let (backlog, share) = (self.path.backlog(now), self.share(now));
         if backlog == ByteCount::ZERO && share > ByteCount::ZERO && self.smallest.wanted() > share {
             return self.smallest.wanted();
         }
-        // Where pictures come more often than frames should, the next one waits for its turn.
+        // At high frame rates, the next picture waits until the queue has almost drained.
         let ready = self.interval.mul_f64(READY_INTERVALS);
         if self.horizon > self.interval * 2 && backlog > self.carried(now, ready) {
             return ByteCount::ZERO;
@@ -157,7 +158,7 @@ impl Hindsight {
     }
 }
 
-/// The time between two frames that fill the link.
+/// Interval between two frames that fill the link.
 fn period(interval: Duration) -> Duration {
     let intervals = (SHORTEST_PERIOD.as_nanos() / interval.as_nanos().max(1)).clamp(1, 1_000) as u32;
     interval * intervals
@@ -187,7 +188,7 @@ impl Hindsight {
         if due {
             self.taken_at = Some(now);
         }
-        // The codec may have been busy when it was due, and take over what holds a little later.
+        // The codec may have been busy at the due time and adopt the target slightly later.
         let since = self.taken_at.map_or(Duration::ZERO, |at| now.saturating_since(at));
         if due || since <= self.interval.mul_f64(2.0) {
             self.rate = self.rate_of_late(now, TARGET_MEMORY);
@@ -197,8 +198,8 @@ impl Hindsight {
 
 impl Controller for Hindsight {
     fn traits(&self) -> Traits {
-        // Nothing is known of the codec before the first frame. Where packets are lost at random, nobody knows which: a frame
-        // that is coded from nothing may have to be larger than one that is likely to arrive whole.
+        // Nothing is known of the codec before the first frame. Random loss is unpredictable: a key frame may have to
+        // be larger than a frame that probably arrives complete.
         let wants_probes = !self.sent || self.loss > 0.0;
         Traits { is_bounded: false, wants_probes, ..Traits::ESTIMATING }
     }
@@ -215,7 +216,7 @@ impl Controller for Hindsight {
 
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + CARRIAGE);
-        // Lost fragments occupy the link as well, and a frame of fewer fragments is likelier to arrive.
+        // Lost fragments also occupy the link, and a frame with fewer fragments is more likely to arrive complete.
         let room = ByteCount::new((self.room(path.now).as_f64() * (1.0 - self.loss)) as u64);
         let budget = self.payload_in(room).saturating_sub(in_flight.queued);
         Allowance::at_target(budget, self.pause_after(path.now, whole), self.rate)
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_link_is_filled_and_its_queue_drains_with_every_frame() {
+    fn constant_link_is_filled_and_drains_with_every_frame() {
         let plan = Plan { fill: 1.0, ..Plan::new(Trace::constant(Bitrate::from_kbps(1_000))) };
         let outcome = run(&plan, &mut hindsight(&plan.trace), None);
         assert!(outcome.rate(1, 20) > Bitrate::from_kbps(900), "{}", outcome.rate(1, 20));
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_feedback_takes_of_the_link_is_left_to_it() {
+    fn feedback_bytes_reduce_the_budget() {
         let mut hindsight = hindsight(&Trace::constant(Bitrate::from_kbps(1_000)));
         let now = Timestamp::from_millis(100);
         let budget = |hindsight: &Hindsight| {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_picture_that_was_left_out_would_have_had_is_left_for_the_next() {
+    fn bytes_of_a_skipped_picture_go_to_the_next_one() {
         let mut hindsight = hindsight(&Trace::constant(Bitrate::from_kbps(100)));
         let now = Timestamp::from_millis(1_000);
         let budget = |hindsight: &Hindsight| {
@@ -287,7 +288,7 @@ mod tests {
             late.rate(0, 2) > Bitrate::from_kbps(10_000) && late.rate(4, 6) > Bitrate::from_kbps(10_000),
             "{late:?}"
         );
-        // What was sent for two intervals before it was noticed waits until it is over.
+        // Data sent in the two intervals before the detection waits until the outage ends.
         let waits = late.queueing_delay(0, 6, 1.0);
         assert!((Duration::from_secs(1)..Duration::from_millis(2_100)).contains(&waits), "{waits:?}");
         assert!(late.queueing_delay(0, 6, 0.9) < Duration::from_millis(60), "{late:?}");

@@ -1,8 +1,8 @@
-//! A controller that lives outside of this crate, in another process or another language.
+//! Controllers that run outside this crate, in another process or another language.
 //!
-//! A [`ControllerHost`] passes events to the foreign code and returns its [`Decision`]s. [`HostedController`] makes a
-//! [`Controller`] of it: it asks for a decision before each picture and after each feedback, loss and skipped picture, and
-//! derives from the target what the foreign code leaves open.
+//! A [`ControllerHost`] passes events to the foreign code and returns its [`Decision`]s. [`HostedController`] turns it
+//! into a [`Controller`]. It requests a decision before each picture and after each feedback, loss and skipped picture.
+//! It derives the values that a decision omits from the target.
 //!
 //! ```text
 //! events -> HostedController -> ControllerHost -> foreign code
@@ -21,38 +21,38 @@ use crate::{
     Traits,
 };
 
-/// Pacing rate over target where a decision has no pacing interval, as in WebRTC.
+/// Pacing rate over target for a decision without a pacing interval, as in WebRTC.
 const PACING_FACTOR: f64 = 2.5;
 /// Longest pause between two fragments.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Most bytes of a frame: no link of these calls carries them in a frame interval.
+/// Largest budget of a frame. No link of these calls delivers it within a frame interval.
 const MOST_BUDGET: ByteCount = ByteCount::new(1 << 24);
 
-/// What foreign code decides.
+/// Decision of foreign code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// Bit rate at which the video is to be sent in the long run.
+    /// Bit rate that the video should have on average.
     pub target: Bitrate,
-    /// Bytes that the next frame may have; none for those of a token bucket at the target.
+    /// Bytes of the next frame. If none, a token bucket at the target gives them.
     pub budget: Option<ByteCount>,
-    /// Time between two fragments; none for that of 2.5 times the target.
+    /// Time between two fragments. If none, it follows from 2.5 times the target.
     pub pacing_interval: Option<Duration>,
-    /// Estimate of the path's capacity, where there is one beside the target.
+    /// Estimate of the path's capacity, if there is one apart from the target.
     pub capacity: Option<Bitrate>,
 }
 
 impl Decision {
-    /// A target, from which budget and pacing follow.
+    /// A decision with a target only; budget and pacing follow from it.
     #[must_use]
     pub const fn at(target: Bitrate) -> Self {
         Self { target, budget: None, pacing_interval: None, capacity: None }
     }
 }
 
-/// What a decision depends on beside the path.
+/// Sender state for a decision, in addition to the path view.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sending {
-    /// What the sender has in flight.
+    /// Data that the sender has in flight.
     pub in_flight: InFlight,
     /// Bytes sent since the call began, headers included.
     pub sent: ByteCount,
@@ -60,36 +60,36 @@ pub struct Sending {
     pub skipped: u64,
 }
 
-/// Where a controller lives.
+/// Connection to a controller outside this crate.
 pub trait ControllerHost: Send {
-    /// Feedback arrived; `path` includes it.
+    /// Handles feedback. `path` includes it.
     ///
     /// # Errors
-    /// Why the controller failed.
+    /// The error of the controller, if it failed.
     fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) -> Result<(), FailureReason>;
-    /// These fragments were declared lost.
+    /// Handles fragments that were declared lost.
     ///
     /// # Errors
-    /// Why the controller failed.
+    /// The error of the controller, if it failed.
     fn on_loss(&mut self, path: &PathView<'_>, lost: &[LostFragment]) -> Result<(), FailureReason>;
-    /// What may be sent at `path.now`.
+    /// Decides on target, budget and pacing at `path.now`.
     ///
     /// # Errors
-    /// Why the controller failed.
+    /// The error of the controller, if it failed.
     fn decide(&mut self, path: &PathView<'_>, sending: Sending) -> Result<Decision, FailureReason>;
 }
 
-/// The host, and its last decision.
+/// The host and its last decision.
 struct State<H> {
-    /// None once it has failed.
+    /// The host; none after it failed.
     host: Option<H>,
     decision: Decision,
-    /// What the decision was made for; none if something happened since.
+    /// Time and sender state of the decision; none after a new event.
     made_for: Option<(Timestamp, Sending)>,
 }
 
 impl<H> State<H> {
-    /// What `call` gives, unless the host has failed; its error ends it.
+    /// The result of `call`, unless the host has failed. An error of `call` marks the host as failed.
     fn with_host<T>(&mut self, failure: &Failure, call: impl FnOnce(&mut H) -> Result<T, FailureReason>) -> Option<T> {
         match call(self.host.as_mut()?) {
             Ok(value) => Some(value),
@@ -102,7 +102,7 @@ impl<H> State<H> {
     }
 }
 
-/// A controller that lives at a host. Once that has failed, its last decision stays and the driver ends the call.
+/// Controller behind a host. After a failure its last decision stays valid, and the driver ends the call.
 pub struct HostedController<H> {
     bounds: RateBounds,
     failure: Failure,
@@ -113,8 +113,8 @@ pub struct HostedController<H> {
 }
 
 impl<H: ControllerHost> HostedController<H> {
-    /// The controller of `host` for a call of `setup`; it leaves its errors in `failure`. Without a host it has failed
-    /// already.
+    /// The controller of `host` for a call of `setup`. It reports errors in `failure`. Without a host it counts as
+    /// failed.
     #[must_use]
     pub fn new(host: Option<H>, setup: &ControllerSetup, failure: Failure) -> Self {
         let ControllerSetup { payload, frame_interval, bounds, .. } = *setup;
@@ -123,7 +123,7 @@ impl<H: ControllerHost> HostedController<H> {
         Self { bounds, failure, bucket, sent: ByteCount::ZERO, skipped: 0, state: RefCell::new(state) }
     }
 
-    /// The decision for `in_flight`; one that was made after the last event, where `is_new` does not ask for another.
+    /// The decision for `in_flight`. If `is_new` is false, any decision since the last event is reused.
     fn decision(&self, path: &PathView<'_>, in_flight: InFlight, is_new: bool) -> Decision {
         let mut state = self.state.borrow_mut();
         let sending = Sending { in_flight, sent: self.sent, skipped: self.skipped };
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::closed_loop::setup;
 
-    /// Keeps the names of what it was asked, decides `decision`, and fails after `left` decisions.
+    /// Records the names of its calls, returns `decision`, and fails after `left` decisions.
     struct Scripted {
         asked: Arc<Mutex<Vec<&'static str>>>,
         decision: Decision,
@@ -216,7 +216,7 @@ mod tests {
 
         fn decide(&mut self, _path: &PathView<'_>, _sending: Sending) -> Result<Decision, FailureReason> {
             self.asked.lock().unwrap().push("decide");
-            self.left = self.left.checked_sub(1).ok_or("enough")?;
+            self.left = self.left.checked_sub(1).ok_or("no decision left")?;
             Ok(self.decision)
         }
     }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn pacing_asks_the_host_only_after_an_event() {
+    fn pacing_calls_the_host_only_after_an_event() {
         let (mut controller, asked, _) = hosted(Decision::at(Bitrate::from_kbps(500)), 100);
         let path = PathView::default();
         let pace = |controller: &HostedController<_>, bytes| {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_are_clamped_to_what_a_call_can_use() {
+    fn decisions_are_clamped_to_the_bounds_of_a_call() {
         let decision = Decision {
             target: Bitrate::from_kbps(1 << 40),
             budget: Some(ByteCount::new(u64::MAX)),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_host_is_not_asked_again_and_reports_once() {
+    fn failed_host_is_not_called_again_and_reports_once() {
         let (mut controller, asked, failure) = hosted(Decision::at(Bitrate::from_kbps(500)), 1);
         let path = PathView::default();
         for _ in 0..4 {
@@ -287,7 +287,7 @@ mod tests {
             assert_eq!(controller.allowance(&path, InFlight::default()).target, Bitrate::from_kbps(500));
         }
         assert_eq!(*asked.lock().unwrap(), ["decide", "decide"]);
-        assert_eq!(failure.check().unwrap_err().to_string(), "enough");
+        assert_eq!(failure.check().unwrap_err().to_string(), "no decision left");
         assert!(failure.check().is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! Salsify's estimate: the smoothed time between the arrivals of two fragments, less the time for which the sender
-//! left the link idle (NSDI 2018, section 3.3).
+//! Salsify's estimator: the smoothed time between two arrivals, without the sender's idle time (NSDI 2018, section
+//! 3.3).
 
 use std::time::Duration;
 
@@ -12,27 +12,26 @@ use crate::base_delay::BaseDelay;
 /// Weight of a new sample in the average (Salsify, section 3.3).
 const ALPHA: f64 = 0.1;
 
-/// Inter-arrival time assumed before any fragment arrived: ten fragments in the 100 ms that Salsify's sender tolerates,
-/// as many as TCP starts with (RFC 6928).
+/// Inter-arrival time before the first arrival: ten fragments in the 100 ms that Salsify's sender tolerates. TCP starts
+/// with the same number (RFC 6928).
 pub(crate) const INITIAL_INTER_ARRIVAL: Duration = Duration::from_millis(10);
 
-/// A fragment that found the link idle shows by its inter-arrival time only that the link is no slower than the sender;
-/// it counts as no less than this share of the average. So the average still falls, and the window opens, while a
-/// source has little to send, but not within a few fragments to what no link could carry.
+/// Lower bound of a sample of a fragment that found the link idle, as a share of the average. Such a sample shows only
+/// that the link is at least as fast as the sender. With the bound, the average still falls and the window opens, but
+/// only gradually.
 const IDLE_LINK_SHARE: f64 = 0.5;
 
-/// How long a smallest one-way delay is believed. Clocks that drift by 50 millionths are then wrong by 0.5 ms at most.
+/// Window of the base delay. Clocks that drift by 50 ppm add an error of 0.5 ms.
 const DELAY_MEMORY: Duration = Duration::from_secs(10);
 
-/// How the time for which the sender did not send is taken out of the time between two arrivals.
+/// Subtraction of the sender's idle time from the time between two arrivals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum GracePeriod {
-    /// Not at all: a sender that pauses looks like a slow link. Exists to show why the others are needed.
+    /// No subtraction: a sender that pauses looks like a slow link. For comparison only.
     None,
-    /// The time for which the link had nothing to carry: from the moment the fragment before arrived until this one
-    /// could have, had the link been empty. Both ends of that interval come from timestamps that every fragment
-    /// carries, so a lost fragment takes no grace period with it, and the pacer's gaps count exactly as far as the
-    /// link waited for them.
+    /// Subtracts the link's idle time: from the previous arrival until this fragment would have arrived over an empty
+    /// link. Every fragment carries the timestamps, so a lost fragment loses no grace period. Gaps of the pacer count
+    /// only as far as the link was idle.
     #[default]
     LinkIdle,
 }
@@ -47,7 +46,7 @@ pub struct InterArrival {
 }
 
 impl InterArrival {
-    /// An average that has seen nothing yet.
+    /// An average before the first arrival.
     #[must_use]
     pub fn new(grace_period: GracePeriod) -> Self {
         Self {
@@ -75,7 +74,7 @@ impl Estimator for InterArrival {
         let (_, smallest_delay) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
         if let Some(previous) = &self.previous {
             if arrival.sequence <= previous.sequence {
-                return; // overtaken by a later fragment, whose sample already covered this one's time
+                return; // a later fragment overtook this one, and its sample covers the time
             }
             let grace = self.grace(arrival, previous, smallest_delay);
             let between = arrival.arrived_at.saturating_since(previous.arrived_at);

@@ -1,22 +1,22 @@
-//! How much delay a call may have for how much quality.
+//! Latency modes: the trade of delay for picture quality.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which delay a call tolerates.
+/// Delay that a call tolerates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Latency {
-    /// As little as there can be: for tele-operation and games.
+    /// The lowest delay: for tele-operation and games.
     Low,
     /// For conversations.
     #[default]
     Balanced,
-    /// More delay for a better picture: for watching.
+    /// More delay for better pictures: for watching.
     Quality,
 }
 
 impl Latency {
-    /// Every mode.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Low, Self::Balanced, Self::Quality];
 
     /// The name on the command line.
@@ -36,9 +36,9 @@ impl fmt::Display for Latency {
     }
 }
 
-/// No mode has that name.
+/// Error of an unknown mode name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no latency is called `{0}`; there are: low, balanced, quality")]
+#[error("unknown latency `{0}`: choose one of low, balanced, quality")]
 pub struct UnknownLatency(String);
 
 impl FromStr for Latency {

@@ -1,16 +1,16 @@
-//! Learned controllers and estimators: one file each for what a model sees and what is made of what it says.
+//! Learned controllers and estimators: each file has the observation of a model and the use of its output.
 //!
-//! An [`Observation`] turns what an end hears into the numbers that a model is given. The simulator's environments make
-//! theirs with the same objects, so a model sees in a call what it saw in training, to the last bit. A [`Model`](lockstep_nn::Model) is an ONNX
-//! file; those that come with Lockstep are in [`shipped`], and the Python package has the same files.
+//! An [`Observation`] turns the inputs of one end into the numbers for a model. The simulator's environments use the
+//! same objects, so a model sees in a call exactly the numbers of its training. A [`Model`](lockstep_nn::Model) is an
+//! ONNX file. [`shipped`] contains the embedded ones; the Python package has the same files.
 //!
 //! # Features
-//! `learned` runs models and embeds that of the controller `lockstep`; `baselines` adds the other learned controllers. Without
-//! them every model is refused with [`ModelError::NotBuilt`](lockstep_nn::ModelError::NotBuilt).
+//! `learned` runs models and embeds the model of the controller `lockstep`. `baselines` adds the other learned
+//! controllers. Without them every model is refused with [`ModelError::NotBuilt`](lockstep_nn::ModelError::NotBuilt).
 //!
-//! To add another: a file here with its `Observation` and its [`Controller`](crate::Controller) or
-//! [`Estimator`](crate::Estimator), a line each in [`ObservationKind`], [`Shipped`](shipped::Shipped) and
-//! [`Algorithm`](crate::Algorithm), and a file in `python/lockstep/learn` that trains it.
+//! To add a controller, write a file here with its `Observation` and its [`Controller`](crate::Controller) or
+//! [`Estimator`](crate::Estimator). Add it to [`ObservationKind`], [`Shipped`](shipped::Shipped) and
+//! [`Algorithm`](crate::Algorithm). Put its training into `python/lockstep/learn`.
 
 #[cfg(feature = "baselines")]
 mod arrived;

@@ -1,8 +1,8 @@
-//! What decides how much is sent: estimators at the receiver, controllers at the sender, one file each.
+//! Congestion control: estimators at the receiver and controllers at the sender.
 //!
-//! An [`Estimator`] sees every datagram that arrives and says what goes into the feedback. A [`Controller`] sees every
-//! feedback and says how many bytes the next frame may have and how far apart its fragments are sent. Both are
-//! clock-free: they are told the time.
+//! An [`Estimator`] processes every arriving datagram and returns the estimate for feedback. A [`Controller`] processes
+//! every feedback. It returns the budget of the next frame and the pacing interval of its fragments. Both are state
+//! machines without a clock: the caller passes the time.
 #![forbid(unsafe_code)]
 
 mod algorithm;
@@ -85,14 +85,14 @@ pub use tuning::{
     SproutConfig, Tuning,
 };
 
-/// What the receiving end makes of the datagrams that arrive.
+/// Receiver-side algorithm that estimates capacity from arrivals.
 pub trait Estimator: Send {
     /// A data datagram arrived.
     fn on_arrival(&mut self, arrival: &Arrival);
-    /// What goes into the next feedback.
+    /// The estimate for the next feedback.
     fn estimate(&mut self, now: Timestamp) -> Estimate;
-    /// Whether nothing but arrivals changes it, so that it need not be asked but when feedback leaves. One that decides by
-    /// the clock is asked after everything that happens to its end.
+    /// Whether only arrivals change the estimate. If so, it is read only when feedback leaves. An estimator that also
+    /// decides by time is called after every event of its end.
     fn follows_arrivals_alone(&self) -> bool {
         false
     }

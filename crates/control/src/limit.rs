@@ -1,4 +1,4 @@
-//! Limits: each narrows the budget that a controller allows, by what the path showed or by what pictures gain.
+//! Limits: each one narrows the budget that a controller allows, by observations of the path or the value of bits.
 //!
 //! ```text
 //! Controller::allowance --> delivered --> silence --> short queue --> ceiling --> narrow path --> sound --> parity --> encoder
@@ -21,22 +21,22 @@ pub use silence::SilenceLimit;
 
 use crate::{Allowance, Gross, InFlight, PathView};
 
-/// What the next frame may have, after some limits.
+/// Budget of the next frame after some limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// What is in flight, without the bytes that wait behind cross traffic.
+    /// Data in flight, without the bytes that wait behind cross traffic.
     pub in_flight: InFlight,
-    /// Bytes that the frame is coded for.
+    /// Bytes for which the frame is coded.
     pub frame: Gross,
-    /// Bytes that a frame which came out larger may have: without the ceiling. A picture is not skipped because more bits
-    /// would not improve it.
+    /// Largest frame that may be sent if it exceeds `frame`. It ignores the ceiling: a picture is not skipped because
+    /// more bits would not improve it.
     pub affordable: Gross,
-    /// Bit rate for a codec that follows one.
+    /// Bit rate for a codec that follows a target.
     pub target: Bitrate,
 }
 
 impl Budget {
-    /// The controller's allowance, with `in_flight` under way.
+    /// The budget of the controller's allowance with `in_flight` data.
     #[must_use]
     pub fn of(allowance: &Allowance, in_flight: InFlight) -> Self {
         let bytes = in_flight.bytes.saturating_sub(allowance.behind_cross_traffic);
@@ -45,13 +45,13 @@ impl Budget {
         Self { in_flight, frame: bytes, affordable: bytes, target: allowance.target }
     }
 
-    /// At most `most` bytes.
+    /// The budget, reduced to at most `most` bytes.
     #[must_use]
     pub fn capped(self, most: ByteCount) -> Self {
         Self { frame: self.frame.min(Gross(most)), affordable: self.affordable.min(Gross(most)), ..self }
     }
 
-    /// `taken` bytes less.
+    /// The budget, reduced by `taken` bytes.
     #[must_use]
     pub fn less(self, taken: ByteCount) -> Self {
         let less = |bytes: Gross| Gross(bytes.0.saturating_sub(taken));
@@ -59,7 +59,7 @@ impl Budget {
     }
 }
 
-/// What limits a frame.
+/// Limit that binds a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitedBy {
@@ -67,15 +67,15 @@ pub enum LimitedBy {
     LinkEstimate,
     /// Earlier frames that are still in flight: the controller would allow more without them.
     Deadline,
-    /// What the path was recently observed to deliver.
+    /// The recent delivery rate of the path.
     Delivered,
-    /// An outage: packets were sent and no feedback came.
+    /// An outage: packets were sent, but no feedback arrived.
     Silence,
     /// A bottleneck queue that is shorter than a frame.
     ShortQueue,
     /// The maximum bit rate, set or derived from the picture size.
     Ceiling,
-    /// A path so narrow that sound goes first.
+    /// A path so narrow that sound has priority.
     NarrowPath,
     /// The share that sound uses.
     Sound,
@@ -85,12 +85,12 @@ pub enum LimitedBy {
     Parity,
     /// The encoder's coarsest quantizer: no smaller frame exists.
     CoarsestQuantizer,
-    /// The encoder's finest useful quantizer: the frame is as good as it gets, and smaller than its budget.
+    /// The encoder's finest useful quantizer: the frame has full quality and is smaller than its budget.
     FinestQuantizer,
 }
 
 impl LimitedBy {
-    /// All of them, in the order of the pipeline.
+    /// All values, in the order of the pipeline.
     pub const ALL: [Self; 12] = [
         Self::LinkEstimate,
         Self::Deadline,
@@ -106,7 +106,7 @@ impl LimitedBy {
         Self::FinestQuantizer,
     ];
 
-    /// Its name in logs and tables.
+    /// Name in logs and tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -126,18 +126,18 @@ impl LimitedBy {
     }
 }
 
-/// Narrows a budget.
+/// Step that narrows a budget.
 pub trait Limit {
-    /// Its name, for the log of a frame.
+    /// Name of the limit in the log of a frame.
     fn kind(&self) -> LimitedBy;
-    /// The budget that is left of `budget` on this path. Never more than `budget`.
+    /// The narrowed budget on this path. Never more than `budget`.
     fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget;
 }
 
-/// Applies `limits` in order: the narrowed budget, and the binding limit; none if no limit cuts the budget.
+/// Applies `limits` in order. Returns the narrowed budget and the binding limit; none if no limit cuts the budget.
 ///
-/// The last limit that cut the frame is binding. Sound, messages and parity take a share of every frame, so they are binding
-/// only if they take more than half of the remaining budget.
+/// The last limit that cut the frame is binding. Sound, messages and parity take a share of every frame. They are
+/// binding only if they take more than half of the remaining budget.
 #[must_use]
 pub fn narrow<'a>(
     path: &PathView<'_>,
@@ -151,7 +151,7 @@ pub fn narrow<'a>(
     })
 }
 
-/// Whether a limit that leaves `after` bytes of `before` is what holds the frame back.
+/// Whether a limit that leaves `after` of `before` bytes is binding.
 #[must_use]
 pub fn is_binding(kind: LimitedBy, before: ByteCount, after: ByteCount) -> bool {
     let is_share = matches!(kind, LimitedBy::Sound | LimitedBy::Messages | LimitedBy::Parity);

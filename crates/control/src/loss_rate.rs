@@ -1,19 +1,19 @@
-//! How many fragments get lost, and what that means for a frame: it is worth nothing unless all of its fragments
-//! arrive, or as many with the help of parity.
+//! Loss rate of fragments, and the parity that frames need. A frame is useful only if all its fragments arrive, or
+//! enough of them with parity.
 
 use lockstep_transport::MOST_PARITY;
 use lockstep_units::ByteCount;
 
 use crate::{Gross, LossConfig, Net};
 
-/// A smaller loss is none: the average forgets exponentially and never reaches zero again.
+/// Smaller losses count as zero, since the exponential average never reaches zero.
 const NEGLIGIBLE: f64 = 1e-4;
 
-/// The smoothed share of fragments that are lost.
+/// Smoothed share of lost fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LossRate {
     share: f64,
-    /// The smoothed share of frames that are.
+    /// Smoothed share of lost frames.
     frames: f64,
     config: LossConfig,
 }
@@ -25,46 +25,46 @@ impl LossRate {
         Self { share: 0.0, frames: 0.0, config }
     }
 
-    /// So many fragments were acknowledged.
+    /// Adds acknowledged fragments.
     pub fn on_acknowledged(&mut self, fragments: usize) {
         for _ in 0..fragments {
             self.share -= self.config.weight * self.share;
         }
     }
 
-    /// So many fragments were declared lost.
+    /// Adds lost fragments.
     pub fn on_lost(&mut self, fragments: usize) {
         for _ in 0..fragments {
             self.share += self.config.weight * (1.0 - self.share);
         }
     }
 
-    /// So many fragments that had been declared lost arrived after all, as they do after an outage.
+    /// Subtracts fragments that were declared lost but arrived later, for example after an outage.
     pub fn on_found(&mut self, fragments: usize) {
         self.share = (self.share - self.config.weight * fragments as f64).max(0.0);
     }
 
-    /// A frame was decoded, or is lost for all its parity.
+    /// Adds a frame, which was decoded or lost despite its parity.
     pub fn on_frame(&mut self, lost: bool) {
         self.frames += self.config.frame_weight * (f64::from(u8::from(lost)) - self.frames);
     }
 
-    /// The share of fragments lost, 0-1.
+    /// Share of lost fragments, 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.share
     }
 
-    /// Probability that of a frame of so many fragments and so many of parity enough arrive, if losses are independent of
-    /// each other.
+    /// Probability that enough fragments of a frame arrive, for this number of fragments and of parity fragments.
+    /// Losses are independent.
     #[must_use]
     pub fn survival(&self, fragments: u64, parity: u16) -> f64 {
         let whole = libm::pow(1.0 - self.share, fragments as f64);
         whole + self.gains(fragments).take(parity.into()).sum::<f64>()
     }
 
-    /// By how much the probability that enough of a frame arrives grows with the first parity fragment, the second and so on:
-    /// that as many of the others are lost, and it is not.
+    /// Increase of the survival probability by the first parity fragment, the second, and so on. It is the probability
+    /// that exactly as many of the others are lost and this one arrives.
     fn gains(&self, fragments: u64) -> impl Iterator<Item = f64> {
         let (share, fragments) = (self.share, fragments as f64);
         let first = fragments * share * libm::pow(1.0 - share, fragments);
@@ -75,14 +75,14 @@ impl LossRate {
         std::iter::successors(Some((first, 0.0)), next).map(|(gain, _)| gain)
     }
 
-    /// How many parity fragments a frame of so many fragments is to have, where so many frames are not shown if it is lost:
-    /// those that gain most beyond what their bits would have given the picture.
+    /// Number of parity fragments for a frame of `fragments` fragments. `at_stake` is the number of frames that are not
+    /// shown if it is lost. The result maximises the gain minus the picture quality that the bits would have brought.
     #[must_use]
     pub fn parity(&self, fragments: u64, at_stake: f64) -> u16 {
         self.best(fragments, at_stake).0
     }
 
-    /// The best number of parity fragments, and what it leaves of a frame's worth.
+    /// The best number of parity fragments, and the value that remains of a frame.
     fn best(&self, fragments: u64, at_stake: f64) -> (u16, f64) {
         if self.share <= NEGLIGIBLE {
             return (0, 0.0);
@@ -104,8 +104,8 @@ impl LossRate {
         (best, most - (1.0 - whole) * worth * at_stake)
     }
 
-    /// Whether frames of so many fragments are lost so often that each should be coded from a state that the receiver
-    /// is known to hold, where so many frames are not shown if one is lost on which others are built.
+    /// Whether frames are lost so often that each should be coded from a state that the receiver holds. `fragments` is
+    /// their size, `at_stake` the number of frames not shown after the loss of a reference frame.
     #[must_use]
     pub fn breaks_chains(&self, fragments: u64, at_stake: f64) -> bool {
         if self.share <= NEGLIGIBLE {
@@ -116,31 +116,31 @@ impl LossRate {
     }
 }
 
-/// What parity frames have.
+/// Protection of frames by parity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Protection {
-    /// What is lost.
+    /// The loss rate.
     pub loss_rate: LossRate,
-    /// How many frames are not shown if one is lost.
+    /// Number of frames that are not shown if one is lost.
     pub at_stake: f64,
-    /// The most bytes of a fragment.
+    /// Maximum payload of a fragment.
     pub payload: ByteCount,
 }
 
 impl Protection {
-    /// None, in fragments of `payload`.
+    /// No protection, in fragments of `payload` bytes.
     #[must_use]
     pub fn none(payload: ByteCount) -> Self {
         Self { loss_rate: LossRate::default(), at_stake: 1.0, payload }
     }
 
-    /// How many fragments a frame of `size` has of its own.
+    /// Number of fragments of a frame of `size`, without parity.
     #[must_use]
     pub fn fragments(&self, size: ByteCount) -> u64 {
         size.get().div_ceil(self.payload.get().max(1)).max(1)
     }
 
-    /// How many parity fragments a frame of `size` has.
+    /// Number of parity fragments of a frame of `size`.
     #[must_use]
     pub fn parity(&self, size: ByteCount) -> u16 {
         self.parity_of(self.fragments(size))
@@ -167,7 +167,7 @@ impl Protection {
                 beyond = middle;
             }
         }
-        // One fragment more, all of them shorter.
+        // One more fragment, all of them shorter.
         let larger = beyond * budget / (beyond + u64::from(self.parity_of(beyond)));
         Net(ByteCount::new(larger.min(beyond * payload).max(fits * payload)))
     }
@@ -188,7 +188,7 @@ mod tests {
 
     const PAYLOAD: ByteCount = ByteCount::new(1_000);
 
-    /// Probability that at most `parity` of all are lost, counted one by one.
+    /// Probability that at most `parity` of all fragments are lost, by dynamic programming.
     fn survival_by_counting(share: f64, fragments: u64, parity: u16) -> f64 {
         let all = fragments + u64::from(parity);
         let mut probabilities = vec![1.0];
@@ -204,17 +204,17 @@ mod tests {
     }
 
     #[test]
-    fn the_survival_of_a_frame_is_that_of_enough_of_its_fragments() {
+    fn survival_matches_the_exact_probability() {
         let rate = after(9, 1, 400);
         for (fragments, parity) in [(1, 0), (1, 1), (1, 3), (5, 1), (20, 4), (100, 15)] {
-            let (told, counted) =
+            let (estimated, counted) =
                 (rate.survival(fragments, parity), survival_by_counting(rate.share(), fragments, parity));
-            assert!((told - counted).abs() < 1e-9, "{fragments} and {parity}: {told} and {counted}");
+            assert!((estimated - counted).abs() < 1e-9, "{fragments} and {parity}: {estimated} and {counted}");
         }
     }
 
     #[test]
-    fn frames_have_as_much_parity_as_makes_them_arrive_and_no_more() {
+    fn parity_lets_most_frames_arrive_and_is_bounded() {
         for (lost_in, at_stake) in [(100, 1.0), (20, 3.0), (10, 3.0), (4, 1.0)] {
             let rate = after(lost_in - 1, 1, 100);
             for fragments in [5, 20, 100, 400] {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_and_its_parity_fit_the_budget_and_use_it() {
+    fn frame_with_parity_uses_the_budget() {
         for lost_in in [200, 50, 10, 4] {
             let rate = after(lost_in - 1, 1, 100);
             let protection = Protection { loss_rate: rate, at_stake: 3.0, payload: PAYLOAD };
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn without_losses_frames_have_no_parity_and_all_of_the_budget() {
+    fn frames_without_loss_have_no_parity() {
         let rate = after(20, 0, 10);
         assert_eq!(rate.parity(100, 10.0), 0);
         let protection = Protection { loss_rate: rate, at_stake: 10.0, payload: PAYLOAD };
@@ -256,25 +256,25 @@ mod tests {
     }
 
     #[test]
-    fn chains_go_on_where_parity_makes_up_for_losses_and_break_where_it_cannot() {
+    fn chains_break_only_if_parity_cannot_compensate_losses() {
         let mut rate = after(49, 1, 100);
         assert!(!rate.breaks_chains(20, 3.0));
         rate.on_frame(true);
-        assert!(rate.breaks_chains(20, 3.0), "one was lost all the same");
+        assert!(rate.breaks_chains(20, 3.0), "one frame was lost despite parity");
         (0..4).for_each(|_| rate.on_frame(false));
         assert!(!rate.breaks_chains(20, 3.0));
-        assert!(after(2, 1, 400).breaks_chains(1, 30.0), "a frame of one fragment has little parity that is worth it");
+        assert!(after(2, 1, 400).breaks_chains(1, 30.0), "parity gains little for a frame of one fragment");
     }
 
     #[test]
-    fn fragments_that_were_only_late_leave_no_loss_behind() {
+    fn late_fragments_are_not_losses() {
         let mut rate = after(0, 16, 1);
         rate.on_found(16);
         assert_eq!(rate.parity(100, 1.0), 0);
     }
 
     #[test]
-    fn losses_long_past_are_forgotten() {
+    fn old_losses_expire() {
         let mut rate = after(0, 20, 1);
         assert!(rate.parity(20, 1.0) > 0);
         rate.on_acknowledged(4_000);

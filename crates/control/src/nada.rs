@@ -1,7 +1,9 @@
-//! NADA, Network-Assisted Dynamic Adaptation (RFC 8698): delay and loss become one congestion signal, a time; the rate
-//! follows it. All of it runs at the sender, which RFC 8698, section 5.3, allows. Where queues mark (ECN), the share of
-//! marked datagrams is part of the signal. Priorities among flows are left to [`crate::FlowGroup`], as RFC 8699,
-//! section 6.1, has it for NADA, so that PRIO is the same for all.
+//! NADA, Network-Assisted Dynamic Adaptation (RFC 8698): delay and loss form one congestion signal, and the rate
+//! follows it.
+//!
+//! Everything runs at the sender, which RFC 8698, section 5.3, allows. If queues mark packets (ECN), the share of
+//! marked datagrams is part of the signal. [`crate::FlowGroup`] handles priorities among flows, as RFC 8699, section
+//! 6.1, proposes. Therefore PRIO is constant.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -13,17 +15,17 @@
 //! | MULTILOSS, QTH, LAMBDA | 7, 50 ms, 0.5 | the same |
 //! | PLRREF, DLOSS | 0.01, 10 ms | the same |
 //! | PMRREF, DMARK | 0.01, 2 ms | the same |
-//! | highest signal | 500 ms | the authors' ns3-rmcat; without it, one overflow of a queue throws the rate from floor to ceiling |
+//! | highest signal | 500 ms | the authors' ns3-rmcat; without it, one queue overflow moves the rate from minimum to maximum |
 //! | ALPHA | 0.1 | the same |
 //! | FPS, BETA_S, BETA_V | 30, 0.1, 0.1 | the same |
 //! | RMIN, RMAX | 150 kb/s, 1.5 Mb/s | the same |
 //! | minimum filter | 15 samples | RFC 8698, section 5.1.1 |
 //! | weights of loss intervals | 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2 | RFC 5348, section 5.4 |
-//! | memory of the base delay | 2 min | left open; clocks drift by some milliseconds, and a shorter one forgets the empty path |
+//! | memory of the base delay | 2 min | not specified; clocks drift by some milliseconds, and a shorter window loses the empty path |
 //!
-//! RMAX has two offices in the RFC: the application's highest rate, which here is the bounds' and far above what a path
-//! will carry, and the rate at which the equilibrium's delay is XREF. For the second it stays at the RFC's default, or
-//! a call at 1 Mb/s that could use 20 would hold a queue of 200 ms.
+//! RMAX has two meanings in the RFC: the application's highest rate, and the rate at which the equilibrium delay is
+//! XREF. Here the first one is the upper bound of rates, far above the path's capacity. The second one keeps the RFC's
+//! default. Otherwise a call at 1 Mb/s that could use 20 Mb/s would hold a queue of 200 ms.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -64,7 +66,7 @@ const FILTER_SAMPLES: usize = 15;
 const LOSS_INTERVAL_WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 const BASE_DELAY_MEMORY: Duration = Duration::from_secs(120);
 
-/// How many datagrams lie between losses.
+/// Numbers of datagrams between losses.
 #[derive(Debug, Default)]
 struct LossIntervals {
     since: u64,
@@ -72,7 +74,7 @@ struct LossIntervals {
 }
 
 impl LossIntervals {
-    /// Losses that one feedback tells count as one, as those of one round trip do in RFC 5348.
+    /// Losses in one feedback count as one event, like those of one round trip in RFC 5348.
     fn update(&mut self, lost: Lost) {
         self.since += lost.due;
         if lost.lost > 0 {
@@ -82,7 +84,7 @@ impl LossIntervals {
         }
     }
 
-    /// Whether a loss is as near as losses are wont to be.
+    /// Whether the last loss is within the usual distance between losses.
     fn recent(&self) -> bool {
         let weighted = self.newest_first.iter().zip(LOSS_INTERVAL_WEIGHTS);
         let (sum, weights) =
@@ -91,13 +93,13 @@ impl LossIntervals {
     }
 }
 
-/// What arrived in the observation window.
+/// Arrivals in the observation window.
 #[derive(Debug)]
 struct Observations {
     base_delay: BaseDelay,
-    /// The newest queueing delays, from which the filter takes the smallest; milliseconds.
+    /// Newest queueing delays, whose minimum is the filter's output; milliseconds.
     filter: VecDeque<(Timestamp, f64)>,
-    /// Arrival, size, filtered queueing delay; whether a queue marked it.
+    /// Arrival time, size, filtered queueing delay, and whether a queue marked the datagram.
     arrivals: VecDeque<(Timestamp, ByteCount, f64, bool)>,
 }
 
@@ -125,7 +127,7 @@ impl Observations {
         self.arrivals.iter().map(|&(.., delay, _)| delay).fold(0.0, f64::max)
     }
 
-    /// The share of marked datagrams (p_inst of RFC 8698, section 5.1.2).
+    /// Share of marked datagrams (p_inst of RFC 8698, section 5.1.2).
     fn marked_share(&self) -> f64 {
         let marked = self.arrivals.iter().filter(|&&(.., marked)| marked).count();
         marked as f64 / self.arrivals.len().max(1) as f64
@@ -144,7 +146,7 @@ pub struct Nada {
     observations: Observations,
     loss: ReportedLoss,
     loss_intervals: LossIntervals,
-    /// What each feedback of the observation window told.
+    /// Losses in each feedback of the observation window.
     losses: VecDeque<(Timestamp, Lost)>,
     smoothed_loss: f64,
     smoothed_marking: f64,
@@ -156,7 +158,7 @@ pub struct Nada {
 }
 
 impl Nada {
-    /// A sender that has heard nothing yet.
+    /// A sender before its first feedback.
     #[must_use]
     pub fn new(setup: &ControllerSetup) -> Self {
         Self {
@@ -198,7 +200,7 @@ impl Nada {
         (warped + penalties).min(MOST_SIGNAL_MS)
     }
 
-    /// A new rate (RFC 8698, section 4.3), `elapsed_ms` after the last.
+    /// Updates the rate (RFC 8698, section 4.3), `elapsed_ms` after the last update.
     fn update(&mut self, elapsed_ms: f64) {
         let window = self
             .losses
@@ -246,7 +248,7 @@ impl Nada {
         let elapsed = now.saturating_since(*self.updated_at.get_or_insert(now));
         if elapsed >= UPDATE_INTERVAL {
             self.updated_at = Some(now);
-            // A longer silence says nothing of the time it took (the RFC wants intervals below TAU).
+            // Longer silences are clipped, since the RFC requires intervals below TAU.
             self.update((elapsed.as_secs_f64() * 1e3).min(TAU_MS));
         }
     }
@@ -265,7 +267,7 @@ impl Controller for Nada {
         }
     }
 
-    /// What waits in the pacer lowers the encoder's rate and raises the sending rate (RFC 8698, section 5.2.2).
+    /// Bytes in the pacer lower the encoder's rate and raise the sending rate (RFC 8698, section 5.2.2).
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let drain = SHAPING_WEIGHT * 8.0 * in_flight.queued.as_f64() * SHAPING_FRAMES;
         let encoder = self.rate_bps - drain.min(MOST_SHAPING * self.rate_bps);
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_a_megabit_in_ten_seconds_and_keeps_the_queue_short() {
+    fn rate_reaches_1_mbps_in_10_s_with_a_short_queue() {
         for feedback_interval in [None, Some(Duration::from_millis(100))] {
             let outcome = call(&Plan { feedback_interval, ..Plan::constant(1_000) });
             let rate = outcome.rate(10, 20).as_mbps();
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_way_when_the_capacity_falls() {
+    fn rate_falls_with_the_capacity() {
         let outcome = call(&Plan::step(2_500, 600, 20));
         assert!(outcome.rate(12, 20).as_mbps() > 1.5, "{outcome:?}");
         assert!(outcome.mean_target(23, 40) < Bitrate::from_kbps(660), "{outcome:?}");
@@ -311,20 +313,20 @@ mod tests {
     }
 
     #[test]
-    fn random_losses_of_a_twentieth_do_not_starve_it() {
+    fn random_loss_of_5_percent_does_not_starve_it() {
         let outcome = call(&Plan { loss: 0.05, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.rate(20, 40).as_mbps() > 0.13, "{outcome:?}");
     }
 
     #[test]
-    fn it_comes_back_after_an_outage() {
+    fn rate_recovers_after_an_outage() {
         let outage = Some((Duration::from_secs(20), Duration::from_secs(21)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.rate(30, 40).as_mbps() > 0.7, "{outcome:?}");
     }
 
     #[test]
-    fn a_long_queue_weighs_less_where_losses_tell_of_competition() {
+    fn long_queue_weighs_less_when_losses_show_competition() {
         let mut nada = Nada::new(&setup());
         let alone = nada.signal_ms(200.0);
         nada.loss_intervals.update(Lost { due: 100, lost: 1 });

@@ -1,15 +1,15 @@
-//! Whether a path carries so little that sound has to be sent in another way, and how much it carries.
+//! Narrow-path detector: whether sound needs a low-rate mode, and the capacity of such a path.
 //!
-//! Controllers do not say: several never ask for less than 30 or 150 kb/s, whatever the path carries. A path is narrow if its
-//! queue stands all the time and less than [`NarrowPathConfig::rate`] leaves the queue; that rate is its capacity.
+//! Controllers cannot show this: several never use less than 30 or 150 kb/s. A path is narrow if its queue is never
+//! empty and the delivery rate is below [`NarrowPathConfig::rate`]. That delivery rate is its capacity.
 //!
-//! | constant | value | why |
+//! | constant | value | reason |
 //! |---|---|---|
-//! | narrow | 100 kb/s | above, sound as it usually goes (24 kb/s, and 35 of headers) leaves something for pictures |
-//! | period, and how many in a row | 200 ms, 3 | one that only a burst or a pause of a cellular link made is none: as with acknowledgements |
-//! | a queue; none | 50 ms, as on the way back; 25 ms | what a word at its usual rate fills a path of 32 kb/s with in a tenth of a second; jitter |
-//! | pauses before more is tried | 1 s; doubled each time that this fails, up to 64 s | a link that only dipped is back at once; each trial on a narrow one makes a queue for about a second |
-//! | growth | 2, to 99 kb/s and then to any | as in slow start; a picture without a bound makes a queue that takes a second to see |
+//! | narrow | 100 kb/s | above it, normal sound (24 kb/s, and 35 kb/s of headers) leaves room for pictures |
+//! | period; number in a row | 200 ms; 3 | a single burst or a pause of a cellular link does not count, as for acknowledgements |
+//! | queue; no queue | 50 ms, as on the reverse path; 25 ms | a word at its normal rate builds that queue on a path of 32 kb/s in a tenth of a second; jitter |
+//! | pause before a trial | 1 s; doubled after each failure, up to 64 s | a link with a short dip recovers at once; each trial on a narrow path causes a queue of about a second |
+//! | growth | 2, to 99 kb/s and then without bound | as in slow start; an unbounded picture causes a queue that takes a second to detect |
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,48 +19,49 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{NarrowPathConfig, PathView};
 
-/// This share of the bound is tried before the path counts as narrow no more.
+/// Share of the bound that is tried before the path stops counting as narrow.
 const NEARLY: f64 = 0.99;
-/// A queue that stands this many pauses after a trial, or sooner, is the trial's.
+/// A queue within this many pauses after a trial counts as caused by the trial.
 const TRIAL: u32 = 3;
-/// The pause between trials doubles up to this many times the first one.
+/// Upper bound of the pause between trials, as a multiple of the first one.
 const MOST_PAUSES: u32 = 64;
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 const GROWTH: u64 = 2;
 
-/// Arrivals remembered at most; so many in a window are no narrow path's.
+/// Maximum number of remembered arrivals. More in a window cannot come from a narrow path.
 const MOST_ARRIVALS: usize = 1_024;
 
-/// Watches what is acknowledged.
+/// Narrow-path detector, which uses acknowledgements.
 #[derive(Debug)]
 pub struct NarrowPath {
-    /// The least queueing delay of the present period.
+    /// Minimum queueing delay of the present period.
     period_least: Option<Duration>,
-    /// Receiver's clock, as are all times of periods and arrivals.
+    /// Start of the present period. Times of periods and arrivals are by the receiver's clock.
     period_began: Timestamp,
     standing: u32,
-    /// What arrived in the last window, with all that a link carries with it.
+    /// Arrivals of the last window, with link overhead.
     arrivals: VecDeque<(Timestamp, u64)>,
     arrived: u64,
     capacity: Option<Bitrate>,
-    /// Whether it was ever seen to carry more than a narrow one does.
+    /// Whether the path ever delivered more than a narrow one can.
     proven: bool,
-    /// When there was last a queue out of which little came.
+    /// Time of the last queue with a low delivery rate.
     suspected_at: Option<Timestamp>,
     changed_at: Timestamp,
     tried: bool,
     pause: Duration,
     config: NarrowPathConfig,
-    /// Time without a queue until more is tried, doubled with each failure; how long a path may be narrow after a queue.
+    /// Time without a queue before the first trial, doubled after each failure. After a queue, the path is suspected
+    /// for this time.
     retry: Duration,
-    /// How a queue is measured, as on the way back.
+    /// Measurement of queues, as on the reverse path.
     queue: ReversePathConfig,
     /// Length of the window of arrivals.
     window: Duration,
 }
 
 impl NarrowPath {
-    /// Of a path of which nothing is known.
+    /// A detector of an unknown path.
     #[must_use]
     pub fn new(config: NarrowPathConfig, queue: ReversePathConfig, retry: Duration) -> Self {
         Self {
@@ -82,32 +83,32 @@ impl NarrowPath {
         }
     }
 
-    /// What the path carries of this direction's pictures and sound, headers of IP and UDP and QUIC's included, if it is
+    /// Capacity of the path for pictures and sound, including headers of IP, UDP and QUIC; none if the path is not
     /// narrow.
     #[must_use]
     pub fn capacity(&self) -> Option<Bitrate> {
         self.capacity
     }
 
-    /// Whether the path seems to be narrow: there was a queue lately out of which little came.
+    /// Whether the path may be narrow: a recent queue had a low delivery rate.
     #[must_use]
     pub fn is_suspected(&self, now: Timestamp) -> bool {
         self.suspected_at.is_some_and(|at| now.saturating_since(at) < self.retry)
     }
 
-    /// Whether something came out of the path, and it never was more than a narrow one carries.
+    /// Whether something arrived, but never at more than a narrow path's rate.
     #[must_use]
     pub fn is_unproven(&self) -> bool {
         !self.proven && !self.arrivals.is_empty()
     }
 
-    /// Whether nothing is known to have come out of the path yet.
+    /// Whether nothing is known to have arrived yet.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         !self.proven && self.arrivals.is_empty()
     }
 
-    /// Feedback arrived; `path` includes it.
+    /// Handles feedback. `path` includes it.
     pub fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) {
         for (arrival, wait) in feedback.acknowledged.iter().zip(path.queueing_delays) {
             self.on_arrival(path.now, arrival.arrived_at, wait.above_least, arrival.size + ByteCount::new(CARRIAGE));
@@ -125,7 +126,7 @@ impl NarrowPath {
             self.arrivals.pop_front();
         }
         if self.measured() >= self.config.rate {
-            // What waited for an end that was stopped comes all at once: the first of it looks like the end of a queue.
+            // Data that waited for a stopped receiver arrives all at once. Its beginning looks like the end of a queue.
             (self.proven, self.suspected_at) = (true, None);
         }
         self.period_least = Some(self.period_least.map_or(queued, |least| least.min(queued)));
@@ -136,7 +137,7 @@ impl NarrowPath {
         }
     }
 
-    /// What came out of the path lately: from when the first of what is remembered had until the last had.
+    /// Recent delivery rate, from the first to the last remembered arrival.
     fn measured(&self) -> Bitrate {
         let ends = self.arrivals.front().zip(self.arrivals.back());
         let (since, time) =
@@ -158,7 +159,7 @@ impl NarrowPath {
                 self.tried = false;
             }
             self.changed_at = now;
-            // The path has been busy for as long as is measured.
+            // The path has been busy during the whole measurement.
             self.capacity = (measured < narrow).then_some(measured);
         } else if let Some(capacity) = self.capacity {
             let shown = capacity.max(measured);
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::{PathObserver, Tuning};
 
-    /// A path that carries so much, with a queue that never overflows, to which datagrams of so many bytes are given.
+    /// A path of this capacity whose queue never overflows.
     struct Path {
         observer: PathObserver,
         narrow: NarrowPath,
@@ -207,7 +208,8 @@ mod tests {
             }
         }
 
-        /// Sends one each `interval` from `from` on for `seconds`, as long as the queue is shorter than `most`.
+        /// Sends datagrams of `bytes` every `interval` ms from `from` on for `seconds`, while the queue is shorter than
+        /// `most`.
         fn send(&mut self, from: u64, seconds: u64, interval: u64, bytes: u64, most: Duration) {
             for at in (from * 1_000..(from + seconds) * 1_000).step_by(interval as usize) {
                 let sent_at = Timestamp::from_millis(at);
@@ -243,36 +245,36 @@ mod tests {
     const LONG: Duration = Duration::from_millis(500);
 
     #[test]
-    fn a_path_with_a_standing_queue_and_little_that_comes_out_of_it_is_narrow_and_what_comes_out_is_what_it_carries() {
+    fn standing_queue_at_a_low_rate_gives_the_capacity() {
         for kbps in [16, 32, 64, 90] {
             let mut path = Path::of(1_000 * kbps);
             path.send(0, 4, 10, 92, LONG);
-            let capacity = path.narrow.capacity().expect("it is narrow").as_bps() as f64 / 1e3;
+            let capacity = path.narrow.capacity().expect("the path is narrow").as_bps() as f64 / 1e3;
             assert!((0.85..1.15).contains(&(capacity / kbps as f64)), "{capacity} of {kbps} kb/s");
         }
     }
 
     #[test]
-    fn what_waited_for_an_end_that_was_stopped_arouses_no_suspicion() {
+    fn data_held_by_a_stopped_receiver_is_no_narrow_path() {
         let mut path = Path::of(10_000_000);
         path.send(0, 4, 200, 92, LONG);
-        // For eight seconds nothing is read, then all of it.
+        // For eight seconds nothing is read, then everything at once.
         path.free_at = Timestamp::from_millis(12_000);
         path.send(4, 8, 200, 92, Duration::from_secs(10));
         assert!(!path.narrow.is_suspected(path.free_at) && path.narrow.capacity().is_none());
     }
 
     #[test]
-    fn a_path_without_a_queue_is_not_narrow_and_neither_is_one_that_carries_much() {
+    fn path_without_queue_or_with_high_capacity_is_not_narrow() {
         for (kbps, interval) in [(100, 20), (1_000, 20), (500, 1), (200, 3)] {
             let mut path = Path::of(1_000 * kbps);
             path.send(0, 6, interval, 92, LONG);
-            assert_eq!(path.narrow.capacity(), None, "{kbps} kb/s, each {interval} ms");
+            assert_eq!(path.narrow.capacity(), None, "{kbps} kb/s, every {interval} ms");
         }
     }
 
     #[test]
-    fn a_path_that_carries_more_again_is_not_narrow_a_few_seconds_later() {
+    fn faster_path_stops_being_narrow_within_seconds() {
         let mut path = Path::of(32_000);
         path.send(0, 4, 10, 92, LONG);
         assert!(path.narrow.capacity().is_some());

@@ -1,4 +1,4 @@
-//! What the sender knows of its path: one observer, one immutable view.
+//! Path observer: measures the path once and provides one immutable view.
 //!
 //! ```text
 //! sent packets, feedback, losses --> PathObserver --> PathView --> controllers, limits, probes
@@ -37,7 +37,7 @@ use crate::{Controller, InFlight, Input, LossRate, PathConfig, Tuning};
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 pub(crate) const GROWTH: u64 = 2;
 
-/// Observes the path from packets and feedback.
+/// Observer of the path, fed by packets and feedback.
 #[derive(Debug)]
 pub struct PathObserver {
     config: PathConfig,
@@ -91,7 +91,7 @@ impl PathObserver {
         }
     }
 
-    /// Whether packets were sent and no feedback came for longer than it should take.
+    /// Whether packets were sent and feedback is overdue.
     #[must_use]
     pub fn is_silent(&self, now: Timestamp) -> bool {
         self.silence.is_silent(now)
@@ -103,7 +103,7 @@ impl PathObserver {
         &self.loss
     }
 
-    /// Without a sending end, nothing tells fragments from sound.
+    /// Without a sending end, fragments and sound cannot be distinguished.
     fn on_input(&mut self, now: Timestamp, input: Input<'_>) {
         match input {
             Input::Sent(size) => self.on_sound(now, size),
@@ -113,25 +113,26 @@ impl PathObserver {
         }
     }
 
-    /// Passes something that happened at the sender to `controller`, with a view that includes it.
+    /// Passes an event at the sender to `controller`, with a view that includes it.
     pub fn pass(&mut self, now: Timestamp, input: Input<'_>, controller: &mut dyn Controller) {
         self.on_input(now, input);
         controller.handle(&self.view(now), input);
     }
 
-    /// A fragment of a frame, a datagram of `size` bytes, was sent.
+    /// Records that a fragment of a frame, a datagram of `size` bytes, was sent.
     pub fn on_fragment(&mut self, now: Timestamp, size: ByteCount) {
         self.silence.on_fragment(now);
         self.on_sound(now, size);
     }
 
-    /// A datagram of sound was sent. It ignores the budget, so it is no evidence for the budget of pictures.
+    /// Records that a datagram of sound was sent. It ignores the budget, so it is no evidence for the budget of
+    /// pictures.
     pub fn on_sound(&mut self, now: Timestamp, size: ByteCount) {
         self.short_queue.on_transmit(now, size);
         self.silence.on_sent(now, size);
     }
 
-    /// Feedback arrived.
+    /// Handles feedback.
     pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.loss.on_acknowledged(feedback.acknowledged.len());
         self.loss.on_found(feedback.found);
@@ -155,46 +156,47 @@ impl PathObserver {
         }
     }
 
-    /// Fragments were declared lost.
+    /// Handles fragments that were declared lost.
     pub fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
         self.loss.on_lost(lost.len());
         self.short_queue.on_loss(now, lost);
     }
 
-    /// A frame was decoded, or is lost in spite of its parity.
+    /// Records that a frame was decoded, or was lost despite its parity.
     pub fn on_frame(&mut self, lost: bool) {
         self.loss.on_frame(lost);
     }
 
-    /// Something came from the other end after a pause, by whatever way: a silent path may work again.
+    /// Records any arrival from the other end after a pause: a silent path may work again.
     pub fn on_return(&mut self, now: Timestamp) {
         self.silence.on_return(now);
     }
 
-    /// A frame was sent that its budget did not hold.
+    /// Records that a frame beyond its budget was sent as a probe.
     pub fn on_probe(&mut self) {
         self.probing.on_probe(&self.silence, &self.deliveries);
     }
 
-    /// Whether a frame is due now although no budget holds one, as small as there is, with `in_flight` under way.
+    /// Whether a smallest frame is due now without a budget, with `in_flight` data.
     #[must_use]
     pub fn is_probe_due(&self, now: Timestamp, in_flight: InFlight) -> bool {
         self.probing.is_due(now, in_flight, self.queueing.delay(), &self.silence, &self.deliveries)
     }
 
-    /// Whether a probe of `size` bytes may be sent: into silence only what does not delay later frames if it is queued.
+    /// Whether a probe of `size` bytes may be sent. During silence it must not delay later frames if it is queued.
     #[must_use]
     pub fn can_carry_probe(&self, now: Timestamp, size: ByteCount) -> bool {
         self.probing.can_carry_probe(now, size, &self.silence, &self.deliveries)
     }
 
-    /// Pause after a hello into silence.
+    /// Pause after a hello during silence.
     #[must_use]
     pub fn greeting_pause(&self, now: Timestamp) -> Duration {
         self.probing.greeting_pause(now, &self.silence, &self.deliveries)
     }
 
-    /// Least pause between two fragments where the bottleneck's queue is shorter than a frame, whatever the controller's pace.
+    /// Minimum pause between two fragments if the bottleneck queue is shorter than a frame, at any pacing of the
+    /// controller.
     #[must_use]
     pub fn least_pause(&self) -> Duration {
         self.short_queue.least_pause()

@@ -1,16 +1,15 @@
-//! How long packets wait beyond what the path takes, and whether that has become longer, as it does where a route, a cell or
-//! a satellite is left for another.
+//! Queueing delay of packets, and detection of a longer path, for example after a change of route, cell or satellite.
 //!
-//! A queue and a longer path both make packets later, and who takes one for the other either sends next to nothing for as
-//! long as shorter delays are remembered, or fills the queue. But a queue grows with what is sent into it, and empties with
-//! the next pause; after a stall what waited comes at once, each packet less late than the one before it. Where frames come
-//! all at once as much later, and go on to, spaced as they were sent, the path is longer; unless what was sent between
-//! them is just what a link would carry meanwhile, and a queue stands.
+//! A queue and a longer path both delay packets. Each mistake is costly. If a longer path counts as a queue, the flow
+//! sends almost nothing while the shorter delay is remembered. If a queue counts as a longer path, the flow fills it.
+//! They differ in three ways:
 //!
-//! The constants were chosen by `lockstep simulate --modelled` over twelve links whose round trip changes every 1 to 15 s
-//! between 20 and 400 ms, and over slow links on which it does not (BoB's profiles at full and quarter rate, generated
-//! cellular ones of 150 kb/s to 1 Mb/s): what is gained on the first against what a false alarm costs on the others. 3 to 6
-//! frames, a step of 20 or 30 ms, margins of 1 to 2 and links with jitter of 5 and 15 ms were tried.
+//! - A queue grows with the data sent into it and drains in the next pause.
+//! - After a stall, waiting packets arrive together, each less late than the one before.
+//! - Over a longer path, frames are suddenly and permanently later by the same time, spaced as they were sent. The
+//!   exception is a standing queue, if the flow sends exactly the link's capacity.
+//!
+//! The constants were chosen over links with and without changes of the round-trip time (lab: 2026-11-notes-control).
 
 use std::time::Duration;
 
@@ -21,12 +20,12 @@ use crate::PathDelayConfig;
 use crate::base_delay::BaseDelay;
 use crate::fragments::DATAGRAM_CARRIAGE;
 
-/// A packet sent this long after the one before it begins a frame; the others wait behind their own frame. The pacer's
+/// Pause before a packet that starts a frame. Packets after shorter pauses wait behind their own frame; the pacer's
 /// longest interval is shorter.
 const FRAME_GAP: Duration = Duration::from_millis(5);
-/// Delays are equal within this part of the step, and within this part of the least step in any case.
+/// Tolerance of equal delays: this part of the step, and at least this part of the smallest step.
 const TOLERANCE: (i64, i64) = (8, 5);
-/// Weight of a frame in the rate that the link carried, which only makes up for larger first packets.
+/// Weight of a frame in the rate that the link delivered. The rate only compensates for larger first packets.
 const CARRIED_WEIGHT: f64 = 0.1;
 
 impl PathDelayConfig {
@@ -35,21 +34,20 @@ impl PathDelayConfig {
     }
 }
 
-/// Delays after a step.
+/// Possible step of the delay, and the delays after it.
 #[derive(Debug)]
 struct Candidate {
-    /// What the delay was before, that of the first of the frames since that are about as late, and the least of these;
-    /// nanoseconds.
+    /// Delay before the step, delay of the first of the equally late frames, and the minimum of these; nanoseconds.
     before: i64,
     first: i64,
     least: i64,
-    /// How many frames left that were about as late as that, and how many were later.
+    /// Number of equally late frames, and of later ones.
     equal: u32,
     later: u32,
-    /// Whether the last frame was one of those that were about as late.
+    /// Whether the last frame was equally late.
     last_equal: bool,
-    /// If it were a queue that stands, what was sent between two frames that are as late would be what the link carries
-    /// meanwhile: its rate, at least and at most, bytes a nanosecond.
+    /// Bounds of the link's rate if a standing queue causes the delay, bytes per nanosecond. Then the link delivers
+    /// exactly the bytes between two equally late frames.
     rate: (f64, f64),
     config: PathDelayConfig,
 }
@@ -65,8 +63,7 @@ impl Candidate {
         (self.first.saturating_sub(self.before) / share).max(self.config.least_step_nanos() / least)
     }
 
-    /// From when the first packet of one frame had left the link until that of the next had, which was as late, so many
-    /// bytes left it and so many nanoseconds went by.
+    /// Adds the bytes and the nanoseconds between the departures of the first packets of two equally late frames.
     fn left(&mut self, bytes: f64, nanos: f64) {
         let tolerance = self.tolerance() as f64;
         let (least, most) = &mut self.rate;
@@ -83,7 +80,7 @@ impl Candidate {
     }
 }
 
-/// A frame's first packet: when it left, its bytes, and its delay.
+/// First packet of a frame: its sending time, bytes and delay.
 #[derive(Debug, Clone, Copy)]
 struct First {
     sent_at: Timestamp,
@@ -91,16 +88,16 @@ struct First {
     delay: i64,
 }
 
-/// Watches the delays of frames' first packets.
+/// Detector of steps in the delay of frames' first packets.
 #[derive(Debug)]
 struct DelayStep {
     last_sent: Option<Timestamp>,
     first: Option<First>,
-    /// The delay of the one before that.
+    /// Delay of the first packet before `first`.
     before: Option<i64>,
     /// Bytes behind the first packet.
     behind: f64,
-    /// What the link has carried of late, bytes a nanosecond.
+    /// Recent rate that the link delivered, bytes per nanosecond.
     carried: f64,
     candidate: Option<Candidate>,
     config: PathDelayConfig,
@@ -112,8 +109,8 @@ impl DelayStep {
         Self { last_sent, first, before, behind: 0.0, carried: 0.0, candidate, config }
     }
 
-    /// A packet of `bytes` sent at `sent_at` had this delay, in nanoseconds. Where the path is longer now, gives how long
-    /// it is.
+    /// Adds a packet of `bytes` sent at `sent_at` with this delay, nanoseconds. Returns the new base delay if the path
+    /// became longer.
     fn update(&mut self, sent_at: Timestamp, delay: i64, bytes: f64) -> Option<i64> {
         let begins = self.last_sent.is_none_or(|last| sent_at.is_later_by(FRAME_GAP, last));
         self.last_sent = Some(self.last_sent.map_or(sent_at, |last| last.max(sent_at)));
@@ -130,7 +127,7 @@ impl DelayStep {
         self.carried += CARRIED_WEIGHT * ((last.bytes + behind) / gap - carried);
         let Some(candidate) = &mut self.candidate else {
             let rested = before.abs_diff(last.delay) < least_step.unsigned_abs();
-            // A larger packet takes longer by itself.
+            // A larger packet takes longer to transmit.
             let longer = delay.saturating_sub(last.delay) as f64 - (bytes - last.bytes).max(0.0) / carried;
             if rested && longer >= least_step as f64 {
                 self.candidate = Some(Candidate::new(last.delay, delay, self.config));
@@ -167,13 +164,13 @@ impl DelayStep {
 /// The delay of a packet above a base.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wait {
-    /// Above the least delay since the path last became longer.
+    /// Delay above the minimum since the path last became longer.
     pub queued: Duration,
-    /// Above the least delay, whether or not the path seems to have become longer since.
+    /// Delay above the minimum, including the time before the path became longer.
     pub above_least: Duration,
 }
 
-/// How long packets wait beyond what the path takes, which may become longer.
+/// Queueing delay of packets over a path that may become longer.
 #[derive(Debug)]
 pub(crate) struct PathDelay {
     base: BaseDelay,
@@ -183,17 +180,17 @@ pub(crate) struct PathDelay {
 }
 
 impl PathDelay {
-    /// Believes a delay for `memory`, or until the path is longer.
+    /// An estimator that remembers delays for `memory`, or until the path becomes longer.
     pub(crate) fn new(memory: Duration, config: PathDelayConfig) -> Self {
         Self { base: BaseDelay::new(memory), least: BaseDelay::new(memory), step: DelayStep::new(config), steps: 0 }
     }
 
-    /// How often the path has become longer.
+    /// Number of times that the path became longer.
     pub(crate) fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// How long a packet was queued.
+    /// Queueing delay of a packet.
     pub(crate) fn wait(&mut self, arrival: &AcknowledgedFragment) -> Wait {
         let (delay, shortest) = self.base.update(arrival.sent_at, arrival.arrived_at);
         let (_, least) = self.least.update(arrival.sent_at, arrival.arrived_at);
@@ -232,7 +229,8 @@ mod tests {
         }
     }
 
-    /// Frames 33 ms apart, of 200 and 1,100 bytes by turns, with delays in milliseconds; gives the last wait, milliseconds.
+    /// Sends frames every 33 ms, alternately of 200 and 1,100 bytes, with these delays in milliseconds. Returns the
+    /// last queueing delay, milliseconds.
     fn frames(delay: &mut PathDelay, from: u32, delays: &[f64]) -> f64 {
         let mut wait = 0.0;
         for (place, &milliseconds) in delays.iter().enumerate() {
@@ -244,33 +242,33 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_has_become_longer_is_no_queue() {
+    fn longer_path_is_not_a_queue() {
         let mut delay = PathDelay::new(MEMORY, PathDelayConfig::default());
         assert_eq!(frames(&mut delay, 0, &[20.0; 30]), 0.0);
         let wait = frames(&mut delay, 30, &[120.0; 3]);
-        assert!((99.0..101.0).contains(&wait), "{wait}: a stall would look alike");
+        assert!((99.0..101.0).contains(&wait), "{wait}: a stall looks the same so far");
         assert!(frames(&mut delay, 33, &[121.0, 119.5, 120.0]) < 3.0);
         assert_eq!(delay.steps(), 1);
-        // And shorter, and longer again.
+        // The path becomes shorter, then longer again.
         assert_eq!(frames(&mut delay, 36, &[40.0; 10]), 0.0);
         assert!(frames(&mut delay, 46, &[140.0; 6]) < 3.0);
         assert_eq!(delay.steps(), 2);
     }
 
     #[test]
-    fn what_waited_for_a_stall_or_a_queue_is_no_longer_path() {
+    fn stall_or_queue_is_not_a_longer_path() {
         let mut delay = PathDelay::new(MEMORY, PathDelayConfig::default());
         frames(&mut delay, 0, &[20.0; 30]);
-        // All that waited for the end of a stall comes at once.
+        // All packets that waited for the end of a stall arrive together.
         frames(&mut delay, 30, &[153.0, 120.0, 87.0, 53.0, 20.0, 20.0, 20.0, 20.0]);
-        // The link is slower than what is sent.
+        // The link is slower than the sender.
         frames(&mut delay, 38, &[45.0, 60.0, 75.0, 90.0, 105.0, 120.0, 135.0, 150.0]);
         assert_eq!(delay.steps(), 0);
         assert!((129.0..131.0).contains(&frames(&mut delay, 46, &[150.0])), "a queue is still known to be one");
     }
 
     #[test]
-    fn times_that_no_clock_has_do_no_harm() {
+    fn arbitrary_times_do_not_overflow() {
         let mut delay = PathDelay::new(MEMORY, PathDelayConfig::default());
         for nanos in [0, u64::MAX, 5, u64::MAX / 2, u64::MAX - 1, 7_000_000, u64::MAX / 3] {
             for sent in [0, 1 << 40, u64::MAX / 2, u64::MAX - 5] {
@@ -282,9 +280,9 @@ mod tests {
     }
 
     proptest! {
-        /// However a sender fills the queue of a link that keeps its rate: by frames of any sizes, that begin whenever.
+        /// Holds for any way to fill the queue of a link with a constant rate: frames of any size at any time.
         #[test]
-        fn no_queue_of_a_steady_link_is_taken_for_a_longer_path(
+        fn queue_of_a_steady_link_is_never_a_longer_path(
             rate in 5_000.0..500_000.0_f64,
             frames in prop::collection::vec((40_u64..1_200, 1_u32..5, 8_u64..80), 10..200),
         ) {

@@ -1,12 +1,12 @@
-//! The controller that trusts the receiver: it targets the receiver's estimate of capacity, or what its own loss
-//! controller allows if that is less. It carries whatever estimates at the receiver: BoB's heuristic, learned
-//! estimators, those of the AlphaRTC challenge.
+//! Controller that follows the receiver's estimate of capacity, or its own loss controller if that allows less.
+//!
+//! It serves all estimators at the receiver: BoB's heuristic, learned estimators, and those of the AlphaRTC challenge.
 //!
 //! | constant | value | source |
 //! |---|---|---|
 //! | increase | x1.05 below 2 % loss | draft-ietf-rmcat-gcc-02, section 6; BoB (IEEE TMM 2022), Algorithm 1 |
 //! | decrease | x(1 - loss / 2) above 10 % loss | the same |
-//! | interval | 200 ms and 20 datagrams | BoB's decision interval; of fewer datagrams a share says little (libwebrtc) |
+//! | interval | 200 ms and 20 datagrams | BoB's decision interval; the share of fewer datagrams is not reliable (libwebrtc) |
 //! | pacing rate / target | 2.5 | libwebrtc |
 
 use std::time::Duration;
@@ -17,19 +17,19 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::reported_loss::ReportedLoss;
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, TokenBucket, Traits};
 
-/// Below this share of losses the rate rises, above that it falls.
+/// The rate rises below the first loss share and falls above the second.
 const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
 const INCREASE: f64 = 1.05;
 const DECREASE: f64 = 0.5;
 
-/// The loss share is taken over this time and this many datagrams at least.
+/// Minimum time and number of datagrams of a loss share.
 const LEAST_TIME: Duration = Duration::from_millis(200);
 const LEAST_DATAGRAMS: u64 = 20;
 
 /// Pacing rate over target.
 const PACING_FACTOR: f64 = 2.5;
 
-/// What losses alone say: nothing as long as there are few.
+/// Rate limit by losses; it does not bind at low loss.
 #[derive(Debug)]
 struct LossController {
     loss: ReportedLoss,
@@ -43,8 +43,8 @@ impl LossController {
         Self { loss: ReportedLoss::default(), taken_at: Timestamp::ZERO, bounds, rate: bounds.most }
     }
 
-    /// Takes a feedback that came while `target` was sent at: a decrease starts from there, not from a rate that was
-    /// allowed but never used.
+    /// Adds a feedback that arrived while the flow sent at `target`. A decrease starts from there, not from an unused
+    /// allowance.
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback, target: Bitrate) {
         self.loss.on_feedback(feedback);
         let few = self.loss.since_taken().due < LEAST_DATAGRAMS;
@@ -64,7 +64,7 @@ impl LossController {
     }
 }
 
-/// Sends at what the receiver estimates.
+/// Controller that sends at the receiver's estimate.
 #[derive(Debug)]
 pub struct ReceiverEstimate {
     bounds: RateBounds,
@@ -74,7 +74,7 @@ pub struct ReceiverEstimate {
 }
 
 impl ReceiverEstimate {
-    /// A controller that has heard of no estimate yet, and sends at the initial rate until it does.
+    /// A controller that sends at the initial rate until the first estimate.
     #[must_use]
     pub fn new(setup: &ControllerSetup) -> Self {
         let bounds = setup.bounds;
@@ -138,10 +138,10 @@ mod tests {
     use crate::Estimator;
     use crate::closed_loop::{Plan, run, setup};
 
-    /// Says always the same.
-    struct Says(u64);
+    /// Estimator with a constant estimate, kb/s.
+    struct Constant(u64);
 
-    impl Estimator for Says {
+    impl Estimator for Constant {
         fn on_arrival(&mut self, _arrival: &Arrival) {}
 
         fn estimate(&mut self, _now: Timestamp) -> Estimate {
@@ -154,26 +154,26 @@ mod tests {
     }
 
     #[test]
-    fn the_receivers_estimate_is_the_rate() {
+    fn rate_follows_the_receivers_estimate() {
         for feedback_interval in [None, Some(Duration::from_millis(100))] {
             let plan = Plan { feedback_interval, ..Plan::constant(2_000) };
-            let outcome = run(&plan, &mut controller(), Some(&mut Says(800)));
+            let outcome = run(&plan, &mut controller(), Some(&mut Constant(800)));
             let rate = outcome.rate(1, 20).as_mbps();
             assert!((0.7..0.82).contains(&rate), "{outcome:?}");
         }
     }
 
     #[test]
-    fn losses_of_a_tenth_and_more_pull_the_rate_down_to_what_passes() {
-        // The receiver says twice of what passes; the queue overflows.
-        let outcome = run(&Plan { fill: 1.0, ..Plan::constant(1_000) }, &mut controller(), Some(&mut Says(2_000)));
+    fn loss_above_10_percent_lowers_the_rate() {
+        // The receiver's estimate is twice the capacity, so the queue overflows.
+        let outcome = run(&Plan { fill: 1.0, ..Plan::constant(1_000) }, &mut controller(), Some(&mut Constant(2_000)));
         assert!(outcome.mean_target(10, 20) < Bitrate::from_kbps(1_400), "{outcome:?}");
         assert!(outcome.rate(10, 20) > Bitrate::from_kbps(900), "{outcome:?}");
     }
 
     #[test]
-    fn a_few_losses_leave_the_rate_as_it_is() {
-        let outcome = run(&Plan { loss: 0.04, ..Plan::constant(2_000) }, &mut controller(), Some(&mut Says(800)));
+    fn low_loss_keeps_the_rate() {
+        let outcome = run(&Plan { loss: 0.04, ..Plan::constant(2_000) }, &mut controller(), Some(&mut Constant(800)));
         assert!(outcome.rate(5, 20) > Bitrate::from_kbps(650), "{outcome:?}");
     }
 }

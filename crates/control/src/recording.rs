@@ -1,9 +1,10 @@
-//! Recording and replay of a controller: its inputs and its answers, kept while a call runs.
+//! Recording and replay of a controller: its inputs and answers during a call.
 //!
-//! [`Recorded`] wraps a controller and hands an [`Event`] to a [`Recorder`] for each input and each answer.
-//! [`Event::replay`] repeats the event on another controller, whose answer can be compared with the recorded one. Nothing
-//! else affects a controller, so a recording leads to the same decisions in any driver and at any speed. [`Header`] says
-//! how the controller was made. [`RecordingReader`] reads what [`header_line`], [`event_line`] and [`end_line`] wrote.
+//! [`Recorded`] wraps a controller and passes an [`Event`] to a [`Recorder`] for each input and each answer.
+//! [`Event::replay`] repeats the event on another controller, and its answer can be compared with the recorded one.
+//! Only these inputs affect a controller. Therefore a recording leads to the same decisions in any driver and at any
+//! speed. [`Header`] describes the controller. [`RecordingReader`] reads the output of [`header_line`], [`event_line`]
+//! and [`end_line`].
 
 mod error;
 mod file;
@@ -70,7 +71,7 @@ impl From<Input<'_>> for RecordedInput {
     }
 }
 
-/// A question to a controller with its answer.
+/// Call of a controller's method with its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// [`Controller::allowance`].
@@ -86,25 +87,25 @@ pub enum Answer {
 pub enum Event {
     /// The controller handled this input at that time.
     Input(Timestamp, RecordedInput),
-    /// The controller gave this answer.
+    /// The controller returned this answer.
     Answer(Answer),
 }
 
-/// Receives the events of a controller.
+/// Receiver of a controller's events.
 pub trait Recorder: Send {
-    /// Called first: how the controller was made.
+    /// Called first, with the description of the controller.
     fn begin(&mut self, header: &Header);
-    /// The controller handled an input or gave an answer.
+    /// Called when the controller has handled an input or returned an answer.
     fn record(&mut self, event: &Event);
 }
 
-/// An interval as a recording has it, in 64 bits of nanoseconds: all above 584 years are equal.
+/// An interval as stored in a recording: 64 bits of nanoseconds, clipped at 584 years.
 fn held(interval: Duration) -> Duration {
     interval.min(Duration::from_nanos(u64::MAX))
 }
 
 impl Answer {
-    /// How many questions there are.
+    /// Number of kinds of questions.
     const KINDS: usize = 3;
 
     fn kind(self) -> usize {
@@ -120,7 +121,7 @@ impl Answer {
         Self::Allowance(at, in_flight, Allowance { pacing_interval, ..allowance })
     }
 
-    /// When the question was asked; none for one that has no time.
+    /// Time of the question; none if it has no time.
     #[must_use]
     pub fn at(self) -> Option<Timestamp> {
         match self {
@@ -129,7 +130,7 @@ impl Answer {
         }
     }
 
-    /// The answer of `controller` to the same question, over the path that `path` observes.
+    /// The answer of `controller` to the same question, over the path of `path`.
     #[must_use]
     pub fn ask(self, path: &PathObserver, controller: &dyn Controller) -> Self {
         match self {
@@ -143,7 +144,7 @@ impl Answer {
         }
     }
 
-    /// The question, for people.
+    /// Description of the question for messages.
     #[must_use]
     pub fn question(self) -> String {
         let in_flight = |what: &str, in_flight: InFlight| format!("{what} with {} B in flight", in_flight.bytes.get());
@@ -155,7 +156,7 @@ impl Answer {
     }
 }
 
-/// The answer, for people.
+/// Description of the answer for messages.
 impl fmt::Display for Answer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = |interval: Duration| interval.as_nanos() as f64 / 1e6;
@@ -181,7 +182,7 @@ impl fmt::Display for Answer {
 }
 
 impl Event {
-    /// When it was; none for an answer that has no time.
+    /// Time of the event; none for an answer without a time.
     #[must_use]
     pub fn at(&self) -> Option<Timestamp> {
         match self {
@@ -190,7 +191,7 @@ impl Event {
         }
     }
 
-    /// Repeats the event on `path` and `controller`: its answer, if the event is one.
+    /// Repeats the event on `path` and `controller`. Returns the answer if the event is a question.
     pub fn replay(&self, path: &mut PathObserver, controller: &mut dyn Controller) -> Option<Answer> {
         match self {
             Self::Input(at, input) => {
@@ -202,16 +203,16 @@ impl Event {
     }
 }
 
-/// Where [`Recorded`] writes, and the answers since the last input.
+/// The recorder of [`Recorded`], and the answers since the last input.
 struct Tape {
     recorder: Box<dyn Recorder>,
     newest: [Option<Answer>; Answer::KINDS],
 }
 
-/// A controller whose inputs and answers are recorded. It decides as it would by itself.
+/// Controller whose inputs and answers are recorded. The recording does not change its decisions.
 ///
-/// An answer that repeats the last one of its kind since the last input is recorded once: an end asks some questions at
-/// every datagram, and answering does not change a controller.
+/// An answer is recorded once if it repeats the last one of its kind since the last input. An end asks some questions
+/// for every datagram, and an answer does not change a controller.
 pub struct Recorded {
     controller: Box<dyn Controller>,
     // Answers are recorded behind `&self`; no borrow outlives a call.
@@ -219,7 +220,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// `controller`, which was made as `header` says, recorded by `recorder`.
+    /// Records `controller`, described by `header`, with `recorder`.
     #[must_use]
     pub fn new(controller: Box<dyn Controller>, header: &Header, mut recorder: Box<dyn Recorder>) -> Self {
         recorder.begin(header);
@@ -262,7 +263,7 @@ impl Controller for Recorded {
         interval
     }
 
-    /// Counts are not decisions, so they are not recorded.
+    /// Counters are not decisions, so they are not recorded.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.controller.counters()
     }

@@ -1,4 +1,4 @@
-//! A controller of a program outside this crate.
+//! Registration of a controller from outside this crate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::setup::ControllerSetup;
 
 type MakeController = dyn Fn(&ControllerSetup) -> Box<dyn Controller> + Send + Sync;
 
-/// A controller of a program outside this crate: its name, what it is, its estimator, its factory.
+/// Controller from outside this crate: its name, description, estimator and factory.
 #[derive(Clone)]
 pub struct Registration {
     name: String,
     about: String,
     estimator: EstimatorKind,
-    heeds_marks: bool,
+    responds_to_marks: bool,
     is_missing: bool,
     make: Arc<MakeController>,
 }
 
 impl Registration {
-    /// The controller `name`, described by `about` in one line, that `make` makes for each sending end. A controller that can
-    /// fail leaves its error in [`ControllerSetup::failure`].
+    /// The controller `name` with the one-line description `about`. `make` makes one for each sending end. A controller
+    /// that fails stores its error in [`ControllerSetup::failure`].
     #[must_use]
     pub fn new(
         name: impl Into<String>,
@@ -35,30 +35,31 @@ impl Registration {
             name: name.into(),
             about: about.into(),
             estimator,
-            heeds_marks: false,
+            responds_to_marks: false,
             is_missing: false,
             make: Arc::new(make),
         }
     }
 
-    /// The same with another estimator at the receiver than Salsify's inter-arrival average.
+    /// The same registration with another estimator at the receiver. The default is Salsify's inter-arrival average.
     #[must_use]
     pub fn with_estimator(self, estimator: EstimatorKind) -> Self {
         Self { estimator, ..self }
     }
 
-    /// The same for a controller that answers marks of congestion ([`Algorithm::heeds_marks`](crate::Algorithm::heeds_marks)).
+    /// The same registration for a controller that responds to congestion marks
+    /// ([`Algorithm::responds_to_marks`](crate::Algorithm::responds_to_marks)).
     #[must_use]
-    pub fn heeding_marks(self) -> Self {
-        Self { heeds_marks: true, ..self }
+    pub fn responding_to_marks(self) -> Self {
+        Self { responds_to_marks: true, ..self }
     }
 
-    /// The same for a controller that this program does not have.
+    /// The same registration for a controller that this program lacks.
     pub(crate) fn marked_missing(self) -> Self {
         Self { is_missing: true, ..self }
     }
 
-    /// Whether this program does not have it.
+    /// Whether this program lacks the controller.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         self.is_missing
@@ -70,7 +71,7 @@ impl Registration {
         &self.name
     }
 
-    /// What it is, in one line.
+    /// Its description, in one line.
     #[must_use]
     pub fn about(&self) -> &str {
         &self.about
@@ -80,8 +81,8 @@ impl Registration {
         self.estimator
     }
 
-    pub(crate) fn heeds_marks(&self) -> bool {
-        self.heeds_marks
+    pub(crate) fn responds_to_marks(&self) -> bool {
+        self.responds_to_marks
     }
 
     pub(crate) fn controller(&self, setup: &ControllerSetup) -> Box<dyn Controller> {

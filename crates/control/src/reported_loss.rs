@@ -1,8 +1,8 @@
-//! The share of datagrams that were lost, from the two counters in every feedback. Lost acknowledgements do not matter.
+//! Loss share from the two counters in every feedback. Lost acknowledgements do not affect it.
 
 use lockstep_transport::Feedback;
 
-/// Datagrams that were due and those of them that did not come.
+/// Expected datagrams, and those of them that did not arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Lost {
     pub(crate) due: u64,
@@ -10,22 +10,23 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// The share lost, 0-1; zero if none was due.
+    /// Share of lost datagrams, 0 to 1; zero if none was expected.
     pub(crate) fn share(self) -> f64 {
         if self.due == 0 { 0.0 } else { self.lost as f64 / self.due as f64 }
     }
 }
 
-/// Counts since [`ReportedLoss::take`]. A datagram that was only late makes up for one that is lost later.
+/// Counter of losses since [`ReportedLoss::take`]. A late datagram compensates for one that is lost later.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedLoss {
-    /// `highest_sequence + 1` and `received` of the newest feedback, and of the one when counts were last taken.
+    /// `highest_sequence + 1` and `received` of the newest feedback, and of the feedback at the last
+    /// [`ReportedLoss::take`].
     newest: (u64, u64),
     taken: (u64, u64),
 }
 
 impl ReportedLoss {
-    /// Takes a feedback; one that a newer had overtaken changes nothing. Says what it reports beyond the one before.
+    /// Adds a feedback. Returns the difference to the one before; zero if a newer one overtook it.
     pub(crate) fn on_feedback(&mut self, feedback: &Feedback) -> Lost {
         let now = (feedback.highest_sequence.saturating_add(1), feedback.received);
         if now.0 < self.newest.0 || now.1 < self.newest.1 {
@@ -35,12 +36,12 @@ impl ReportedLoss {
         difference(before, now)
     }
 
-    /// What was due and lost since this was last asked.
+    /// Expected and lost datagrams since the last [`ReportedLoss::take`].
     pub(crate) fn since_taken(&self) -> Lost {
         difference(self.taken, self.newest)
     }
 
-    /// Counts anew from here.
+    /// Returns the counts and restarts them.
     pub(crate) fn take(&mut self) -> Lost {
         let lost = self.since_taken();
         self.taken = self.newest;
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_counted_across_lost_and_overtaken_acknowledgements() {
+    fn losses_are_counted_across_lost_and_late_acknowledgements() {
         let mut loss = ReportedLoss::default();
         assert_eq!(loss.on_feedback(&feedback(9, 10)), Lost { due: 10, lost: 0 });
         assert_eq!(loss.on_feedback(&feedback(29, 25)), Lost { due: 20, lost: 5 });

@@ -1,13 +1,13 @@
-//! Salsify's controller: the window of fragments that drains in the delay that the sender tolerates (NSDI 2018,
-//! section 3.3): `(d / tau - N)` fragments.
+//! Salsify's controller: a window of the fragments that drain within the tolerated delay (NSDI 2018, section 3.3), `(d
+//! / tau - N)` fragments.
 //!
-//! A fragment counts as in flight until the sender hears of it, so that this window cannot fill a path whose round trip
-//! is longer than d: over 300 ms it uses a third. Adding the smallest round trip seen to d fills such a path, but a
-//! call that joins others takes their queue for a part of its path and takes more than its share (three calls on one
-//! link had Jain fairness 0.71 instead of 0.999), so that it is left as it was published.
+//! A fragment counts as in flight until its acknowledgement. So this window cannot fill a path with a round-trip time
+//! above d: at 300 ms it uses a third. Adding the base round-trip time to d would fill it. But a call that joins others
+//! would count their queue as its path and take more than its share (lab: 2026-11-notes-control). Therefore the
+//! published rule is kept.
 //!
-//! The target, for a codec that follows a bit rate and no budget, is the rate of the path as long as the window is not
-//! exceeded, and less beyond, so that what is too much drains.
+//! The target, for a codec that follows a bit rate, is the rate of the path. If more than the window is in flight, the
+//! target is lower, so that the excess drains.
 
 use std::time::Duration;
 
@@ -17,24 +17,23 @@ use lockstep_units::{Bitrate, ByteCount};
 use crate::inter_arrival::INITIAL_INTER_ARRIVAL;
 use crate::{Allowance, Controller, InFlight, Input, PathView, Traits};
 
-/// Queueing delay that the sender tolerates, d (Salsify, section 3.3).
+/// Tolerated queueing delay, d (Salsify, section 3.3).
 const TOLERATED_DELAY: Duration = Duration::from_millis(100);
 
-/// Bounds of the time between two transmissions, which is a fifth of the inter-arrival time between them (Salsify's
-/// published code).
+/// Bounds of the pacing interval. It is a fifth of the inter-arrival time within them (Salsify's published code).
 const PACING_BOUNDS: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(2));
 const PACING_SHARE: u32 = 5;
 
-/// Below this an inter-arrival average says only that the link is faster than the sender: at 50 us a window holds 2,000
-/// fragments, 240 Mb/s.
+/// Lower bound of the inter-arrival average. Below it, the average shows only that the link is faster than the sender.
+/// At 50 us a window holds 2,000 fragments, 240 Mb/s.
 const SHORTEST_INTER_ARRIVAL: Duration = Duration::from_micros(50);
 
 /// Salsify's window.
 #[derive(Debug)]
 pub struct SalsifyWindow {
     payload: ByteCount,
-    /// What follows from the inter-arrival time: fragments that drain in the tolerated delay, time between two
-    /// transmissions, rate at which fragments arrive. Asked for more often than that time changes.
+    /// Values that follow from the inter-arrival time: the fragments that drain in the tolerated delay, the pacing
+    /// interval and the arrival rate. They are read more often than that time changes.
     window: f64,
     pacing_interval: Duration,
     path_rate: Bitrate,
@@ -78,7 +77,7 @@ impl Controller for SalsifyWindow {
     }
 
     fn allowance(&self, _path: &PathView<'_>, in_flight: InFlight) -> Allowance {
-        // The last fragment of a frame may be a short one, so the budget need not be a number of whole ones.
+        // The last fragment of a frame may be short, so the budget need not be a multiple of the payload.
         let fragments = (self.window - in_flight.fragments as f64).max(0.0);
         let drain = (self.window / in_flight.fragments.max(1) as f64).min(1.0);
         Allowance {

@@ -1,15 +1,17 @@
-//! SCReAM version 2, self-clocked rate adaptation for multimedia (draft-johansson-ccwg-rfc8298bis-screamv2-06, which is
-//! to replace RFC 8298): a reference window follows loss and queueing delay, and the target rate is that window a round
-//! trip.
+//! SCReAM version 2, self-clocked rate adaptation for multimedia (draft-johansson-ccwg-rfc8298bis-screamv2-06, which
+//! replaces RFC 8298).
 //!
-//! Marks of congestion (ECN) are those of classic ECN (RFC 3168): they reduce the window as a loss does, but by less,
-//! and marked bytes do not make it grow. Left out: L4S, and with it everything that only it reaches; the compensation
-//! for competing flows, which the draft lets be turned off and which takes one's own queue for another's; the histogram
-//! of frame sizes that widens the send window, since here no frame exceeds its budget.
+//! A reference window follows loss and queueing delay. The target rate is that window per round trip.
 //!
-//! With 5 times the window in flight, the newest draft avoids that packets wait at the sender. Here a frame is coded to
-//! fit the room, so nothing waits, and 1.5 has been the better: no less throughput on cellular traces and a tenth to a
-//! fifth off the 95th percentile of the delay.
+//! Congestion marks are those of classic ECN (RFC 3168). They reduce the window like a loss, but by less, and marked
+//! bytes do not increase it. These parts are omitted:
+//!
+//! - L4S and everything that depends on it
+//! - the compensation for competing flows, which is optional in the draft and counts the flow's own queue as another's
+//! - the histogram of frame sizes that widens the send window, since here no frame exceeds its budget
+//!
+//! The newest draft allows 5 times the window in flight, to avoid queues at the sender. Here a frame is coded to fit,
+//! so no queue forms, and 1.5 is better (lab: 2026-11-notes-control).
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -27,7 +29,7 @@
 //! | bytes in flight that limit the rate | 0.9 of the window, by 1.5 at most | draft, BYTES_IN_FLIGHT_LIMIT |
 //! | pacing rate / target | 1.5, of 50 kb/s at least | draft, PACKET_PACING_HEADROOM, RATE_PACE_MIN |
 //! | weight of a round trip | 1/8 | RFC 6298, section 2 |
-//! | memory of the base delay | 2 min | LEDBAT (RFC 6817) has 10; clocks drift by some milliseconds meanwhile |
+//! | memory of the base delay | 2 min | LEDBAT (RFC 6817) has 10; clocks drift by some milliseconds in that time |
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -55,16 +57,16 @@ const PACING_HEAD_ROOM: f64 = 1.5;
 const LEAST_PACING_RATE: Bitrate = Bitrate::from_kbps(50);
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const BASE_DELAY_MEMORY: Duration = Duration::from_secs(120);
-/// Transmissions remembered. More are never under way, whatever the feedback does.
+/// Maximum number of remembered transmissions; more are never in flight.
 const MOST_TRANSMISSIONS: usize = 16_384;
 
-/// What is between the newest transmission and the newest that arrived.
+/// Transmissions after the newest one that arrived.
 #[derive(Debug, Default)]
 struct Transmissions {
     sizes: VecDeque<u64>,
     first_sequence: u64,
     bytes: u64,
-    /// The most bytes in flight in this round trip and in the one before.
+    /// Maximum bytes in flight in this round trip and in the previous one.
     most: [u64; 2],
     round_trip_from: Timestamp,
 }
@@ -90,7 +92,7 @@ impl Transmissions {
         Some(size)
     }
 
-    /// Bytes that were newly acknowledged; those lost among them count, as in the draft.
+    /// Newly acknowledged bytes. Lost bytes among them count, as in the draft.
     fn acknowledged(&mut self, highest_sequence: u64) -> u64 {
         let mut bytes = 0;
         while self.first_sequence <= highest_sequence
@@ -129,7 +131,7 @@ pub struct Scream {
 }
 
 impl Scream {
-    /// A sender that has heard nothing yet.
+    /// A sender before its first feedback.
     #[must_use]
     pub fn new(setup: &ControllerSetup) -> Self {
         Self {
@@ -153,24 +155,24 @@ impl Scream {
         }
     }
 
-    /// How much of the window a segment is.
+    /// Share of a segment in the window.
     fn segment_share(&self) -> f64 {
         (self.segment / self.window).min(1.0)
     }
 
-    /// How far the window is from where congestion last began: there it grows slowly.
+    /// Distance of the window from the start of the last congestion. The window grows slowly near it.
     fn inflection_scale(&self) -> f64 {
         let distance = 8.0 * (self.window - self.inflection) / self.inflection;
         (distance * distance).clamp(0.1, 1.0)
     }
 
     fn measure(&mut self, now: Timestamp, feedback: &Feedback) {
-        // The newest of them, as in the draft.
+        // The newest fragment, as in the draft.
         let Some(newest) = feedback.acknowledged.last() else { return };
         for arrival in &feedback.acknowledged {
             self.queue_delay = self.base_delay.queueing_delay(arrival.sent_at, arrival.arrived_at).as_secs_f64();
         }
-        // With the time that the acknowledgement was held back: bytes are in flight for as long.
+        // This includes the delay of the acknowledgement, since bytes are in flight for that time.
         let sample = now.saturating_since(newest.sent_at).as_secs_f64();
         let round_trip = self.round_trip.map_or(sample, |mean| mean + ROUND_TRIP_WEIGHT * (sample - mean));
         self.round_trip = Some(round_trip);
@@ -207,7 +209,7 @@ impl Scream {
             self.window *= ECN_BETA;
         }
         if delayed {
-            // Where the delay is between half the target and the target, it counts as so many marked packets.
+            // A delay between half the target and the target counts as this share of marked packets.
             let packets = self.target.as_bps() as f64 * round_trip / (8.0 * self.segment);
             let excess = (self.mean_queue_delay / (QUEUE_DELAY_TARGET / 2.0) - 1.0).max(0.0);
             let marked = (2.0 * 2.0 / packets * excess).min(1.0);
@@ -284,8 +286,8 @@ impl Controller for Scream {
         }
     }
 
-    /// Draft, "Sender Transmission Control". Bytes in flight are the transport's here: those that it has declared lost
-    /// must not keep the window shut after an outage.
+    /// Draft, "Sender Transmission Control". The bytes in flight are those of the transport. Bytes that it declared
+    /// lost must not keep the window closed after an outage.
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let pacing = self.target.max(LEAST_PACING_RATE).mul_f64(PACING_HEAD_ROOM);
         let allowance = self.bucket.allowance(path.now, in_flight, self.target, pacing);
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_a_megabit_in_five_seconds_and_keeps_the_queue_short() {
+    fn rate_reaches_1_mbps_in_5_s_with_a_short_queue() {
         for feedback_interval in [None, Some(Duration::from_millis(100))] {
             let outcome = call(&Plan { feedback_interval, ..Plan::constant(1_000) });
             let rate = outcome.rate(5, 20).as_mbps();
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_way_when_the_capacity_falls() {
+    fn rate_falls_with_the_capacity() {
         let outcome = call(&Plan::step(2_500, 600, 20));
         assert!(outcome.rate(10, 20).as_mbps() > 1.7, "{outcome:?}");
         assert!(outcome.mean_target(22, 40) < Bitrate::from_kbps(660), "{outcome:?}");
@@ -330,13 +332,13 @@ mod tests {
     }
 
     #[test]
-    fn random_losses_of_a_twentieth_do_not_starve_it() {
+    fn random_loss_of_5_percent_does_not_starve_it() {
         let outcome = call(&Plan { loss: 0.05, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.rate(20, 40).as_mbps() > 0.2, "{outcome:?}");
     }
 
     #[test]
-    fn it_comes_back_after_an_outage() {
+    fn rate_recovers_after_an_outage() {
         let outage = Some((Duration::from_secs(20), Duration::from_secs(21)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.rate(25, 40).as_mbps() > 0.7, "{outcome:?}");

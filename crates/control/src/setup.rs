@@ -1,4 +1,4 @@
-//! What a controller is made with.
+//! Setup of a controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::known_path::KnownPath;
 use crate::latency::Latency;
 use crate::tuning::Tuning;
 
-/// The bit rates among which rate-based algorithms choose.
+/// Bounds of the bit rates of rate-based algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateBounds {
-    /// What they start at.
+    /// Initial rate.
     pub initial: Bitrate,
-    /// What they never go below.
+    /// Lower bound.
     pub least: Bitrate,
-    /// What they never go above.
+    /// Upper bound.
     pub most: Bitrate,
 }
 
 impl Default for RateBounds {
-    /// 300 kb/s at first, as in WebRTC and in AlphaRTC; from 30 kb/s to 20 Mb/s.
+    /// 300 kb/s at the start, as in WebRTC and AlphaRTC; 30 kb/s to 20 Mb/s.
     fn default() -> Self {
         Self { initial: Bitrate::from_kbps(300), least: Bitrate::from_kbps(30), most: Bitrate::from_kbps(20_000) }
     }
@@ -32,29 +32,30 @@ impl Default for RateBounds {
 /// The call that a controller is made for.
 #[derive(Debug, Clone)]
 pub struct ControllerSetup {
-    /// The most bytes of a frame that a fragment carries.
+    /// Maximum payload of a fragment, bytes.
     pub payload: ByteCount,
     /// Time between two frames of the source.
     pub frame_interval: Duration,
-    /// For controllers that decide on a rate.
+    /// Bounds for controllers that decide on a rate.
     pub bounds: RateBounds,
-    /// What the path carries, for [`Hindsight`](crate::Hindsight) and for lessons; only a simulator provides it.
+    /// Known path for [`Hindsight`](crate::Hindsight) and for training samples; only a simulator provides it.
     pub path: Option<KnownPath>,
-    /// For controllers that let their delay be chosen ([`Algorithm::takes_latency`](crate::Algorithm::takes_latency)).
+    /// Latency mode for controllers that support it ([`Algorithm::takes_latency`](crate::Algorithm::takes_latency)).
     pub latency: Latency,
-    /// In the place of the model that comes with a learned controller ([`Algorithm::takes_model`](crate::Algorithm::takes_model)).
+    /// Model instead of the embedded one of a learned controller
+    /// ([`Algorithm::takes_model`](crate::Algorithm::takes_model)).
     pub model: Option<Arc<Model>>,
     /// The tuned constants.
     pub tuning: Tuning,
-    /// Seed of what is random in a controller; 0 in calls that are not simulated.
+    /// Seed of random choices in a controller; 0 in calls that are not simulated.
     pub seed: u64,
-    /// Where a controller that can fail leaves its error.
+    /// Slot for the error of a controller that failed.
     pub failure: Failure,
 }
 
 impl ControllerSetup {
-    /// Frames every `frame_interval` in fragments of up to `payload` bytes, the usual bounds, on a path that is not
-    /// known.
+    /// A setup for frames every `frame_interval` in fragments of up to `payload` bytes, with default bounds and an
+    /// unknown path.
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
         let (bounds, latency) = (RateBounds::default(), Latency::default());

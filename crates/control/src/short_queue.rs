@@ -1,13 +1,15 @@
-//! How much the queue at the bottleneck holds, learned from what it drops, so that a frame's fragments leave no faster than
-//! they fit into it.
+//! Short-queue detector: it learns the size of the bottleneck queue from drops, so that fragments leave only as fast as
+//! they fit.
 //!
-//! Frames leave in bursts that are faster than the path: that is how its rate shows. Where a queue holds fewer packets than a
-//! frame has, all but the first few of every such frame are dropped, however low the rate; a key frame of ten fragments never
-//! came through a queue of five. What tells that from random loss and from a queue that others fill: fragments are lost where
-//! many of their own frame were still waiting before them, and hardly elsewhere.
+//! Frames leave in bursts that are faster than the path, which shows its rate. A queue may hold fewer packets than a
+//! frame has. Then it drops all but the first few fragments of each burst, at any rate. For example, a key frame of ten
+//! fragments never passes a queue of five.
 //!
-//! What waits is reckoned, not measured: what left adds to it, and the path takes it off at the rate at which fragments of
-//! one frame came through when they came through slower than they left.
+//! A short queue differs from random loss and from cross traffic: fragments are lost if many of their own frame wait
+//! before them, and rarely otherwise.
+//!
+//! The queue is computed, not measured. Sent bytes are added, and the path removes them at its rate. That rate is the
+//! arrival rate of a frame whose fragments arrived more slowly than they left.
 //!
 //! Its constants are in [`ShortQueueConfig`].
 
@@ -23,32 +25,32 @@ use self::places::Places;
 use crate::fragments::DATAGRAM_CARRIAGE;
 use crate::{PathConfig, ShortQueueConfig};
 
-/// Evidence fades in steps of this length, which only saves work.
+/// Interval at which evidence fades, to save work.
 const FADES_EVERY: Duration = Duration::from_secs(1);
-/// Fragments on the way that are remembered, as many as the transport's detection of losses follows.
+/// Maximum number of remembered fragments, as in the transport's loss detection.
 const MOST_SENT: usize = 16_384;
-/// A packet without news for this long gets none: loss detection has decided before.
+/// Time after which a packet is no longer expected to be acknowledged; loss detection has decided by then.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Frames that are remembered.
+/// Maximum number of remembered frames.
 const MOST_FRAMES: usize = 256;
-/// Packets further apart than this are of different frames: the pacer's longest interval is shorter.
+/// Pause between packets of different frames. The pacer's longest interval is shorter.
 const SEPARATE: Duration = Duration::from_millis(10);
-/// The fewest fragments of a frame that define a rate with one to spare.
+/// Minimum number of fragments that define a rate: two, and one to spare.
 const LEAST_FRAGMENTS: usize = 3;
-/// One of this many fragments of a frame may arrive after those that left after it, and says nothing of the rate.
+/// One of this many fragments may be overtaken, so the last ones do not count for the rate.
 const OVERTAKEN: usize = 4;
 
-/// What became of a packet.
+/// Outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Unknown,
     Arrived,
     Lost,
-    /// Lost, with all of its frame: it is the path that was away.
+    /// Lost together with its whole frame: the path had an outage.
     Away,
 }
 
-/// A packet that left.
+/// A sent packet.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Timestamp,
@@ -56,7 +58,7 @@ struct Sent {
     outcome: Outcome,
 }
 
-/// What waits at the bottleneck, as it is reckoned.
+/// Computed bytes in the bottleneck queue.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     bytes: f64,
@@ -64,12 +66,12 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// What is left of it at a later moment, where the path takes so many bytes a second, if that is known.
+    /// The rest at a later time, for a path of `rate` bytes per second, if known.
     fn until(self, at: Timestamp, rate: Option<f64>) -> Self {
         let pause = at.saturating_since(self.at);
         let bytes = match rate {
             Some(rate) => (self.bytes - rate * pause.as_secs_f64()).max(0.0),
-            // No frame was slowed down yet: each finds the queue empty.
+            // No frame was slowed down yet, so each finds the queue empty.
             None if pause >= SEPARATE => 0.0,
             None => self.bytes,
         };
@@ -77,12 +79,12 @@ impl Waiting {
     }
 }
 
-/// A frame's fragments, as they left and as they arrived.
+/// Fragments of one frame, with their sending and arrival times.
 #[derive(Debug, Default)]
 struct Burst {
     frame: Option<u32>,
     sent_at: (Timestamp, Timestamp),
-    /// When they arrived and what they had, in the order of arrival.
+    /// Arrival time and bytes, in the order of arrival.
     arrivals: Vec<(Timestamp, f64)>,
 }
 
@@ -100,8 +102,8 @@ impl Burst {
         }
     }
 
-    /// Bytes a second at which they came through, and whether that is slower than they left. What came last may have been
-    /// overtaken on the way.
+    /// Arrival rate in bytes per second, and whether it is lower than the sending rate. The last arrivals may have been
+    /// overtaken.
     fn rate(&self, slowed: f64) -> Option<(f64, bool)> {
         let count = self.arrivals.len();
         let in_order = (count - count / OVERTAKEN).max(LEAST_FRAGMENTS);
@@ -117,7 +119,7 @@ impl Burst {
     }
 }
 
-/// What a datagram of `size` takes of a link, bytes.
+/// Link bytes of a datagram of `size`.
 fn whole(size: ByteCount) -> f64 {
     size.as_f64() + DATAGRAM_CARRIAGE
 }
@@ -125,13 +127,13 @@ fn whole(size: ByteCount) -> f64 {
 /// A bottleneck queue that is shorter than a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BottleneckQueue {
-    /// Bytes that it holds.
+    /// Capacity of the queue, bytes.
     pub holds: f64,
-    /// Bytes a second that the path takes from it.
+    /// Rate at which the path drains it, bytes per second.
     pub rate: f64,
     /// [`ShortQueueConfig::most_paced`].
     most_paced: Duration,
-    /// The longest pause between two fragments; a codec that follows a rate drains the pacer in this time.
+    /// Longest pause between two fragments. A codec that follows a rate drains the pacer in this time.
     longest_pause: Duration,
 }
 
@@ -143,48 +145,48 @@ impl BottleneckQueue {
         (queued > ByteCount::ZERO).then(|| most.saturating_sub(queued))
     }
 
-    /// The highest target for a codec that follows a rate: the path's rate, less what drains the pacer soon.
+    /// Highest target for a codec that follows a rate: the path's rate minus the rate that drains the pacer soon.
     #[must_use]
     pub fn most_target(&self, queued: ByteCount) -> Bitrate {
         let over = (queued.as_f64() - self.rate * self.most_paced.as_secs_f64()).max(0.0);
         Bitrate::from_bytes_per_second((self.rate - over / self.longest_pause.as_secs_f64()).max(0.0))
     }
 
-    /// How long `queued` bytes in the pacer take to leave, at least.
+    /// Minimum time in which `queued` bytes in the pacer leave.
     #[must_use]
     pub fn time_to_leave(&self, queued: ByteCount) -> Duration {
         duration_from_seconds((queued.as_f64() - self.holds).max(0.0) / self.rate.max(1.0))
     }
 }
 
-/// What the queue at the bottleneck holds.
+/// Detector of a short bottleneck queue.
 #[derive(Debug)]
 pub(crate) struct ShortQueue {
     path: PathConfig,
     config: ShortQueueConfig,
-    /// Bytes of a full packet.
+    /// Link bytes of a full packet.
     packet: f64,
-    /// What waits if all that left came into the queue, after the last packet.
+    /// Queue after the last sent packet, if no packet was dropped.
     waiting: Waiting,
-    /// What waited after the last packet whose outcome was counted; what was dropped did not.
+    /// Queue after the last counted packet, without dropped packets.
     waited: Waiting,
-    /// Bytes a second that the path takes, once a frame has shown it.
+    /// Rate of the path, bytes per second; none until a frame has shown it.
     rate: Option<f64>,
-    /// What left and was not counted yet, in order.
+    /// Sent packets that are not counted yet, in order.
     sent: VecDeque<Sent>,
-    /// When the last left of which it is known what became of it.
+    /// Sending time of the last packet with a known outcome.
     known_until: Timestamp,
     places: Places,
     faded_at: Timestamp,
     burst: Burst,
-    /// The last frames of which something arrived, in order.
-    heard_of: VecDeque<u32>,
-    /// What fits, bytes, if that is little and known.
+    /// The last frames with an arrival, in order.
+    arrived_frames: VecDeque<u32>,
+    /// Capacity of the queue in bytes, if it is short and known.
     holds: Option<f64>,
 }
 
 impl ShortQueue {
-    /// Of a path that nothing is known of, for fragments of up to `payload` bytes.
+    /// A detector for an unknown path, with fragments of up to `payload` bytes.
     pub(crate) fn new(payload: ByteCount, path: PathConfig, config: ShortQueueConfig) -> Self {
         Self {
             path,
@@ -198,12 +200,12 @@ impl ShortQueue {
             places: Places::default(),
             faded_at: Timestamp::ZERO,
             burst: Burst::default(),
-            heard_of: VecDeque::new(),
+            arrived_frames: VecDeque::new(),
             holds: None,
         }
     }
 
-    /// A datagram of `size` bytes left.
+    /// Records that a datagram of `size` bytes was sent.
     pub(crate) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         let bytes = whole(size);
         self.waiting = self.waiting.until(now, self.rate);
@@ -214,7 +216,7 @@ impl ShortQueue {
         self.sent.push_back(Sent { at: now, bytes, outcome: Outcome::Unknown });
     }
 
-    /// Feedback arrived.
+    /// Handles feedback.
     pub(crate) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.fade(now);
         for arrival in &feedback.acknowledged {
@@ -226,21 +228,21 @@ impl ShortQueue {
             if frame != self.burst.frame {
                 self.learn_rate();
                 self.burst.begin(arrival);
-                if self.heard_of.len() == MOST_FRAMES {
-                    self.heard_of.pop_front();
+                if self.arrived_frames.len() == MOST_FRAMES {
+                    self.arrived_frames.pop_front();
                 }
-                self.heard_of.push_back(arrival.frame);
+                self.arrived_frames.push_back(arrival.frame);
             }
             self.burst.add(arrival);
         }
         self.count(now);
     }
 
-    /// Fragments were declared lost.
+    /// Handles fragments that were declared lost.
     pub(crate) fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
         self.learn_rate();
         for fragment in lost {
-            let away = self.heard_of.binary_search(&fragment.frame).is_err();
+            let away = self.arrived_frames.binary_search(&fragment.frame).is_err();
             self.note(fragment.sent_at, if away { Outcome::Away } else { Outcome::Lost });
         }
         self.count(now);
@@ -253,14 +255,14 @@ impl ShortQueue {
         self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate, most_paced, longest_pause })
     }
 
-    /// For how long after the last packet no other is to leave, so that it fits.
+    /// Minimum pause after the last packet, so that the next one fits.
     pub(crate) fn least_pause(&self) -> Duration {
         let Some((holds, rate)) = self.holds.zip(self.rate) else { return Duration::ZERO };
         let over = self.waiting.bytes + self.packet - (self.config.used * holds).max(self.packet);
         duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(self.path.window)
     }
 
-    /// Notes what became of what left then.
+    /// Records the outcome of a packet that was sent at `sent_at`.
     fn note(&mut self, sent_at: Timestamp, outcome: Outcome) {
         let first = self.sent.partition_point(|sent| sent.at < sent_at);
         let mut left_then = self.sent.range_mut(first..).take_while(|sent| sent.at == sent_at);
@@ -270,9 +272,9 @@ impl ShortQueue {
         }
     }
 
-    /// Counts what became of packets, in the order in which they left, as far as that is known.
+    /// Counts the known outcomes, in the order of sending.
     fn count(&mut self, now: Timestamp) {
-        // As long as no rate is known it is not known either behind how many they waited.
+        // Without a rate, the queue in front of a packet is unknown.
         let Some(rate) = self.rate else { return };
         while let Some(&Sent { at, bytes, outcome }) = self.sent.front()
             && (outcome != Outcome::Unknown
@@ -294,7 +296,7 @@ impl ShortQueue {
         }
     }
 
-    /// Learns from what has arrived of the last frame.
+    /// Learns the rate from the arrivals of the last frame.
     fn learn_rate(&mut self) {
         let Some((seen, slowed)) = self.burst.rate(self.config.slowed) else { return };
         self.rate = match self.rate {
@@ -317,7 +319,7 @@ impl ShortQueue {
         }
     }
 
-    /// What fits, bytes, if packets are lost behind more.
+    /// Capacity of the queue in bytes, if packets behind more are lost.
     fn what_fits(&self) -> Option<f64> {
         self.places.what_fits(&self.config).map(|packets| packets as f64 * self.packet)
     }
@@ -333,17 +335,17 @@ mod tests {
     const FRAME_INTERVAL: Duration = Duration::from_millis(33);
     const WAY: Duration = Duration::from_millis(25);
 
-    /// A path, and what it does to frames.
+    /// Emulated path for frames.
     struct Path {
         bytes_per_second: f64,
-        /// Packets that its queue holds.
+        /// Capacity of its queue, packets.
         holds: usize,
-        /// Which packets are lost on the way, by their number.
+        /// Random loss by packet number.
         loses: Box<dyn Fn(u64) -> bool>,
         queue: ShortQueue,
         now: Timestamp,
         sent: u64,
-        /// When the packets in the queue are through.
+        /// Departure times of the packets in the queue.
         through: VecDeque<Timestamp>,
     }
 
@@ -360,8 +362,8 @@ mod tests {
             }
         }
 
-        /// Sends a frame of so many fragments, paced at four times the path's rate unless they have to wait longer, and tells
-        /// what came of it. Says how many were lost.
+        /// Sends a frame of `fragments` fragments, paced at four times the path's rate or slower if the detector
+        /// requires it. Passes the result to the detector and returns the number of lost fragments.
         fn frame(&mut self, number: u32, fragments: u16) -> usize {
             let begun = self.now;
             let pace = duration_from_seconds(whole(ByteCount::new(PAYLOAD)) / self.bytes_per_second / 4.0);
@@ -402,18 +404,18 @@ mod tests {
             };
             self.queue.on_feedback(self.now, &feedback);
             self.queue.on_loss(self.now, &lost);
-            // No controller goes on for long while more is sent than comes through.
+            // No controller sends more than the path delivers for long.
             self.now = self.now.max(begun + FRAME_INTERVAL).max(begun + service * u32::from(fragments));
             count
         }
     }
 
     #[test]
-    fn frames_longer_than_the_queue_come_through_after_some_that_did_not() {
+    fn frames_longer_than_the_queue_arrive_after_a_few_losses() {
         for (kbps, holds, fragments) in [(500, 5, 12), (2_000, 5, 12), (2_000, 10, 20), (20_000, 5, 40)] {
             let mut path = Path::new(kbps, holds, |_| false);
-            assert!(path.frame(0, fragments) >= 3, "{kbps} kb/s: the first is cut");
-            assert!(path.queue.holds.is_some(), "{kbps} kb/s: and says why");
+            assert!(path.frame(0, fragments) >= 3, "{kbps} kb/s: the queue cuts the first frame");
+            assert!(path.queue.holds.is_some(), "{kbps} kb/s: the short queue is detected");
             let lost: Vec<usize> = (1..60).map(|number| path.frame(number, fragments)).collect();
             let whole = lost.iter().filter(|&&lost| lost == 0).count();
             assert!(whole >= 55, "{kbps} kb/s, {holds} packets: {lost:?}");
@@ -421,10 +423,10 @@ mod tests {
     }
 
     #[test]
-    fn long_frames_come_through_long_queues() {
+    fn long_frames_pass_long_queues() {
         for (kbps, holds, fragments) in [(50_000, 80, 150), (1_000_000, 256, 430), (1_000_000, 1_000, 1_700)] {
             let mut path = Path::new(kbps, holds, |_| false);
-            assert!(path.frame(0, fragments) >= 20, "{kbps} kb/s: the first is cut");
+            assert!(path.frame(0, fragments) >= 20, "{kbps} kb/s: the queue cuts the first frame");
             let lost: Vec<usize> = (1..60).map(|number| path.frame(number, fragments)).collect();
             let whole = lost.iter().filter(|&&lost| lost == 0).count();
             assert!(whole >= 55, "{kbps} kb/s, {holds} packets: {lost:?}");
@@ -432,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_of_which_nothing_is_said_does_not_hold_up_what_is_learned() {
+    fn packet_without_outcome_does_not_block_detection() {
         let mut path = Path::new(1_000_000, 256, |_| false);
         path.frame(0, 100);
         path.queue.on_transmit(path.now, ByteCount::new(PAYLOAD));
@@ -441,34 +443,38 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_fits_is_not_held_up() {
+    fn frame_that_fits_is_not_delayed() {
         let mut path = Path::new(2_000, 10, |_| false);
         (0..10).for_each(|number| _ = path.frame(number, 30));
         assert!(path.queue.least_pause() > Duration::ZERO);
         path.now += Duration::from_secs(1);
         path.queue.on_transmit(path.now, ByteCount::new(PAYLOAD));
-        assert_eq!(path.queue.least_pause(), Duration::ZERO, "one of ten waits");
+        assert_eq!(path.queue.least_pause(), Duration::ZERO, "one of ten places is in use");
     }
 
     #[test]
-    fn a_full_pacer_before_a_short_queue_gets_nothing_more() {
+    fn full_pacer_before_a_short_queue_has_no_room() {
         let mut path = Path::new(2_000, 5, |_| false);
         assert_eq!(path.queue.known(), None, "no loss has shown a short queue");
         (0..10).for_each(|number| _ = path.frame(number, 30));
         let queue = path.queue.known().unwrap();
         assert_eq!(queue.room(ByteCount::ZERO), None, "a frame may be larger while the pacer is empty");
         let room = |queued| queue.room(ByteCount::new(queued)).unwrap().get();
-        assert!((11_000..12_600).contains(&room(4_500)), "66 ms of 2 Mb/s less what waits: {}", room(4_500));
+        assert!((11_000..12_600).contains(&room(4_500)), "66 ms of 2 Mb/s minus the queued bytes: {}", room(4_500));
         assert_eq!(room(20_000), 0);
     }
 
     #[test]
-    fn a_codec_that_follows_a_rate_drains_the_pacer() {
+    fn target_of_a_rate_codec_drains_the_pacer() {
         let mut path = Path::new(2_000, 5, |_| false);
         (0..10).for_each(|number| _ = path.frame(number, 30));
         let queue = path.queue.known().unwrap();
         let target = |queued| queue.most_target(ByteCount::new(queued)).as_mbps();
-        assert!((1.8..2.1).contains(&target(10_000)), "what is on its way soon takes nothing: {}", target(10_000));
+        assert!(
+            (1.8..2.1).contains(&target(10_000)),
+            "bytes that leave soon do not lower the target: {}",
+            target(10_000)
+        );
         assert!((0.8..1.2).contains(&target(16_500 + 62_500)), "a quarter of a second waits: {}", target(79_000));
         assert_eq!(queue.most_target(ByteCount::new(500_000)), Bitrate::ZERO);
         let time = queue.time_to_leave(ByteCount::new(255_000));
@@ -476,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_long_ago_is_forgotten() {
+    fn old_losses_expire() {
         let mut path = Path::new(2_000, 5, |_| false);
         (0..10).for_each(|number| _ = path.frame(number, 30));
         assert!(path.queue.holds.is_some());
@@ -487,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_says_nothing_of_the_queue() {
+    fn outage_is_not_a_short_queue() {
         let mut path = Path::new(2_000, 1_000, |packet| (200..400).contains(&packet));
         for number in 0..60 {
             path.frame(number, 10);
@@ -495,7 +501,7 @@ mod tests {
         }
     }
 
-    /// Loses a share of all packets.
+    /// Random loss of this share of all packets.
     fn by_chance(seed: u64, share: f64) -> impl Fn(u64) -> bool {
         move |packet| {
             let noise = (packet ^ (seed << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -504,7 +510,7 @@ mod tests {
         }
     }
 
-    /// Of the frames that `path` takes, so many fragments each, the share behind which the queue was taken for a short one.
+    /// Share of the frames after which the path counts as one with a short queue.
     fn share_held(mut path: Path, frames: u32, fragments: u16) -> f64 {
         let held = (0..frames).filter(|&number| {
             path.frame(number, fragments);
@@ -514,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn random_loss_is_hardly_ever_taken_for_a_short_queue() {
+    fn random_loss_is_rarely_mistaken_for_a_short_queue() {
         for (share, most) in [(0.01, 0.001), (0.05, 0.01), (0.12, 0.05)] {
             let held = |seed| {
                 let path = Path::new(500 * seed, 1_000, by_chance(seed, share));
@@ -526,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn random_loss_of_long_frames_is_hardly_ever_taken_for_a_short_queue() {
+    fn random_loss_of_long_frames_is_rarely_a_short_queue() {
         for (share, most) in [(0.01, 0.001), (0.05, 0.01), (0.12, 0.05)] {
             let held = |seed| {
                 let path = Path::new(10_000 * seed, 5_000, by_chance(seed, share));
@@ -539,7 +545,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pause_is_longer_than_half_a_second(kbps in 1_u64..1_000, holds in 0_usize..20, fragments in 1_u16..60) {
+        fn pause_is_at_most_half_a_second(kbps in 1_u64..1_000, holds in 0_usize..20, fragments in 1_u16..60) {
             let mut path = Path::new(kbps, holds, |_| false);
             for number in 0..20 {
                 path.frame(number, fragments);

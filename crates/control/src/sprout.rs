@@ -1,28 +1,30 @@
-//! Sprout (NSDI 2013, "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks"): a Bayesian
-//! filter over the link's rate, and of what it will deliver by a deadline the amount that it will fail to deliver only
-//! with a small probability. That amount, less what is on its way, is just what the next frame may have.
+//! Sprout (NSDI 2013, "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks").
 //!
-//! What is Sprout's: rates that drift in ticks of 20 ms, the filter, and the cautious forecast. What is not:
-//! - The filter is at the sender, from acknowledgements that list every packet; and from their absence, for silence
-//!   longer than the path takes says that nothing was delivered.
-//! - It counts time for which the link had something to deliver, not all time, so that a source with little to say does
-//!   not look like a slow link; Sprout's sender tells its receiver for how long it will be silent.
-//! - Rates are spaced by factors and the scatter of deliveries is learned ([`rate_filter`]): Sprout's range ends at 11
-//!   Mb/s and its 5 % are far below the mean on a slow link. Forecasts of 40 % risk over a link that is known to
-//!   scatter do better on every trace than 5 % over one that is taken to.
-//! - The deadline is a delay in the queue, whatever the round trip is, and longer where deliveries scatter more.
-//! - What packets wait each for itself, as no queue makes them, is no time that the link was busy ([`jitter`]).
-//! - A frame takes only so much of the room that the next one has some, too: a picture that is skipped is not seen.
-//! - A share of what a frame may have goes by the rate of bursts, which is that of the path and not of one's own share
-//!   of it; senders that share a path come to equal rates by that. Beside cross traffic that keeps the queue filled, a share
-//!   of the path is claimed ([`crate::claimed_share`]).
+//! A Bayesian filter estimates the link's rate. A cautious forecast gives the bytes that the link delivers by a
+//! deadline except with a small probability. Those bytes, minus the bytes in flight, are the budget of the next frame.
+//!
+//! From Sprout: rates that drift in ticks of 20 ms, the filter, and the cautious forecast. Differences:
+//!
+//! - The filter is at the sender. It uses acknowledgements that list every packet, and their absence: silence beyond
+//!   the round-trip time shows that nothing was delivered.
+//! - It counts only the time in which the link had data to deliver. So a quiet source does not look like a slow link.
+//!   Sprout's sender instead announces its pauses.
+//! - Rates are spaced by factors, and the variation of deliveries is learned ([`rate_filter`]). Sprout's range ends at
+//!   11 Mb/s, and its 5 % quantile is far below the mean on a slow link. Forecasts at 40 % risk with a learned
+//!   variation are better on every trace than 5 % with an assumed one.
+//! - The deadline is a delay in the queue, at any round-trip time. It is longer if deliveries vary more.
+//! - Jitter does not count as busy time of the link, since no queue causes it ([`jitter`]).
+//! - A frame leaves room for the next one, since a skipped picture is not visible.
+//! - A share of a frame's budget depends on the rate of bursts, which is the rate of the path. Thus senders that share
+//!   a path converge to equal rates. Beside cross traffic that keeps the queue full, a share of the path is claimed
+//!   ([`crate::claimed_share`]).
 //!
 //! | constant | value | chosen by |
 //! |---|---|---|
 //! | first rate | 1.2 Mb/s, e^0.5 up or down | ten packets in 100 ms, TCP's initial window (RFC 6928) |
 //! | time between two packets of a frame | 2 ms at most | Salsify's published code |
-//! | volatility, and what is in [`Mode`] | | the search that `docs/controllers.md` describes |
-//! | risk, longest tolerated delay | 0.35, 150 ms | `docs/controllers.md`, "On slow links" |
+//! | volatility, and the fields of [`Mode`] | | the search in `docs/lab/2026-11-controllers.md` |
+//! | risk, longest tolerated delay | 0.35, 150 ms | `docs/lab/2026-11-controllers.md`, "On slow links" |
 
 mod busy_time;
 mod jitter;
@@ -43,36 +45,36 @@ use busy_time::BusyTime;
 use jitter::Jitter;
 use rate_filter::RateFilter;
 
-/// How wrong the first rate may be (natural logarithm).
+/// Standard deviation of the first rate (natural logarithm).
 const FIRST_RATE_SPREAD: f64 = 0.5;
-/// What a link carries with a fragment, bytes.
+/// Link overhead of a fragment, bytes.
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
-/// Packets remembered. More are never on the way, whatever the feedback does.
+/// Maximum number of remembered packets; more are never in flight.
 const MOST_ON_THE_WAY: usize = 16_384;
 
-/// What a frame may have of so many bytes of the link, where each of its fragments, of up to `payload` bytes, has headers:
-/// of what a slow link carries in a frame interval they can be all.
+/// Payload bytes of a frame in `link_bytes`, with headers for each fragment of up to `payload` bytes. On a slow link,
+/// headers can be all that it delivers in a frame interval.
 pub(crate) fn frame_within(link_bytes: f64, payload: f64) -> f64 {
     let whole = (link_bytes / (payload + HEADERS)).floor();
     let last = link_bytes - whole * (payload + HEADERS);
     whole * payload + (last - HEADERS).max(0.0)
 }
 
-/// What a latency stands for.
+/// Constants of a latency mode.
 #[derive(Debug, Clone, Copy)]
 struct Mode {
-    /// Delay in the queue that is tolerated in any case, seconds; at least this share of a frame interval, and longer
-    /// by so many times the time over which deliveries scatter.
+    /// Tolerated queueing delay: at least `tolerated` seconds and `interval_share` frame intervals. It grows by
+    /// `scatter` times the variation of delivery times.
     tolerated: f64,
     interval_share: f64,
     scatter: f64,
-    /// What a frame may have at most: shares of what own rate, and path's rate, carry in a frame interval.
+    /// Maximum size of a frame: shares of the bytes that the own rate and the path's rate deliver per frame interval.
     own_share: f64,
     path_share: f64,
 }
 
 impl Mode {
-    /// The constants are those of [`Latency::Balanced`].
+    /// The configured constants are those of [`Latency::Balanced`].
     fn of(latency: Latency, config: &SproutConfig) -> Self {
         let &SproutConfig { tolerated, interval_share, scatter, own_share, path_share, .. } = config;
         let balanced = Self { tolerated, interval_share, scatter, own_share, path_share };
@@ -84,43 +86,43 @@ impl Mode {
     }
 }
 
-/// What the filter makes of the path: for a controller that goes on from there. Seconds, bytes and bytes a second.
+/// View of the path by the filter, for a controller that builds on it. Units: seconds, bytes, bytes per second.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outlook {
-    /// The mean of what is believed of the rate, the rate of cautious forecasts, and that of bursts.
+    /// Mean of the rate, rate of cautious forecasts, and rate of bursts.
     pub mean_rate: f64,
     pub cautious_rate: f64,
     pub path_rate: f64,
-    /// Over what time deliveries scatter.
+    /// Variation of delivery times.
     pub scatter_time: f64,
-    /// How uncertain the rate is: the standard deviation of its natural logarithm.
+    /// Uncertainty of the rate: standard deviation of its natural logarithm.
     pub spread: f64,
-    /// How long what is on the way will keep the link.
+    /// Time in which the link delivers the bytes in flight.
     pub wait: f64,
-    /// Until when it is known what the link has delivered; now, where nothing is on the way.
+    /// Time of the last known delivery; now if nothing is in flight.
     pub known_until: f64,
-    /// The shortest of recent round trips, and the last.
+    /// Minimum of recent round-trip times, and the last one.
     pub round_trip: f64,
     pub last_round_trip: f64,
-    /// When the oldest packet left that nothing was heard of yet; now, where there is none.
+    /// Sending time of the oldest packet without feedback; now if there is none.
     pub oldest_at: f64,
-    /// Bytes that nothing was heard of yet.
+    /// Bytes without feedback.
     pub on_the_way: f64,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
-    /// Seconds, sender's clock.
+    /// Sending time on the sender's clock, seconds.
     at: f64,
     bytes: f64,
 }
 
-/// Sprout's sender. Times within are seconds of the sender's clock.
+/// Sprout's sender. Times are seconds of the sender's clock.
 #[derive(Debug)]
 pub struct Sprout {
     config: SproutConfig,
-    /// Round trip that is assumed before the first sample.
+    /// Round-trip time before the first sample.
     first_round_trip: Duration,
     mode: Mode,
     payload: f64,
@@ -129,16 +131,16 @@ pub struct Sprout {
     busy: BusyTime,
     on_the_way: VecDeque<Sent>,
     first_sequence: u64,
-    /// When the sender's own packets alone would have left, at the rate of bursts.
+    /// Time when the sender's own packets alone would have left, at the rate of bursts.
     own_left: f64,
     jitter: Jitter,
     claimed_share: ClaimedShare,
-    /// What is to be counted on, once it was asked for since something new was learned.
+    /// Cached cautious rate; none after new feedback.
     cautious_rate: Cell<Option<f64>>,
 }
 
 impl Sprout {
-    /// A sender that has heard nothing yet.
+    /// A sender before its first feedback.
     #[must_use]
     pub fn new(setup: &ControllerSetup) -> Self {
         let payload = setup.payload.as_f64().max(1.0);
@@ -174,12 +176,12 @@ impl Sprout {
         path.last_round_trip.unwrap_or(self.first_round_trip).as_secs_f64()
     }
 
-    /// What is claimed beside those who keep the queue filled.
+    /// The claimed share beside cross traffic.
     pub(crate) fn claimed_share(&self) -> &ClaimedShare {
         &self.claimed_share
     }
 
-    /// The mean of what is believed of the rate, bytes a second.
+    /// Mean of the estimated rate, bytes per second.
     pub(crate) fn mean_rate(&self) -> f64 {
         self.busy.filter().mean_rate()
     }
@@ -191,19 +193,19 @@ impl Sprout {
         })
     }
 
-    /// The path's rate: that of bursts, where there were any; no less than one's own.
+    /// The path's rate: the rate of bursts if known, and at least the own mean rate.
     fn path_rate(&self, path: &PathView<'_>) -> f64 {
         path.burst_rate.map_or(0.0, Bitrate::as_bytes_per_second).max(self.mean_rate())
     }
 
-    /// Delay that is tolerated in the queue.
+    /// Tolerated queueing delay, seconds.
     fn tolerated(&self) -> f64 {
         let least = self.mode.tolerated.max(self.mode.interval_share * self.frame_interval);
         let scatter = self.mode.scatter * self.busy.filter().scatter_time();
         (least + scatter).min(self.config.most_tolerated.max(least))
     }
 
-    /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
+    /// Cautious rate over the age of the feedback, which is a round trip, plus the tolerated delay of new data.
     fn cautious_rate(&self, path: &PathView<'_>) -> f64 {
         self.cautious_rate.get().unwrap_or_else(|| {
             let horizon = self.round_trip(path) + self.tolerated();
@@ -213,7 +215,7 @@ impl Sprout {
         })
     }
 
-    /// A packet was acknowledged that had been queued for `waited` seconds.
+    /// Adds an acknowledged packet with its queueing delay `waited`, seconds.
     fn on_arrival(&mut self, path: &PathView<'_>, arrival: &AcknowledgedFragment, waited: f64) {
         let sent = arrival.sent_at.as_secs_f64();
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_CARRIAGE);
@@ -224,7 +226,7 @@ impl Sprout {
         let start = if idle {
             let outside = (waited - (self.own_left - sent)).max(0.0);
             self.jitter.waited(outside);
-            // Jitter is no time that it took to be delivered.
+            // Jitter does not count as delivery time.
             left - (waited - self.jitter.of(outside)).max(0.0)
         } else {
             self.busy.free_at().max(sent)
@@ -232,7 +234,7 @@ impl Sprout {
         self.busy.departed(bytes, start, left, idle);
     }
 
-    /// What is believed at `path.now`.
+    /// View of the path at `path.now`.
     pub(crate) fn outlook(&self, path: &PathView<'_>) -> Outlook {
         let now = path.now.as_secs_f64();
         Outlook {
@@ -250,29 +252,29 @@ impl Sprout {
         }
     }
 
-    /// Of what left before that, something would have been heard.
-    fn heard_of(&self, path: &PathView<'_>) -> f64 {
+    /// Sending time up to which feedback should have arrived.
+    fn feedback_due_for(&self, path: &PathView<'_>) -> f64 {
         path.now.as_secs_f64() - self.round_trip(path) - path.feedback_delay.as_secs_f64()
     }
 
-    /// When the link was free, or nothing more had left, as far as is known.
-    fn heard_until(&self, path: &PathView<'_>) -> f64 {
+    /// Time when the link was free, or nothing more had left, as far as known.
+    fn feedback_until(&self, path: &PathView<'_>) -> f64 {
         let free = self.busy.free_at();
-        // What has left since would have been heard of.
-        if self.on_the_way.is_empty() { free } else { free.max(self.heard_of(path)) }
+        // Later departures would have caused feedback.
+        if self.on_the_way.is_empty() { free } else { free.max(self.feedback_due_for(path)) }
     }
 
-    /// Until when it is known what the link has delivered of what it was given; `path.now` where nothing is on the way.
+    /// Time up to which deliveries are known; `path.now` if nothing is in flight.
     fn known_until(&self, path: &PathView<'_>) -> f64 {
         let now = path.now.as_secs_f64();
         let Some(oldest) = self.on_the_way.front() else { return now };
-        self.heard_until(path).max(oldest.at).min(now)
+        self.feedback_until(path).max(oldest.at).min(now)
     }
 
-    /// How long what is on the way will keep the link from `path.now` on.
+    /// Time in which the link delivers the bytes in flight, from `path.now` on.
     fn backlog(&self, path: &PathView<'_>) -> f64 {
         let (now, cautious_rate) = (path.now.as_secs_f64(), self.cautious_rate(path));
-        let mut free = self.heard_until(path);
+        let mut free = self.feedback_until(path);
         for sent in &self.on_the_way {
             free = free.max(sent.at) + sent.bytes / cautious_rate;
         }
@@ -306,7 +308,7 @@ impl Sprout {
         let delay = self.last_round_trip(path).max(now - oldest_at);
         self.claimed_share.on_time(path, delay);
         if let Some(oldest) = self.on_the_way.front() {
-            self.busy.silent(oldest.at, self.heard_of(path));
+            self.busy.silent(oldest.at, self.feedback_due_for(path));
             self.cautious_rate.set(None);
         }
     }
@@ -336,7 +338,7 @@ impl Controller for Sprout {
         let mut bytes = (self.cautious_rate(path) * room + by_path * room / tolerated).min(most);
         bytes = bytes.max(self.claimed_share.budget(path, in_flight));
         if in_flight.bytes == ByteCount::ZERO {
-            // A packet that is alone delays nothing.
+            // A single packet delays nothing.
             bytes = bytes.max(self.payload + HEADERS);
         }
         let payload_share = self.payload / (self.payload + HEADERS);
@@ -345,7 +347,7 @@ impl Controller for Sprout {
         Allowance {
             budget: ByteCount::new(frame_within(bytes, self.payload) as u64),
             pacing_interval: self.pacing_interval_at(path, mean_rate),
-            // A codec that follows a rate and is given next to none for a second stands still for many.
+            // A codec that follows a rate stops for many seconds after one second of a very low rate.
             target: Bitrate::from_bytes_per_second(
                 payload_share * (self.cautious_rate(path) * drain).max(claimed_rate),
             )
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_a_megabit_in_five_seconds_and_keeps_the_queue_short() {
+    fn rate_reaches_1_mbps_in_5_s_with_a_short_queue() {
         for feedback_interval in [None, Some(Duration::from_millis(50))] {
             let outcome = call(&Plan { feedback_interval, ..Plan::constant(1_000) });
             assert!((0.75..1.05).contains(&outcome.rate(5, 20).as_mbps()), "{outcome:?}");
@@ -388,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_path_is_filled_as_a_short_one_is() {
+    fn long_path_is_filled_like_a_short_one() {
         for delay in [5, 50, 200].map(Duration::from_millis) {
             let outcome = call(&Plan { delay, ..Plan::constant(2_000) });
             assert!(outcome.rate(8, 20).as_mbps() > 1.5, "{delay:?} {outcome:?}");
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_that_scatter_leave_it_most_of_the_link() {
+    fn jitter_leaves_most_of_the_link_usable() {
         for (kbps, least_share) in [(2_000, 0.6), (8_000, 0.35)] {
             let conditions = Conditions { jitter: Duration::from_millis(50), ..Conditions::NONE };
             let segment = Segment { duration: Duration::from_secs(40), rate: Bitrate::from_kbps(kbps), conditions };
@@ -408,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_way_when_the_capacity_falls_and_takes_what_comes() {
+    fn rate_follows_the_capacity_down_and_up() {
         let outcome = call(&Plan::step(2_500, 600, 20));
         assert!(outcome.rate(10, 20).as_mbps() > 1.9, "{outcome:?}");
         assert!(outcome.mean_target(22, 40) < Bitrate::from_kbps(700), "{outcome:?}");
@@ -418,21 +420,21 @@ mod tests {
     }
 
     #[test]
-    fn random_losses_of_a_twentieth_do_not_starve_it() {
+    fn random_loss_of_5_percent_does_not_starve_it() {
         let outcome = call(&Plan { loss: 0.05, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.rate(20, 40).as_mbps() > 0.7, "{outcome:?}");
         assert!(outcome.queueing_delay(20, 40, 0.5) < Duration::from_millis(100), "{outcome:?}");
     }
 
     #[test]
-    fn a_codec_that_follows_a_rate_is_not_told_to_stand_still_however_long_nothing_comes() {
+    fn target_keeps_its_lower_bound_in_a_long_outage() {
         let outage = Some((Duration::from_secs(20), Duration::from_secs(35)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.mean_target(30, 35) >= setup().bounds.least, "{outcome:?}");
     }
 
     #[test]
-    fn it_comes_back_after_an_outage_without_a_queue() {
+    fn rate_recovers_after_an_outage_without_a_queue() {
         let outage = Some((Duration::from_secs(20), Duration::from_secs(23)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.rate(26, 40).as_mbps() > 0.75, "{outcome:?}");
@@ -440,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn more_latency_is_a_longer_queue_and_every_latency_fills_most_of_the_link() {
+    fn every_latency_fills_the_link_and_queues_grow_with_it() {
         let queues = Latency::ALL.map(|latency| {
             let outcome = call_with(&Plan { fill: 1.0, ..Plan::constant(3_000) }, latency);
             assert!(outcome.rate(5, 20).as_mbps() > 2.3, "{latency} {outcome:?}");

@@ -1,4 +1,4 @@
-//! From a bit rate to the budget of a frame, for every controller that decides on a rate.
+//! Token bucket: turns a bit rate into the budget of a frame, for controllers that decide on a rate.
 
 use std::time::Duration;
 
@@ -6,37 +6,38 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{Allowance, InFlight};
 
-/// However low the rate, a fragment leaves this often: a guard of the pacer.
+/// Longest pacing interval at any rate: a guard of the pacer.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Debt beyond the bytes of this time is forgiven: a guard for targets that fall. Not tuned: the default path never owes more.
+/// Upper bound of the debt, as a time at the target: a guard for falling targets. Not tuned: the default path never
+/// reaches it.
 const LONGEST_OWED: Duration = Duration::from_millis(500);
 
-/// Weight of a datagram in the smoothed size, which only paces controllers that decide on a rate.
+/// Weight of a datagram in the smoothed size. It affects only the pacing of controllers that decide on a rate.
 const SIZE_WEIGHT: f64 = 1.0 / 16.0;
 
-/// Frame intervals of unused rate that a frame may have on top of its own. Not tuned: none, and more, change nothing on the default
-/// path (lab: 2026-11-control-ablation).
+/// Number of frame intervals whose unused rate a frame may use in addition to its own. Not tuned: other values change
+/// nothing on the default path (lab: 2026-11-control-ablation).
 const SAVED_INTERVALS: u32 = 1;
 
-/// What has been sent against what the target let through: a frame's budget is what is left, so that the rate is the
-/// target in the mean, however the codec's frames scatter.
+/// Bucket of sent bytes against the target. A frame's budget is the rest, so the mean rate is the target at any
+/// variation of frame sizes.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
-    /// The time whose rate may be saved, and the longest that is looked back.
+    /// Time whose rate may be saved, and the longest time between two updates.
     saved: Duration,
     longest: Duration,
     at: Timestamp,
-    /// Smoothed size of a datagram. A frame's last fragment is a short one, and the pacer counts fragments: at the time
-    /// that whole ones take, frames of one fragment and a bit would leave at half the pacing rate.
+    /// Smoothed size of a datagram. The last fragment of a frame is short, and the pacer counts fragments. With the
+    /// full size, frames of slightly more than one fragment would leave at half the pacing rate.
     datagram_bytes: f64,
-    /// Bytes saved, or owed.
+    /// Saved bytes; negative for debt.
     tokens: f64,
-    /// The last target, and what was worked out of it.
+    /// The last target, and the limits computed from it.
     limits: (Bitrate, Limits),
 }
 
-/// Between these is what is saved at a target, bytes.
+/// Bounds of the saved bytes at a target, bytes.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     least: f64,
@@ -61,7 +62,7 @@ impl TokenBucket {
         if self.limits.0 == target {
             return self.limits.1;
         }
-        // What is owed after the target has fallen is not owed for ever.
+        // Debt from before a drop of the target expires.
         let least = -target.bytes_in(LONGEST_OWED).as_f64();
         Limits { least, most: target.bytes_in(self.saved).as_f64() }
     }
@@ -72,7 +73,7 @@ impl TokenBucket {
         (self.tokens.max(least) + earned).min(most)
     }
 
-    /// A datagram of `size` left, at a time when the target was `target`.
+    /// Records that a datagram of `size` was sent while the target was `target`.
     pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount, target: Bitrate) {
         self.limits = (target, self.limits(target));
         self.tokens = self.tokens_at(now, target) - size.as_f64();
@@ -86,7 +87,7 @@ impl TokenBucket {
         pacing_rate.time_for(ByteCount::new(self.datagram_bytes as u64)).min(LONGEST_INTERVAL)
     }
 
-    /// What the next frame may have at `target`.
+    /// Budget of the next frame at `target`.
     #[must_use]
     pub fn budget(&self, now: Timestamp, in_flight: InFlight, target: Bitrate) -> ByteCount {
         ByteCount::new((self.tokens_at(now, target) - in_flight.queued.as_f64()).max(0.0) as u64)
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_that_take_their_budgets_have_the_target_in_the_mean() {
+    fn mean_rate_of_varying_frames_is_the_target() {
         let interval = Duration::from_millis(40);
         let mut bucket = TokenBucket::new(ByteCount::new(1200), interval);
         let target = Bitrate::from_kbps(1_000);
@@ -113,7 +114,7 @@ mod tests {
         for frame in 0..250 {
             let now = Timestamp::from_millis(40 * frame + frame % 7);
             let budget = bucket.allowance(now, InFlight::default(), target, target).budget;
-            // Every other frame takes but half of what it may.
+            // Every other frame uses only half of its budget.
             let size = if frame % 2 == 0 { budget } else { ByteCount::new(budget.get() / 2) };
             bucket.on_transmit(now, size, target);
             sent += size.get();
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pause_earns_one_more_frame_and_no_more() {
+    fn long_pause_saves_one_more_frame() {
         let mut bucket = TokenBucket::new(ByteCount::new(1200), Duration::from_millis(40));
         let target = Bitrate::from_kbps(1_000);
         bucket.on_transmit(Timestamp::ZERO, ByteCount::new(5_000), target);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn small_fragments_leave_at_the_pacing_rate_too() {
+    fn small_fragments_leave_at_the_pacing_rate() {
         let mut bucket = TokenBucket::new(ByteCount::new(1200), Duration::from_millis(40));
         let target = Bitrate::from_kbps(1_000);
         (0..100).for_each(|at| bucket.on_transmit(Timestamp::from_millis(at), ByteCount::new(500), target));
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_in_the_pacer_is_taken_off() {
+    fn queued_bytes_reduce_the_budget() {
         let bucket = TokenBucket::new(ByteCount::new(1200), Duration::from_millis(40));
         let in_flight = InFlight { queued: ByteCount::new(4_000), ..InFlight::default() };
         let target = Bitrate::from_kbps(1_000);

@@ -1,4 +1,4 @@
-//! Marks of congestion (ECN) slow the controllers that know of them, where nothing is lost.
+//! Tests of congestion marks (ECN): they slow the controllers that support them, without any loss.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use lockstep_control::{Algorithm, ControllerSetup, InFlight, Input, PathObserver
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// The target after twenty seconds at 800 kb/s over a path of 50 ms whose queue holds 12 ms in the second half (below
-/// that NADA looks at nothing but losses, RFC 8698, section 4.2). Of that half, the datagrams whose numbers `marked`
-/// names came with a mark.
+/// The target after 20 s at 800 kb/s over a path of 50 ms. In the second half the queueing delay is 12 ms; below that
+/// NADA considers only losses (RFC 8698, section 4.2). Datagrams of that half whose numbers satisfy `marked` arrive
+/// with a mark.
 fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
     let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
     let mut controller = algorithm.parse::<Algorithm>().unwrap().controller(&setup).unwrap();
@@ -43,7 +43,7 @@ fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
 }
 
 #[test]
-fn marks_slow_gcc_nada_and_scream_where_nothing_is_lost() {
+fn marks_slow_gcc_nada_and_scream_without_loss() {
     for algorithm in ["gcc", "nada", "scream"] {
         let (free, marked) = (target(algorithm, |_| false), target(algorithm, |number| number % 20 == 0));
         assert!(marked.mul_f64(1.2) < free, "{algorithm}: {marked} with marks, {free} without");
@@ -51,7 +51,7 @@ fn marks_slow_gcc_nada_and_scream_where_nothing_is_lost() {
 }
 
 #[test]
-fn what_is_not_told_of_marks_does_not_change() {
+fn other_controllers_ignore_marks() {
     for algorithm in ["salsify", "copa", "sprout"] {
         assert_eq!(target(algorithm, |_| true), target(algorithm, |_| false), "{algorithm}");
     }

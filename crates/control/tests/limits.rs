@@ -1,4 +1,4 @@
-//! What the path observer learns, and how limits narrow a controller's allowance.
+//! Tests of the path observer and of the limits that narrow a controller's allowance.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const BOUNDLESS: Allowance = Allowance {
     behind_cross_traffic: ByteCount::ZERO,
 };
 
-/// A path, limits and the time.
+/// A path with limits and a clock.
 struct Path {
     path: PathObserver,
     ceiling: Option<Ceiling>,
@@ -42,7 +42,7 @@ impl Path {
         }
     }
 
-    /// What a frame may have although its controller allows a gigabyte, and the binding limit.
+    /// The budget under an unlimited allowance, and the binding limit.
     fn limited(&self, in_flight: InFlight) -> (Budget, Option<LimitedBy>) {
         let silence = SilenceLimit { payload: ByteCount::new(PAYLOAD) };
         let by_path: [&dyn Limit; 3] = [&Delivered::default(), &silence, &ShortQueueLimit];
@@ -51,7 +51,7 @@ impl Path {
         narrow(&self.path.view(self.now), budget, by_path.into_iter().chain(ceiling))
     }
 
-    /// Bytes of a frame with nothing in flight.
+    /// Budget of a frame with nothing in flight, bytes.
     fn most(&self) -> u64 {
         self.limited(InFlight::default()).0.frame.0.get()
     }
@@ -63,14 +63,14 @@ impl Path {
         }
     }
 
-    /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip
-    /// after that.
+    /// Sends a frame now. Its fragments arrive `delay` later, `apart` from each other. Feedback follows half a round
+    /// trip after each.
     fn frame(&mut self, fragments: u16, delay: Duration, apart: Duration) {
-        self.heard_of_late(fragments, delay, apart, ROUND_TRIP / 2);
+        self.frame_with_feedback_delay(fragments, delay, apart, ROUND_TRIP / 2);
     }
 
-    /// The same, acknowledged so long after that.
-    fn heard_of_late(&mut self, fragments: u16, delay: Duration, apart: Duration, back: Duration) {
+    /// Like [`Self::frame`], with feedback `back` after each arrival.
+    fn frame_with_feedback_delay(&mut self, fragments: u16, delay: Duration, apart: Duration, back: Duration) {
         let sent_at = self.now;
         let size = ByteCount::new(PAYLOAD + 68);
         (0..fragments).for_each(|_| self.send(sent_at, size));
@@ -106,18 +106,18 @@ impl Path {
 
 const HALF: Duration = Duration::from_millis(20);
 
-/// So many whole packets on the way.
+/// Data in flight: `packets` full packets.
 fn on_the_way(packets: u64) -> InFlight {
     InFlight { bytes: ByteCount::new(1_452 * packets), ..InFlight::default() }
 }
 
 #[test]
-fn an_unknown_path_gets_a_small_first_flight() {
+fn unknown_path_gets_a_small_first_flight() {
     assert_eq!(Path::new(None).most(), 8_000);
 }
 
 #[test]
-fn a_quiet_source_on_a_fast_path_doubles_in_a_round_trip() {
+fn quiet_source_on_a_fast_path_doubles_per_round_trip() {
     let mut path = Path::new(None);
     let mut before = path.most();
     for _ in 0..5 {
@@ -131,21 +131,21 @@ fn a_quiet_source_on_a_fast_path_doubles_in_a_round_trip() {
 }
 
 #[test]
-fn a_burst_behind_a_pause_of_the_link_is_no_evidence() {
+fn burst_after_a_pause_of_the_link_is_no_evidence() {
     let mut path = Path::new(None);
     path.frame(3, HALF, Duration::from_millis(12));
     path.wait(Duration::from_millis(30));
-    // What was held for a quarter of a second comes all at once.
+    // Packets that were held for a quarter of a second arrive together.
     path.frame(30, Duration::from_millis(150), Duration::from_micros(10));
-    // Half a second's deliveries are what counts: 33 packets.
+    // Only the deliveries of half a second count: 33 packets.
     assert!(path.most() <= 33 * (PAYLOAD + 68), "{}", path.most());
 }
 
 #[test]
-fn a_slow_path_bounds_frames_to_half_a_second_of_deliveries() {
+fn slow_path_bounds_frames_to_half_a_second_of_data() {
     let mut path = Path::new(None);
     for _ in 0..60 {
-        // One packet in 12 ms: 0.97 Mb/s.
+        // One packet per 12 ms: 0.97 Mb/s.
         path.frame(4, HALF, Duration::from_millis(12));
     }
     assert!((40_000..=61_000).contains(&path.most()), "{}", path.most());
@@ -170,11 +170,11 @@ fn silence_gets_rare_probes_and_then_a_small_frame() {
     }
     assert!(path.path.is_silent(path.now));
     assert_eq!(path.most(), 0);
-    // Every 100 ms as long as they would be through in as much; then ever more seldom.
+    // Every 100 ms while the path could deliver them in 100 ms, then less and less often.
     let pauses: Vec<_> = probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[..10].iter().all(|&pause| pause == 100), "{pauses:?}");
     assert!(pauses.is_sorted() && pauses.last() > Some(&200), "{pauses:?}");
-    // News of what had queued opens nothing; news of what was sent since does.
+    // Feedback for queued packets opens nothing; feedback for later packets does.
     let old = AcknowledgedFragment {
         frame: path.frame,
         fragment: 0,
@@ -201,8 +201,8 @@ fn silence_gets_rare_probes_and_then_a_small_frame() {
 
 #[test]
 fn probes_into_silence_delay_little_when_it_ends() {
-    // A packet in 40 ms, 290 kb/s: 100 ms of it are 3,600 bytes, and a fiftieth 730 a second. One in 500 ms, 23 kb/s: next to
-    // nothing but a packet.
+    // One packet per 40 ms is 290 kb/s: 100 ms of it are 3,600 bytes, a fiftieth 730 bytes per second. One packet per
+    // 500 ms is 23 kb/s: little more than one packet.
     for (frames, apart, most) in [(100, 40, [4_300, 5_000, 6_500]), (20, 500, [1_550, 1_650, 1_850])] {
         let mut path = Path::new(None);
         for _ in 0..frames {
@@ -210,70 +210,70 @@ fn probes_into_silence_delay_little_when_it_ends() {
             path.wait(Duration::from_millis(apart).saturating_sub(ROUND_TRIP));
         }
         path.path.on_fragment(path.now, ByteCount::new(1));
-        let bears = |path: &Path, bytes: u64| path.path.can_carry_probe(path.now, ByteCount::new(bytes));
-        assert!(bears(&path, 1_000_000), "it is not silent yet");
+        let can_carry = |path: &Path, bytes: u64| path.path.can_carry_probe(path.now, ByteCount::new(bytes));
+        assert!(can_carry(&path, 1_000_000), "the path is not silent yet");
         for (seconds, most) in [1, 1, 2].into_iter().zip(most) {
             path.wait(Duration::from_secs(seconds));
-            let largest = (0..100_000).step_by(50).take_while(|&bytes| bears(&path, bytes)).last().unwrap_or(0);
+            let largest = (0..100_000).step_by(50).take_while(|&bytes| can_carry(&path, bytes)).last().unwrap_or(0);
             assert!((most..most + most / 6).contains(&largest), "{largest} bytes after {seconds} s more");
         }
         path.path.on_fragment(path.now, ByteCount::new(20_000));
-        assert!(!bears(&path, 1), "what went before counts");
-        // A hello was answered: one may go, and another after that only if it is small.
+        assert!(!can_carry(&path, 1), "earlier probes count");
+        // After the answer to a hello, one probe may be sent, and another one only if it is small.
         path.wait(Duration::from_millis(10));
         path.path.on_return(path.now);
-        assert!(bears(&path, 100_000));
+        assert!(can_carry(&path, 100_000));
         path.path.on_fragment(path.now + Duration::from_millis(1), ByteCount::new(100));
-        assert!(!bears(&path, 100));
+        assert!(!can_carry(&path, 100));
     }
 }
 
 #[test]
-fn a_pause_of_the_way_back_alone_does_not_stop_probes() {
+fn pause_of_the_reverse_path_does_not_stop_probes() {
     let mut path = Path::new(None);
     let quiet = |path: &Path, milliseconds| path.now + Duration::from_millis(milliseconds);
-    let bears = |path: &Path| path.path.can_carry_probe(quiet(path, 2_000), ByteCount::new(100_000));
+    let can_carry = |path: &Path| path.path.can_carry_probe(quiet(path, 2_000), ByteCount::new(100_000));
     let is_due = |path: &Path, packets: u64| path.path.is_probe_due(quiet(path, 400), on_the_way(packets));
     let sent = |path: &mut Path| path.path.on_fragment(path.now, ByteCount::new(1_452));
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     sent(&mut path);
-    assert!(!bears(&path) && !is_due(&path, 1_000));
-    // It arrived at once, and the news of it three seconds later.
+    assert!(!can_carry(&path) && !is_due(&path, 1_000));
+    // The packet arrived at once, but its feedback three seconds later.
     let pause = Duration::from_secs(3);
-    path.heard_of_late(1, HALF, Duration::ZERO, pause);
+    path.frame_with_feedback_delay(1, HALF, Duration::ZERO, pause);
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     sent(&mut path);
-    assert!(bears(&path) && is_due(&path, 1_000));
-    // What was sent meanwhile is more than the path bears: the next waits, but may have any size.
+    assert!(can_carry(&path) && is_due(&path, 1_000));
+    // The bytes sent since exceed what the path can carry: the next probe waits, but may have any size.
     path.path.on_fragment(quiet(&path, 300), ByteCount::new(100_000));
-    assert!(bears(&path) && !is_due(&path, 1_000));
-    // Then it is what was sent that waits.
+    assert!(can_carry(&path) && !is_due(&path, 1_000));
+    // Now the packets are delayed instead of the feedback.
     path.wait(Duration::from_secs(1));
-    path.heard_of_late(1, pause, Duration::ZERO, HALF);
+    path.frame_with_feedback_delay(1, pause, Duration::ZERO, HALF);
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     sent(&mut path);
-    assert!(!bears(&path) && !is_due(&path, 1_000));
+    assert!(!can_carry(&path) && !is_due(&path, 1_000));
 }
 
 #[test]
-fn feedback_behind_the_other_ends_pictures_is_no_silence() {
+fn feedback_behind_the_other_ends_pictures_is_not_silence() {
     let mut path = Path::new(None);
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     let (late, step) = (Duration::from_millis(350), Duration::from_millis(10));
-    path.heard_of_late(4, HALF, step, late);
-    // Once it has come as late, and however seldom.
+    path.frame_with_feedback_delay(4, HALF, step, late);
+    // After feedback was this late once, such delays are tolerated at any frequency.
     for _ in 0..10 {
         (0..8).for_each(|_| path.frame(4, HALF, step));
         path.path.on_fragment(path.now, ByteCount::new(1_452));
-        assert!(!path.path.is_silent(path.now + HALF + late), "news is as late as before");
-        path.heard_of_late(4, HALF, step, late);
+        assert!(!path.path.is_silent(path.now + HALF + late), "feedback is as late as before");
+        path.frame_with_feedback_delay(4, HALF, step, late);
     }
     path.path.on_fragment(path.now, ByteCount::new(1_452));
-    assert!(path.path.is_silent(path.now + Duration::from_millis(900)), "this is no more than late");
+    assert!(path.path.is_silent(path.now + Duration::from_millis(900)), "this exceeds the known delay");
 }
 
 #[test]
-fn hellos_use_a_sixteenth_of_the_path_and_become_rare() {
+fn hellos_use_a_sixteenth_of_the_rate_and_become_rare() {
     let pauses = |frames: u32, apart: u64| {
         let mut path = Path::new(None);
         for _ in 0..frames {
@@ -283,16 +283,16 @@ fn hellos_use_a_sixteenth_of_the_path_and_become_rare() {
         [300, 4_000, 60_000]
             .map(|silent| path.path.greeting_pause(path.now + Duration::from_millis(silent)).as_millis())
     };
-    // A packet in 50 ms, 230 kb/s; in 540 ms, 20 kb/s.
+    // One packet per 50 ms is 230 kb/s; one per 540 ms is 20 kb/s.
     assert_eq!(pauses(100, 10), [38, 100, 1_000]);
     assert_eq!(pauses(20, 500), [422, 422, 1_000]);
     assert_eq!(Path::new(None).path.greeting_pause(Timestamp::from_millis(1_000)), Duration::from_secs(1), "unknown");
 }
 
 #[test]
-fn on_a_slow_path_a_probe_waits_for_bytes_in_flight() {
+fn probe_on_a_slow_path_waits_for_bytes_in_flight() {
     let mut path = Path::new(None);
-    // A packet in 200 ms: 58 kb/s, two or three in half a second.
+    // One packet per 200 ms: 58 kb/s, two or three in half a second.
     (0..20).for_each(|_| path.frame(1, HALF, Duration::ZERO));
     for _ in 0..20 {
         path.wait(Duration::from_millis(200));
@@ -303,11 +303,11 @@ fn on_a_slow_path_a_probe_waits_for_bytes_in_flight() {
         path.path.is_probe_due(path.now + Duration::from_millis(milliseconds), on_the_way(packets))
     };
     assert!(!due(&path, 90, 1) && due(&path, 110, 1));
-    // Behind nothing there is nothing to wait for.
+    // Without bytes in flight there is nothing to wait for.
     assert!(due(&path, 1, 0));
-    // Ten packets take such a path two seconds.
+    // Ten packets take two seconds on such a path.
     assert!(!due(&path, 110, 10) && !due(&path, 900, 10) && due(&path, 1_000, 10));
-    // As long as they come through late, none is due; if it is the news of them that is late, what was sent counts.
+    // While packets arrive late, no probe is due. If only their feedback is late, the sending time counts.
     path.frame(1, HALF + Duration::from_millis(400), Duration::ZERO);
     assert!(!due(&path, 110, 10) && !due(&path, 900, 10) && due(&path, 1_000, 10));
     path.frame(1, HALF, Duration::ZERO);
@@ -315,7 +315,7 @@ fn on_a_slow_path_a_probe_waits_for_bytes_in_flight() {
 }
 
 #[test]
-fn before_feedback_no_more_than_a_first_flight_is_sent() {
+fn bytes_before_feedback_are_at_most_a_first_flight() {
     let mut path = Path::new(None);
     let allowed = |path: &Path, bytes: u64| {
         let in_flight = InFlight { bytes: ByteCount::new(bytes), ..InFlight::default() };
@@ -327,21 +327,21 @@ fn before_feedback_no_more_than_a_first_flight_is_sent() {
 }
 
 #[test]
-fn the_ceiling_bounds_frames_but_not_larger_ones_once_coded() {
+fn ceiling_bounds_budgets_but_not_coded_frames() {
     let ceiling = bitrate_ceiling(1_280, 720, Duration::from_nanos(33_333_333));
     assert!((13.8..13.9).contains(&ceiling.as_mbps()), "{ceiling}");
     let mut path = Path::new(Some(Bitrate::from_kbps(1_000)));
     (0..20).for_each(|_| path.frame(4, HALF, Duration::from_micros(100)));
     path.wait(Duration::from_secs(1));
-    assert!(path.most() <= 8_400, "two frames' worth of a megabit: {}", path.most());
-    // A frame that is larger nevertheless can be sent, and those after it have half of their share until it is made up for.
+    assert!(path.most() <= 8_400, "two frame intervals at 1 Mb/s: {}", path.most());
+    // A larger frame may be sent. The frames after it have half of their share until the excess is compensated.
     assert!(path.limited(InFlight::default()).0.affordable.0.get() > 40_000);
     path.frame(20, HALF, Duration::from_micros(100));
     assert!((2_000..=2_100).contains(&path.most()), "{}", path.most());
 }
 
 #[test]
-fn losses_are_remembered_as_a_share() {
+fn losses_raise_the_loss_share() {
     let mut path = Path::new(None);
     path.frame(10, HALF, Duration::from_millis(1));
     let lost = LostFragment { frame: 0, fragment: 0, size: ByteCount::new(1_452), sent_at: path.now };
@@ -350,9 +350,9 @@ fn losses_are_remembered_as_a_share() {
 }
 
 #[test]
-fn the_last_limit_that_cuts_is_binding() {
+fn last_limit_that_cuts_is_binding() {
     let mut path = Path::new(Some(Bitrate::from_kbps(1_000)));
-    assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Delivered), "a first flight");
+    assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Delivered), "the first flight");
     (0..20).for_each(|_| path.frame(4, HALF, Duration::from_micros(100)));
     assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Ceiling));
     path.ceiling = None;
@@ -363,7 +363,7 @@ fn the_last_limit_that_cuts_is_binding() {
 }
 
 #[test]
-fn a_limit_that_does_not_cut_is_not_binding() {
+fn limit_that_does_not_cut_is_not_binding() {
     let path = Path::new(None);
     let small = Budget {
         frame: Gross(ByteCount::new(100)),

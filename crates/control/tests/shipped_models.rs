@@ -1,4 +1,4 @@
-//! The models that come with Lockstep: what they say is what PyTorch said when they were written.
+//! Tests of the embedded models: their outputs match those of PyTorch at export.
 
 use lockstep_control::learned::shipped::Shipped;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ const SHIPPED: [(Shipped, &str); Shipped::ALL.len()] = [
     (Shipped::Gemini, "gemini"),
 ];
 
-/// Inputs and what PyTorch made of them.
+/// Inputs and PyTorch's outputs.
 #[derive(Deserialize)]
 struct Reference {
     inputs: Vec<Vec<f32>>,
@@ -26,7 +26,7 @@ fn reference(name: &str) -> Reference {
 }
 
 #[test]
-fn models_say_what_pytorch_says() {
+fn model_outputs_match_pytorch() {
     for (shipped, name) in SHIPPED {
         let (model, reference) = (shipped.model().expect("a model"), reference(name));
         assert!(reference.inputs.len() >= 4 && reference.inputs.len() == reference.outputs.len());
@@ -41,9 +41,9 @@ fn models_say_what_pytorch_says() {
 }
 
 #[test]
-fn files_are_small_and_say_whose_they_are() {
+fn model_files_are_small_and_name_their_controller() {
     for (shipped, name) in SHIPPED {
-        let size = shipped.bytes().expect("it is embedded").len();
+        let size = shipped.bytes().expect("the model is embedded").len();
         assert!(size < 5_000_000, "{name}: {size} bytes");
         assert_eq!(shipped.model().expect("a model").metadata("lockstep.controller"), Some(name));
     }

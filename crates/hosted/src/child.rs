@@ -20,10 +20,10 @@ const LONGEST_QUOTE: u64 = 1024;
 /// A process whose input has ended has this long to end by itself.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
-/// Says whether to go on waiting for an answer: an error ends the wait, and is what the wait ends with.
+/// Decides whether to continue waiting for an answer. An error ends the wait, which returns it.
 pub type Interruption = fn() -> Result<(), HostError>;
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
     /// None within the limit.
@@ -41,14 +41,14 @@ pub(crate) enum NoAnswer {
 /// The last lines that a process wrote to its standard error.
 type Quoted = Arc<Mutex<VecDeque<String>>>;
 
-/// The process. It ends with this, and, on Unix, so do those that it started, but for those that left its group.
+/// A running process. Dropping this ends it. On Unix, its process group ends too.
 #[derive(Debug)]
 pub(crate) struct LineProcess {
     child: Child,
-    /// Whether its end was taken note of. Its number may be another one's then.
+    /// Whether its end is known. Another process may have its number then.
     is_reaped: bool,
     interruption: Option<Interruption>,
-    /// None once its input is to end.
+    /// None once its input must end.
     requests: Option<SyncSender<String>>,
     answers: Receiver<Vec<u8>>,
     errors: Quoted,
@@ -57,7 +57,7 @@ pub(crate) struct LineProcess {
 /// Writes each request. A process that reads nothing blocks this thread alone, until the process is ended.
 fn write(mut input: ChildStdin, requests: &Receiver<String>) {
     while let Ok(request) = requests.recv() {
-        // A process that has ended takes no more; its last answer, or its end, says why.
+        // A process that has ended reads no more. Its last answer, or its end, has the reason.
         if input.write_all(request.as_bytes()).is_err() {
             return;
         }
@@ -104,7 +104,7 @@ impl LineProcess {
         quotes: bool,
         interruption: Option<Interruption>,
     ) -> Result<Self, io::Error> {
-        // One thread for the mathematics: with more, sums come out in another order from run to run.
+        // One thread for mathematics: with more, sums have another order in each run.
         command
             .envs([("PYTHONHASHSEED", "0"), ("TZ", "UTC"), ("PYTHONIOENCODING", "utf-8")])
             .envs([("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"), ("MKL_NUM_THREADS", "1")])
@@ -113,8 +113,8 @@ impl LineProcess {
         if quotes {
             command.stderr(Stdio::piped());
         }
-        // A group of its own, so that it can be ended with what it starts. Signals of the terminal pass it by; it ends when its
-        // input does, which is when this process ends in whatever way.
+        // A separate process group, so that its children end with it. It receives no signals of the terminal. It ends when its
+        // input ends, and so whenever this process ends.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(command, 0);
         let mut child = command.spawn()?;
@@ -133,7 +133,7 @@ impl LineProcess {
         Ok(Self { child, is_reaped: false, interruption, requests: Some(requests), answers, errors })
     }
 
-    /// Whether it wrote a line that answers nothing.
+    /// Whether it wrote a line without a request.
     pub(crate) fn has_line(&self) -> bool {
         !matches!(self.answers.try_recv(), Err(TryRecvError::Empty | TryRecvError::Disconnected))
     }
@@ -145,7 +145,7 @@ impl LineProcess {
     pub(crate) fn send(&self, request: String) -> Result<(), NoAnswer> {
         match self.requests.as_ref().map(|requests| requests.try_send(request)) {
             Some(Err(TrySendError::Full(_))) => Err(NoAnswer::Unread),
-            // The end of a process that has ended is the answer.
+            // If the process has ended, its end is the answer.
             _ => Ok(()),
         }
     }
@@ -167,7 +167,7 @@ impl LineProcess {
                 Err(RecvTimeoutError::Timeout) if begun.elapsed() >= limit => return Err(NoAnswer::Slow(limit)),
                 Err(RecvTimeoutError::Timeout) => self.check_interruption().map_err(NoAnswer::Interrupted)?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    // It closed its output; what runs on in it is of no use any more.
+                    // It closed its output, so it cannot answer any more.
                     thread::sleep(Duration::from_millis(50));
                     let ended = self.child.try_wait().ok().flatten();
                     if ended.is_some() {
@@ -186,7 +186,7 @@ impl LineProcess {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// Ends its input and waits until it ends by itself, a second at most.
+    /// Ends its input and waits at most one second until it exits.
     pub(crate) fn finish(&mut self) {
         self.requests = None;
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! From arrivals to AlphaRTC's reports, and from its answers to estimates.
+//! Adapter between arrivals and AlphaRTC's reports, and between its answers and estimates.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use lockstep_transport::wire::DATA_HEADER;
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// How often AlphaRTC asks for the bandwidth.
+/// Interval at which AlphaRTC requests an estimate.
 pub const ESTIMATE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// More packets than this between two answers are not reported: ten times what a link of 1 Gb/s brings.
+/// Limit of reported packets between two answers: ten times those of a link of 1 Gb/s.
 const MOST_PACKETS: usize = 1 << 18;
 
-/// Why an estimator cannot go on.
+/// Reason why an estimator failed.
 pub type HostError = FailureReason;
 
-/// What `report_states` is told of one packet, less what is the same for all.
+/// The report of one packet, without the fields that are equal for all packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketReport {
-    /// When it arrived, exactly.
+    /// Exact arrival time.
     pub arrived_at: Timestamp,
-    /// When it left the sender, milliseconds.
+    /// Send time, milliseconds.
     pub send_time_ms: u64,
-    /// When it arrived, milliseconds.
+    /// Arrival time, milliseconds.
     pub arrival_time_ms: u64,
-    /// Its place in the order of transmission; after 65,535 comes 0, as in RTP.
+    /// Sequence number; 0 follows 65,535, as in RTP.
     pub sequence_number: u16,
     /// Bytes of headers above UDP.
     pub header_length: u64,
@@ -49,12 +49,12 @@ impl From<&Arrival> for PacketReport {
     }
 }
 
-/// Where an AlphaRTC estimator lives.
+/// Host of an AlphaRTC estimator, such as a process.
 pub trait EstimatorHost: Send {
-    /// Reports `packets`, oldest first, then asks for the bandwidth, at `now`.
+    /// Reports `packets`, oldest first, and requests an estimate at `now`.
     ///
     /// # Errors
-    /// Whatever keeps the estimator from answering with a rate.
+    /// If the estimator does not answer with a rate.
     fn exchange(&mut self, now: Timestamp, packets: &[PacketReport]) -> Result<Bitrate, HostError>;
 }
 
@@ -64,8 +64,10 @@ impl<H: EstimatorHost + ?Sized> EstimatorHost for Box<H> {
     }
 }
 
-/// An AlphaRTC estimator as the estimator of a call. It is asked every [`ESTIMATE_INTERVAL`] from the first arrival on,
-/// whether packets arrive or not, and says nothing before its first answer. After a failure it says what it said last.
+/// An AlphaRTC estimator as the estimator of a call.
+///
+/// From the first arrival on it estimates every [`ESTIMATE_INTERVAL`], with or without packets. There is no estimate before
+/// the first answer. After a failure the last estimate stays.
 pub struct AlphaRtcEstimator<H> {
     host: Option<H>,
     failure: Failure,
@@ -75,7 +77,7 @@ pub struct AlphaRtcEstimator<H> {
 }
 
 impl<H: EstimatorHost> AlphaRtcEstimator<H> {
-    /// An estimator that lives at `host`, and where it will say that it failed.
+    /// The estimator of `host`, and the place of its failure.
     #[must_use]
     pub fn new(host: H) -> (Self, Failure) {
         let failure = Failure::default();
@@ -84,8 +86,8 @@ impl<H: EstimatorHost> AlphaRtcEstimator<H> {
         (estimator, failure)
     }
 
-    /// Asks at each moment up to `now` at which AlphaRTC would have. At `now` itself only if `now` is over: what else
-    /// arrives in this moment belongs to it.
+    /// Requests the estimates that are due before `now`. The one at `now` requires `over`: all arrivals of that moment belong
+    /// to its report.
     fn ask(&mut self, now: Timestamp, over: bool) {
         while let Some(due) = self.due.filter(|&due| due < now || over && due == now) {
             let Some(host) = &mut self.host else { return };
@@ -123,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with as many kb/s as packets were reported, and keeps what it was asked.
+    /// Answers one kb/s per reported packet, and keeps the requests.
     #[derive(Clone, Default)]
     struct Counting(Arc<Mutex<Vec<Asked>>>);
 
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_packet_is_reported_once_and_the_bandwidth_asked_every_fifth_of_a_second() {
+    fn packets_are_reported_once_and_estimates_come_every_200_ms() {
         let host = Counting::default();
         let (mut estimator, failure) = AlphaRtcEstimator::new(host.clone());
         for index in 0..50 {
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_asked_about_as_well_and_a_failure_ends_it() {
+    fn estimates_continue_in_silence_until_a_failure() {
         let host = Counting::default();
         let (mut estimator, failure) = AlphaRtcEstimator::new(host.clone());
         estimator.on_arrival(&arrival(100, 0));

@@ -1,10 +1,9 @@
-//! Estimators and controllers outside of Lockstep, in calls in virtual time: the call waits for each answer.
+//! Estimators and controllers of other programs, in calls in virtual time: the call waits for each answer.
 //!
-//! - Estimators written for AlphaRTC, as they are: a class `Estimator` with `report_states` for every packet and
-//!   `get_estimated_bandwidth` every 200 ms (OpenNetLab's challenge at MMSys 2021). An [`EstimatorHost`] is where such an
-//!   estimator lives: a process of its own ([`Process`]), or whatever the caller has. [`AlphaRtcEstimator`] makes it an
-//!   estimator of a call.
-//! - Controllers that answer JSON lines: programs ([`program_controller`]), and whatever implements [`ControllerLines`].
+//! - Unmodified estimators for AlphaRTC (OpenNetLab's challenge at MMSys 2021): a class `Estimator` with `report_states` per
+//!   packet and `get_estimated_bandwidth` every 200 ms. An [`EstimatorHost`] runs it, such as a [`Process`].
+//!   [`AlphaRtcEstimator`] makes it the estimator of a call.
+//! - Controllers that answer JSON lines: programs ([`program_controller`]), and implementations of [`ControllerLines`].
 #![forbid(unsafe_code)]
 
 mod child;

@@ -1,4 +1,4 @@
-//! An estimator in a Python process of its own, in the folder of its file.
+//! An estimator in a separate Python process, in the folder of its file.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use lockstep_units::{Bitrate, Timestamp};
 use crate::child::{Interruption, LineProcess, NoAnswer};
 use crate::estimator::{EstimatorHost, HostError, PacketReport};
 
-/// What runs in the process.
+/// The program of the process.
 const WORKER: &str = include_str!("worker.py");
 
 /// The file's name in the challenge.
 const FILE_NAME: &str = "BandwidthEstimator.py";
 
-/// Libraries such as PyTorch take long to load; an estimator has at least this long until it is there.
+/// Least limit for loading an estimator: libraries such as PyTorch load slowly.
 const LEAST_START_LIMIT: Duration = Duration::from_secs(120);
 
-/// Why an estimator's process is of no use, or no longer.
+/// Why an estimator's process fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("estimator {0}: no such file")]
     NoFile(PathBuf),
     /// The interpreter did not start.
@@ -35,15 +35,15 @@ pub enum ProcessError {
         path: PathBuf,
         /// The interpreter.
         interpreter: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The estimator raised something, or returned what is no rate.
+    /// The estimator raised an exception, or returned something other than a rate.
     #[error("estimator {path}: {message}")]
     Failed {
         /// The estimator's file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         message: String,
     },
     /// No answer within the limit.
@@ -59,24 +59,24 @@ pub enum ProcessError {
     Ended {
         /// The estimator's file.
         path: PathBuf,
-        /// How it ended.
+        /// Its exit status.
         status: String,
     },
-    /// Whoever waited was interrupted; see [`ProcessOptions::interruption`].
+    /// The caller was interrupted; see [`ProcessOptions::interruption`].
     #[error(transparent)]
     Interrupted(HostError),
 }
 
-/// How an estimator's process is run.
+/// Options of an estimator's process.
 #[derive(Debug, Clone)]
 pub struct ProcessOptions {
     /// The Python interpreter.
     pub interpreter: String,
-    /// Seed of the estimator's draws.
+    /// Seed of the estimator's random numbers.
     pub seed: u64,
-    /// Longest time that one answer may take on the clock on the wall.
+    /// Limit for one answer, wall clock.
     pub limit: Duration,
-    /// What may end a wait before that, several times a second; nothing does if not given.
+    /// May end a wait earlier; called several times per second.
     pub interruption: Option<Interruption>,
 }
 
@@ -86,8 +86,7 @@ struct Answer {
     error: Option<String>,
 }
 
-/// An estimator in a process of its own. The process ends with this, and, on Unix, so do those that it started, but for
-/// those that left its group of processes.
+/// An estimator in a separate process. Dropping this ends the process. On Unix, its process group ends too.
 #[derive(Debug)]
 pub struct Process {
     path: PathBuf,
@@ -95,14 +94,14 @@ pub struct Process {
     process: LineProcess,
 }
 
-/// The name of the file of the estimator that `path` names.
+/// File name of the estimator at `path`.
 fn named(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() }
 }
 
 impl Process {
-    /// The file of the estimator that `path` names: `path`, or `BandwidthEstimator.py` in the folder `path`. The folder that
-    /// it is in, links followed, is the one that it runs and imports from.
+    /// The estimator's file: `path`, or `BandwidthEstimator.py` in the folder `path`. Its folder, with links resolved, is the
+    /// working directory and the place of imports.
     ///
     /// # Errors
     /// [`ProcessError::NoFile`].
@@ -111,12 +110,10 @@ impl Process {
         file.canonicalize().ok().filter(|file| file.is_file()).ok_or(ProcessError::NoFile(file))
     }
 
-    /// Starts a process for the estimator in the file `path`, or in `BandwidthEstimator.py` in the folder `path`, and waits
-    /// until the estimator is there.
+    /// Starts a process for the estimator at `path` (see [`Self::file`]), and waits until the estimator is loaded.
     ///
     /// # Errors
-    /// [`ProcessError`]: if there is no such file or interpreter, if the estimator cannot be loaded, or if the wait for it
-    /// was interrupted.
+    /// If the file or the interpreter does not exist, the estimator cannot be loaded, or the wait is interrupted.
     pub fn start(path: &Path, options: &ProcessOptions) -> Result<Self, ProcessError> {
         let (file, path) = (named(path), Self::file(path)?);
         let folder = path.parent().ok_or_else(|| ProcessError::NoFile(file.clone()))?;
@@ -132,7 +129,7 @@ impl Process {
     }
 
     /// # Errors
-    /// If whoever waits is to wait no longer.
+    /// If the caller is interrupted.
     fn go_on(&self) -> Result<(), ProcessError> {
         self.process.check_interruption().map_err(ProcessError::Interrupted)
     }
@@ -159,7 +156,7 @@ impl Process {
     fn answer(&mut self, limit: Duration) -> Result<Option<f64>, ProcessError> {
         let answer = self.read(limit);
         if answer.is_err() {
-            // What interrupts this process may end the estimator's as well: that it failed is not the news then.
+            // An interruption may end both processes. Then it is the reason, not the failure.
             self.go_on()?;
         }
         answer
@@ -189,7 +186,7 @@ impl Process {
 
 impl EstimatorHost for Process {
     fn exchange(&mut self, now: Timestamp, packets: &[PacketReport]) -> Result<Bitrate, HostError> {
-        // Without an answer to it, `answer` says why.
+        // If no answer follows, `answer` has the reason.
         let _ = self.process.send(Self::request(now, packets));
         match self.answer(self.limit)? {
             Some(rate) if rate >= 0.0 => Ok(Bitrate::from_bps(rate as u64)),

@@ -1,4 +1,4 @@
-//! A controller in a program of its own, which speaks JSON lines in virtual time (`docs/reference/controller-protocol.md`).
+//! A controller in a separate program that speaks JSON lines in virtual time (`docs/reference/controller-protocol.md`).
 //!
 //! The call waits for each answer, up to a limit.
 
@@ -20,7 +20,7 @@ const EARLY_LINE: &str =
 #[derive(Debug)]
 pub struct ProgramError {
     path: PathBuf,
-    /// The event that it did not answer, and when it was; none before the first.
+    /// The unanswered event and its time; none before the first event.
     event: Option<Event>,
     problem: String,
     /// The last lines of its standard error.
@@ -43,7 +43,7 @@ impl fmt::Display for ProgramError {
     }
 }
 
-/// The program, which runs.
+/// The running program.
 struct Program {
     path: PathBuf,
     limit: Duration,
@@ -51,7 +51,7 @@ struct Program {
 }
 
 impl Program {
-    /// The error that `problem` is, at an event.
+    /// The error for `problem` at an event.
     fn error(&self, event: Option<Event>, problem: String) -> FailureReason {
         Box::new(ProgramError { path: self.path.clone(), event, problem, quoted: self.process.quoted() })
     }
@@ -60,7 +60,7 @@ impl Program {
     fn start(path: &Path, limit: Duration) -> Result<Self, FailureReason> {
         let named = path.to_path_buf();
         let refused = |problem| ProgramError { path: named.clone(), event: None, problem, quoted: Vec::new() };
-        // The whole path: a mere name would be looked for where the system has its programs.
+        // The absolute path: a bare name would be searched in the PATH.
         let file = path.canonicalize().ok().filter(|file| file.is_file());
         let file = file.ok_or_else(|| refused("no such file; name the file of a program".to_owned()))?;
         let process = LineProcess::start(&mut Command::new(file), true, None).map_err(|error| {
@@ -88,7 +88,7 @@ impl ControllerLines for Program {
             NoAnswer::Slow(limit) => format!("no answer within {} s", limit.as_secs_f64()),
             NoAnswer::Ended(status) => format!("it ended without an answer ({status})"),
             NoAnswer::TooLong => format!("its answer is longer than {LONGEST_LINE} bytes"),
-            // An earlier event has its answer, and is not written yet: the line was there before it.
+            // The line came before the request was written.
             NoAnswer::Unread | NoAnswer::Interrupted(_) => EARLY_LINE.to_owned(),
         };
         Err(self.error(Some(event), problem))
@@ -100,14 +100,14 @@ impl ControllerLines for Program {
 }
 
 impl Drop for Program {
-    /// Its input ends first, so that it can write what it has left.
+    /// Its input ends first, so that it can write its remaining output.
     fn drop(&mut self) {
         self.process.finish();
     }
 }
 
-/// The controller that the program in the file `path` is, under the name `name`. Each sending end starts a process of its
-/// own, which must answer each event within `limit` on the wall clock.
+/// The controller `name` in the program at `path`. Each sending end starts a separate process. It must answer each event
+/// within `limit`, wall clock.
 #[must_use]
 pub fn program_controller(name: &str, path: &Path, limit: Duration) -> Registration {
     let path = path.to_path_buf();

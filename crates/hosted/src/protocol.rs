@@ -30,12 +30,12 @@ impl fmt::Display for Event {
     }
 }
 
-/// Where the lines go.
+/// Transport of the lines.
 pub trait ControllerLines: Send {
     /// The answer to the line of `event`; neither has the end of a line.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If there is no answer.
     fn answer(&mut self, event: Event, line: String) -> Result<String, FailureReason>;
     /// The error of a controller whose answer to `event` is refused because of `problem`.
     fn refused(&self, event: Event, problem: String) -> FailureReason;
@@ -149,8 +149,7 @@ impl<L: ControllerLines> ControllerHost for Speaking<L> {
     }
 }
 
-/// The controller behind `lines` for a call of `setup`; it leaves its errors in `failure`, and so does one that could not
-/// be started.
+/// The controller behind `lines` for a call of `setup`. Errors, those of the start included, are stored in `failure`.
 #[must_use]
 pub fn line_controller<L: ControllerLines + 'static>(
     lines: Result<L, FailureReason>,

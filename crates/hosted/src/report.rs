@@ -1,4 +1,4 @@
-//! Reports for controllers outside of Lockstep: plain numbers whose names carry their units. Programs receive them as JSON,
+//! Reports for controllers of other programs: plain numbers whose names carry their units. Programs receive them as JSON,
 //! Python as objects.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn moment(at: Timestamp) -> f64 {
     at.as_nanos() as f64 / 1e6
 }
 
-/// The call that a controller is for.
+/// The call of a controller.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SettingReport {
     /// Most bytes of a frame that a fragment carries.
@@ -30,9 +30,9 @@ pub struct SettingReport {
     pub least_bps: u64,
     /// Highest target; higher ones are lowered to it.
     pub most_bps: u64,
-    /// Delay that is tolerated for a better picture: `low`, `balanced` or `quality`.
+    /// Tolerated delay: `low`, `balanced` or `quality`.
     pub latency: String,
-    /// Seed of what is random in the controller.
+    /// Seed for the controller's random numbers.
     pub seed: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct PathReport {
     pub base_round_trip_ms: Option<f64>,
     /// Mean time that feedback waits on its way back.
     pub feedback_delay_ms: f64,
-    /// How long the newest acknowledged packet was queued.
+    /// Queueing delay of the newest acknowledged packet.
     pub queueing_delay_ms: Option<f64>,
     /// Length of the sliding window of the delivered bytes.
     pub window_ms: f64,
@@ -71,7 +71,7 @@ pub struct PathReport {
     pub delivered_bytes: u64,
     /// Delivery rate inside bursts; none if no burst of the last 2 s shows one.
     pub burst_rate_bps: Option<u64>,
-    /// Rate at which the flow's own packets arrived lately.
+    /// Recent arrival rate of the flow's own packets.
     pub arrival_rate_bps: u64,
     /// Whether packets wait behind cross traffic.
     pub has_cross_traffic: bool,
@@ -120,7 +120,7 @@ pub struct PacketSeen {
     pub sent_ms: f64,
     /// When it arrived, on the receiver's clock.
     pub arrived_ms: f64,
-    /// How long it was queued.
+    /// Its queueing delay.
     pub queued_ms: f64,
     /// Whether a queue had marked it (ECN).
     pub is_marked: bool,
@@ -188,7 +188,7 @@ impl From<&LostFragment> for PacketLost {
     }
 }
 
-/// What the sender has sent.
+/// State of the sender.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SendingReport {
     /// Packets in flight or in the pacer.

@@ -1,4 +1,4 @@
-//! Estimators in processes of their own, with the Python of this machine.
+//! Estimators in separate processes, with the Python of this machine.
 
 use std::fs;
 #[cfg(unix)]
@@ -30,7 +30,7 @@ fn packet(index: u64) -> PacketReport {
     }
 }
 
-/// What the estimator `source` answers two times, or what is wrong with it.
+/// Two answers of the estimator `source`, or its error.
 fn answers_with(source: &str, options: &ProcessOptions, neighbours: &[(&str, &str)]) -> Result<[u64; 2], String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in neighbours.iter().chain([&("BandwidthEstimator.py", source)]) {
@@ -129,7 +129,7 @@ fn draws_depend_on_the_seed_and_nothing_else() {
 }
 
 #[test]
-fn of_a_pair_the_first_counts_and_fractions_are_cut_off() {
+fn first_of_a_pair_counts_and_fractions_are_cut_off() {
     assert_eq!(answers(&returning("return 250_000.75, None")), Ok([250_000; 2]));
     assert_eq!(answers(&returning("return [7, 8]")), Ok([7; 2]));
     let scalar = format!("class Scalar:\n    def item(self): return 9\n{}", returning("return Scalar()"));
@@ -181,7 +181,7 @@ fn one_that_hangs_is_given_up() {
 }
 
 #[test]
-fn a_wait_for_one_that_hangs_ends_when_whoever_waits_is_interrupted() {
+fn interruption_ends_the_wait_for_a_hanging_estimator() {
     let options =
         ProcessOptions { limit: Duration::from_secs(600), interruption: Some(|| Err("enough".into())), ..options() };
     assert_eq!(answers_with("while True: pass", &options, &[]).unwrap_err(), "enough");
@@ -189,8 +189,8 @@ fn a_wait_for_one_that_hangs_ends_when_whoever_waits_is_interrupted() {
     assert_eq!(answers_with(&returning("import time; time.sleep(1); return 5e5"), &never, &[]), Ok([500_000; 2]));
 }
 
-/// An estimator that starts a process which would outlive it, and which holds the connection to `listens.socket` in its
-/// folder as it does itself; `get_estimated_bandwidth` is `body`.
+/// An estimator that starts a child process. Both hold a connection to `listens.socket` in its folder.
+/// `get_estimated_bandwidth` is `body`.
 #[cfg(unix)]
 fn with_a_process_of_its_own(body: &str) -> String {
     format!(
@@ -200,7 +200,7 @@ fn with_a_process_of_its_own(body: &str) -> String {
     )
 }
 
-/// A folder with the estimator `source`, and what listens there.
+/// A folder with the estimator `source`, and the listener there.
 #[cfg(unix)]
 fn listening_folder(source: &str) -> (tempfile::TempDir, UnixListener) {
     let folder = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ fn listening_folder(source: &str) -> (tempfile::TempDir, UnixListener) {
     (folder, listener)
 }
 
-/// Whether all that hold the other end of the connection end, before long.
+/// Whether all holders of the other end of the connection end soon.
 #[cfg(unix)]
 fn all_end(mut connection: UnixStream) -> bool {
     connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -231,11 +231,11 @@ fn what_an_estimator_starts_ends_with_it() {
 
 #[cfg(unix)]
 #[test]
-fn an_estimator_ends_with_its_host_with_all_that_it_started_however_busy_it_is() {
+fn estimator_and_its_children_end_with_their_host() {
     use std::io::{BufRead, BufReader, Write};
     for body in ["return 5e5", "while True: pass"] {
         let (folder, listener) = listening_folder(&with_a_process_of_its_own(body));
-        // A host that is killed closes its ends of the pipes, and does nothing else.
+        // A killed host only closes its ends of the pipes.
         let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/alphartc/worker.py");
         let mut child = Command::new("python3")
             .args(["-B", worker, "BandwidthEstimator.py", "7"])

@@ -616,7 +616,7 @@ impl Call {
         self.shared.received().names.get(&stream).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn handle(&self) -> &CallHandle {
+    fn handle(&self) -> &CallHandle {
         &self.shared.handle
     }
 

@@ -7,8 +7,8 @@ import altair
 import polars
 
 from lockstep.charts import Plot
+from lockstep.figure import colours as colours_of
 from lockstep.sessions.measure import ENOUGH, POOR_LOSS, POOR_RTT_MS, Codec, Figures, Group
-from lockstep.sweep_plot import COLOURS
 
 WIDTH, HEIGHT = 470, 240
 """Size of one of two adjacent plots, pixels."""
@@ -153,7 +153,7 @@ def _distribution(  # noqa: PLR0913
 ) -> Plot:
     """Cumulative distributions from rows of name, kind, value and percentage: a line for each name and kind."""
     table = polars.DataFrame(rows, schema=["name", "kind", "value", "share"], orient="row")
-    colours = altair.Scale(domain=names, range=[COLOURS[index % len(COLOURS)] for index in range(len(names))])
+    colours = altair.Scale(domain=names, range=colours_of(names))
     encoded: dict[str, Any] = {
         "x": altair.X("value:Q", scale=scale, axis=altair.Axis(title=None, tickCount=6)),
         "y": altair.Y("share:Q", scale=altair.Scale(domain=[0, 100]), axis=altair.Axis(title=None, tickCount=5)),

@@ -8,7 +8,7 @@ from typing import Any
 import altair
 import polars
 
-from lockstep.sweep_plot import COLOURS
+from lockstep.figure import colours
 from lockstep.testbed.experiments import Printed, label
 from lockstep.testbed.quality import in_decibels
 
@@ -40,7 +40,7 @@ def charts(
     names = runs["name"].unique(maintain_order=True).to_list()
     colour = altair.Color(
         "name:N",
-        scale=altair.Scale(domain=names, range=[COLOURS[index % len(COLOURS)] for index in range(len(names))]),
+        scale=altair.Scale(domain=names, range=colours(names)),
         legend=altair.Legend(title=None, orient="top", columns=3, labelLimit=320),
     )
     frames = _frames(typical)

@@ -1,4 +1,4 @@
-//! What the next frame may have: the controller's allowance, narrowed by the list of limits.
+//! Budget of the next frame: the controller's allowance, narrowed by the list of limits.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::codec::Codec;
 use crate::narrow::NarrowWay;
 use crate::sound::Share;
 
-/// What the next frame may have, after all limits.
+/// Budget of the next frame after all limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameBudget {
     /// The controller's own budget.
     pub allowed: ByteCount,
-    /// Bytes that it is coded for.
+    /// Bytes for which it is coded.
     pub frame: Net,
-    /// Bytes that it may have if it came out larger: without the ceiling.
+    /// Largest frame that may be sent if it exceeds `frame`. It ignores the ceiling.
     pub affordable: Net,
-    /// Bit rate for a codec that follows one.
+    /// Bit rate for a codec that follows a target.
     pub target: Bitrate,
     /// The controller's pacing interval.
     pub pacing_interval: Duration,
-    /// The binding limit; none if the controller's allowance is left whole.
+    /// The binding limit; none if no limit cuts the controller's allowance.
     pub limited_by: Option<LimitedBy>,
 }
 
-/// The limits of one moment.
+/// Limits at one moment.
 struct Limits<'a> {
     /// Whether the limits by path apply.
     is_bounded: bool,
@@ -44,7 +44,7 @@ struct Limits<'a> {
 }
 
 impl Limits<'_> {
-    /// Those that apply, in the order in which they narrow the budget; parity comes last, in [`Protection`].
+    /// The limits that apply, in their order. Parity comes last, in [`Protection`].
     fn list(&self) -> impl Iterator<Item = &dyn Limit> {
         let by_path: [&dyn Limit; 3] = [&self.delivered, &self.silence, &ShortQueueLimit];
         let [delivered, silence, short_queue] = by_path.map(|limit| self.is_bounded.then_some(limit));
@@ -61,7 +61,7 @@ impl<C: Codec> SendingEnd<C> {
         InFlight::of(&self.transport, self.payload)
     }
 
-    /// The controller's allowance at `now`, what the limits leave of it, and the binding one.
+    /// The controller's allowance at `now`, the narrowed budget, and the binding limit.
     fn narrowed(&self, now: Timestamp) -> (Allowance, Budget, Option<LimitedBy>) {
         let in_flight = self.in_flight();
         let path = self.path.view(now);
@@ -85,13 +85,13 @@ impl<C: Codec> SendingEnd<C> {
         (allowance, budget, binding)
     }
 
-    /// The target at `now`, and the controller's estimate of the path's capacity; the target where it has none.
+    /// The target at `now`, and the controller's estimate of the path's capacity, or the target without an estimate.
     pub(super) fn rates(&self, now: Timestamp) -> (Bitrate, Bitrate) {
         let (allowance, budget, _) = self.narrowed(now);
         (budget.target, allowance.capacity.unwrap_or(budget.target))
     }
 
-    /// What the next frame may have at `now`.
+    /// Budget of the next frame at `now`.
     pub(super) fn budget(&self, now: Timestamp) -> FrameBudget {
         let (allowance, budget, binding) = self.narrowed(now);
         let protection = self.protection();
@@ -108,8 +108,8 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// The limit that holds a frame with this budget back: the binding one, or else the controller. The controller is bound by its
-    /// deadline if bytes in flight take more than half of its idle budget, and by its estimate of the link otherwise.
+    /// The limit that binds a frame with this budget: the binding one, else the controller. The controller's deadline
+    /// binds if bytes in flight take more than half of its idle budget. Otherwise its link estimate binds.
     pub(super) fn limited_by(&self, now: Timestamp, budget: &FrameBudget) -> LimitedBy {
         budget.limited_by.unwrap_or_else(|| {
             let idle = self.controller.allowance(&self.path.view(now), InFlight::default()).budget;
@@ -117,13 +117,13 @@ impl<C: Codec> SendingEnd<C> {
         })
     }
 
-    /// How many frames are not shown if one is lost on which others are built: itself and those of a round trip.
+    /// Number of frames that are not shown if a reference frame is lost: itself and those of a round trip.
     pub(super) fn round_trip_frames(&self) -> f64 {
         let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
         1.0 + round_trip.as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6)
     }
 
-    /// Parity of frames. Frames have none if lost fragments are retransmitted, or while the path is silent.
+    /// Parity of frames. There is none with retransmission, or while the path is silent.
     pub(super) fn protection(&self) -> Protection {
         if self.recovery == Recovery::Retransmit || self.silent {
             return Protection::none(self.payload);
@@ -148,13 +148,13 @@ mod tests {
         Tuning, announced,
     };
 
-    /// An encoder that keeps the budgets it is asked for, of first passes and of later ones.
-    struct Asked {
+    /// Encoder that records the requested budgets of first and later passes.
+    struct Recording {
         encoder: FunctionalEncoder,
         budgets: Arc<Mutex<Vec<ByteCount>>>,
     }
 
-    impl FrameEncoder for Asked {
+    impl FrameEncoder for Recording {
         fn codec(&self) -> CodecId {
             self.encoder.codec()
         }
@@ -190,17 +190,17 @@ mod tests {
     }
 
     fn format() -> VideoFormat {
-        VideoFormat { width: 64, height: 48, frame_rate: FrameRate::new(30, 1).expect("it is one") }
+        VideoFormat { width: 64, height: 48, frame_rate: FrameRate::new(30, 1).expect("a valid frame rate") }
     }
 
-    /// A sending end that has sent nothing, over a path that loses a tenth of the fragments, and the budgets it codes for.
+    /// A sending end that has sent nothing over a path with 10 % loss, and its requested budgets.
     fn end_on_a_lossy_path(now: Timestamp) -> (SendingEnd, Arc<Mutex<Vec<ByteCount>>>) {
         let (payload, interval, tuning) = (ByteCount::new(1_200), Duration::from_millis(33), Tuning::default());
         let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &tuning);
         let budgets = Arc::<Mutex<_>>::default();
-        let encoder = Box::new(Asked { encoder, budgets: Arc::clone(&budgets) });
+        let encoder = Box::new(Recording { encoder, budgets: Arc::clone(&budgets) });
         let controller =
-            Algorithm::Sprout.controller(&ControllerSetup::new(payload, interval)).expect("it needs no path");
+            Algorithm::Sprout.controller(&ControllerSetup::new(payload, interval)).expect("no known path needed");
         let mut end = SendingEnd::new(SenderConfig::new(1, announced(&format())), controller, encoder, &tuning);
         let lost = LostFragment { frame: 0, fragment: 0, size: payload, sent_at: now };
         end.path.on_loss(now, &[lost; 42]);
@@ -210,8 +210,8 @@ mod tests {
 
     #[test]
     fn frames_are_coded_for_their_budget_behind_others_in_flight() {
-        let (mut end, asked) = end_on_a_lossy_path(Timestamp::from_millis(100));
-        let clip = GeneratedClip::new(format(), 1).expect("a clip of this size");
+        let (mut end, requested) = end_on_a_lossy_path(Timestamp::from_millis(100));
+        let clip = GeneratedClip::new(format(), 1).expect("a valid clip size");
         let mut budgets = Vec::new();
         for number in 0..4 {
             let now = Timestamp::from_millis(100 + 33 * number);
@@ -226,7 +226,7 @@ mod tests {
             while end.poll_transmit(now + Duration::from_millis(32)).is_some() {}
         }
         assert!(end.in_flight().bytes > ByteCount::ZERO);
-        assert_eq!(*asked.lock().expect("no thread panicked"), budgets);
+        assert_eq!(*requested.lock().expect("no thread panicked"), budgets);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! A receiver that decodes more slowly than frames come: how the sending end notices, and leaves out pictures for it.
+//! Decode lag: detects a receiver that decodes more slowly than frames arrive, and skips pictures for it.
 //!
-//! What has arrived waits there until all before it is decoded, and as each frame builds on another none can be passed over. A
-//! receiver that takes a fifth longer for a frame than there is time shows, after a minute, what was captured ten seconds
-//! before. The sending end knows when a frame has arrived whole, and when it was decoded; where the oldest that is whole
-//! has not been for long, the next pictures wait, and all but the newest of them are left out.
+//! Arrived frames wait until all earlier ones are decoded, and none can be skipped, since each depends on another. For
+//! example, if decoding takes 20 % longer than the frame interval, the display is ten seconds late after a minute. The
+//! sending end knows when a frame was complete at the receiver, and when it was decoded. If the oldest complete frame
+//! waits too long, the next pictures wait, and only the newest of them is coded.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,34 +14,35 @@ use lockstep_units::Timestamp;
 lockstep_units::config! {
     /// Receivers that decode slowly.
     pub struct DecodeLagConfig = "decode_lag" {
-        /// Feedback that has to come while a whole frame is not decoded: some is lost, and some links carry little of it.
+        /// Feedback that must arrive while a complete frame is not decoded: some feedback is lost, and some links carry
+        /// little of it.
         least_feedback: u64 = 3, "", 1..=100, "2026-11-control-ablation";
     }
 }
 
-/// Frames on the way that are remembered.
+/// Maximum number of remembered frames in flight.
 const MOST_FRAMES: usize = 256;
 
-/// A frame that the receiver has not decoded.
+/// Frame that the receiver has not decoded.
 #[derive(Debug)]
 struct Undecoded {
     frame: u32,
-    /// Fragments of which nothing was heard and without which it is not whole.
+    /// Number of fragments without feedback that it needs to be complete.
     missing: u64,
-    /// Since when it could be decoded, and how much feedback had come by then.
+    /// Time since when it could be decoded, and the feedback count at that time.
     whole: Option<(Timestamp, u64)>,
 }
 
-/// What the receiver has yet to decode, oldest first.
+/// Frames that the receiver has not decoded, oldest first.
 #[derive(Debug)]
 pub(super) struct DecodeLag {
     config: DecodeLagConfig,
-    /// A frame that has been whole for longer waits for others to be decoded.
+    /// Time after which a complete frame is late.
     patience: Duration,
-    /// A picture leaves after this pause in any case: the last report of a decoded frame may be lost.
+    /// Longest pause between pictures: the last report of a decoded frame may be lost.
     longest_pause: Duration,
     undecoded: VecDeque<Undecoded>,
-    /// How much feedback has come.
+    /// Number of received feedbacks.
     feedback: u64,
     sent_at: Timestamp,
 }
@@ -51,7 +52,8 @@ impl DecodeLag {
         Self { config, patience, longest_pause, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
     }
 
-    /// `frame` was handed to the transport; it is whole once so many of its fragments have arrived, of parity or not.
+    /// Records that `frame` was passed to the transport. It is complete once `fragments` of its fragments have arrived,
+    /// including parity.
     pub(super) fn on_sent(&mut self, now: Timestamp, frame: u32, fragments: u64) {
         self.undecoded.push_back(Undecoded { frame, missing: fragments, whole: None });
         if self.undecoded.len() > MOST_FRAMES {
@@ -65,20 +67,21 @@ impl DecodeLag {
         self.undecoded.get_mut(index)
     }
 
-    /// Feedback came.
+    /// Handles feedback.
     pub(super) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.feedback += 1;
-        let heard = self.feedback;
+        let count = self.feedback;
         for arrival in feedback.acknowledged.iter().filter(|arrival| arrival.fragment != SOUND) {
             let Some(undecoded) = self.find(arrival.frame) else { continue };
             undecoded.missing = undecoded.missing.saturating_sub(1);
             if undecoded.missing == 0 {
-                undecoded.whole.get_or_insert((now, heard));
+                undecoded.whole.get_or_insert((now, count));
             }
         }
     }
 
-    /// Fragments count as lost. Whether their frames are whole is not known any more: a fragment may be sent again, and heard of twice.
+    /// Handles lost fragments. Their frames may be complete or not: a fragment may be sent again and acknowledged
+    /// twice.
     pub(super) fn on_fragments_lost(&mut self, lost: &[LostFragment]) {
         for lost in lost {
             if let Some(undecoded) = self.find(lost.frame) {
@@ -87,31 +90,31 @@ impl DecodeLag {
         }
     }
 
-    /// `frame` was decoded, and so nothing before it will be any more.
+    /// Records that `frame` was decoded, so no earlier one will be.
     pub(super) fn on_decoded(&mut self, now: Timestamp, frame: u32) {
         let mut held_up = false;
         while self.undecoded.front().is_some_and(|undecoded| undecoded.frame <= frame) {
             held_up |= self.undecoded.pop_front().is_some_and(|undecoded| undecoded.whole.is_none());
         }
         if held_up {
-            // What was sent again held the others up until now.
+            // A retransmitted frame delayed the others until now.
             for whole in self.undecoded.iter_mut().filter_map(|undecoded| undecoded.whole.as_mut()) {
                 *whole = (now, self.feedback);
             }
         }
     }
 
-    /// A frame will not be decoded, nor will those that build on it, and nothing more may be said of these.
+    /// Records that a frame will not be decoded. Frames that depend on it may never be reported.
     pub(super) fn on_frame_lost(&mut self) {
         self.undecoded.clear();
     }
 
-    /// Whether the receiver is so far behind that the next picture is to wait.
+    /// Whether the receiver is so late that the next picture must wait.
     pub(super) fn is_long(&self, now: Timestamp) -> bool {
-        // A frame that is not whole holds up the others, however fast the receiver is.
-        let Some((at, heard)) = self.undecoded.front().and_then(|undecoded| undecoded.whole) else { return false };
+        // An incomplete frame delays the others at any speed of the receiver.
+        let Some((at, count)) = self.undecoded.front().and_then(|undecoded| undecoded.whole) else { return false };
         let DecodeLagConfig { least_feedback } = self.config;
-        let waits = now.is_later_by(self.patience, at) && self.feedback - heard >= least_feedback;
+        let waits = now.is_later_by(self.patience, at) && self.feedback - count >= least_feedback;
         waits && !now.is_later_by(self.longest_pause, self.sent_at)
     }
 }
@@ -127,8 +130,8 @@ mod tests {
         Timestamp::from_millis(milliseconds)
     }
 
-    /// Feedback at `now` on so many first fragments of `frame`.
-    fn heard(lag: &mut DecodeLag, now: Timestamp, frame: u32, fragments: u16) {
+    /// Feedback at `now` for the first `fragments` fragments of `frame`.
+    fn feed_back(lag: &mut DecodeLag, now: Timestamp, frame: u32, fragments: u16) {
         let acknowledged = (0..fragments).map(|fragment| AcknowledgedFragment {
             frame,
             fragment,
@@ -149,8 +152,8 @@ mod tests {
         lag.on_feedback(now, &feedback);
     }
 
-    /// Frames of two fragments every 30 ms that arrive at once, each decoded in `takes` ms after the one before; how many pictures
-    /// waited, and the longest that a frame waited to be decoded.
+    /// Frames of two fragments every 30 ms that arrive at once. Each is decoded `takes` ms after the previous one.
+    /// Returns the number of pictures that waited, and the longest delay until decoding, ms.
     fn call(takes: u64) -> (usize, u64) {
         let (mut lag, mut free_at, mut pending) = (
             DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150), Duration::from_secs(1)),
@@ -168,11 +171,11 @@ mod tests {
             }
             if lag.is_long(at(now)) {
                 waited += 1;
-                heard(&mut lag, at(now), u32::MAX, 0);
+                feed_back(&mut lag, at(now), u32::MAX, 0);
                 continue;
             }
             lag.on_sent(at(now), number, 2);
-            heard(&mut lag, at(now + 1), number, 2);
+            feed_back(&mut lag, at(now + 1), number, 2);
             free_at = free_at.max(now) + takes;
             longest = longest.max(free_at - now);
             pending.push_back((number, free_at));
@@ -181,15 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_keeps_up_has_every_picture() {
+    fn fast_receiver_gets_every_picture() {
         for takes in [1, 10, 25, 30] {
             assert_eq!(call(takes), (0, takes), "{takes} ms");
         }
     }
 
     #[test]
-    fn one_that_takes_longer_is_never_far_behind() {
-        // What is sent until it shows is decoded all the same.
+    fn slow_receiver_is_never_far_behind() {
+        // Frames sent before the detection are still decoded.
         for (takes, most_behind) in [(33, 250), (40, 300), (60, 450), (100, 700)] {
             let (waited, longest) = call(takes);
             let most = 400 - 12_000 / takes + 20;
@@ -199,30 +202,30 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_not_whole_says_nothing_of_the_receiver() {
+    fn incomplete_frame_is_no_evidence_of_a_slow_receiver() {
         let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150), Duration::from_secs(1));
         lag.on_sent(at(0), 0, 2);
-        heard(&mut lag, at(5), 0, 1);
+        feed_back(&mut lag, at(5), 0, 1);
         for frame in 1..10 {
             let now = at(30 * u64::from(frame));
             lag.on_sent(now, frame, 2);
-            heard(&mut lag, now, frame, 2);
+            feed_back(&mut lag, now, frame, 2);
             assert!(!lag.is_long(now));
         }
-        // It is sent again, and the others are decoded right behind it.
+        // After its retransmission, the others are decoded right after it.
         lag.on_decoded(at(280), 0);
-        assert!(!lag.is_long(at(290)), "the next could not be decoded before");
+        assert!(!lag.is_long(at(290)), "the next frame could not be decoded earlier");
         lag.on_frame_lost();
-        assert!(!lag.is_long(at(600)), "what builds on a lost frame is not decoded either");
+        assert!(!lag.is_long(at(600)), "frames that depend on a lost one are not decoded");
     }
 
     #[test]
-    fn what_was_not_heard_of_for_want_of_feedback_is_no_lag_and_nothing_waits_for_ever() {
+    fn missing_feedback_is_no_lag_and_waiting_is_bounded() {
         let mut lag = DecodeLag::new(DecodeLagConfig::default(), Duration::from_millis(150), Duration::from_secs(1));
         lag.on_sent(at(0), 0, 1);
-        heard(&mut lag, at(10), 0, 1);
+        feed_back(&mut lag, at(10), 0, 1);
         assert!(!lag.is_long(at(900)), "no feedback since");
-        (0..3).for_each(|_| heard(&mut lag, at(900), u32::MAX, 0));
+        (0..3).for_each(|_| feed_back(&mut lag, at(900), u32::MAX, 0));
         assert!(lag.is_long(at(900)));
         assert!(!lag.is_long(at(1_001)), "a second after the last frame");
     }

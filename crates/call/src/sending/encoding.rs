@@ -1,4 +1,4 @@
-//! From a captured picture to a frame that the transport has: a job for the encoder, a menu, a choice.
+//! Path of a captured picture to the transport: a job of the encoder, a menu, and a choice.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub(super) struct Encoding<P> {
     pub(super) capture: u64,
     picture: P,
     pub(super) source: StateId,
-    /// When coding began.
+    /// Start of the coding.
     started_at: Timestamp,
-    /// Whether the path has moved since it began, so that what was sent before may have gone nowhere.
+    /// Whether the path has changed since the start, so that earlier frames may be lost.
     pub(super) misdirected: bool,
 }
 
-/// Whether it is the encoder's range that made a frame of this quantizer and `size` what it is, and not its `budget`.
+/// The limit of the encoder's range that determined the size of a frame with this quantizer, instead of its `budget`.
 fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Option<LimitedBy> {
     if quantizer >= MAXIMUM_QUANTIZER && size > budget {
         Some(LimitedBy::CoarsestQuantizer)
@@ -39,7 +39,7 @@ fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Opti
 }
 
 impl<C: Codec> SendingEnd<C> {
-    /// The source gave `picture`, captured at `captured_at`, no later than `now`. It replaces one that still waits for the
+    /// Adds `picture`, captured at `captured_at`, which is at most `now`. It replaces a picture that waits for the
     /// encoder. A picture of another size than announced changes the format.
     pub fn capture(&mut self, now: Timestamp, captured_at: Timestamp, picture: C::Picture) {
         if let Some(pixels) = C::pixels(&picture) {
@@ -57,11 +57,11 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// The next picture to be coded, or more of one that was, unless one is being coded already. The driver runs the
-    /// job and gives its menu to [`SendingEnd::encoded`].
+    /// The job for the next picture, or for another pass; none while another job runs. The driver runs it and passes
+    /// its menu to [`SendingEnd::encoded`].
     #[inline]
     pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
-        // Asked after every event of a call, and seldom with anything to do.
+        // This is called after every event of a call and rarely has work.
         if self.refinement.is_none() && (self.waiting.is_none() || self.encoding.is_some()) {
             return None;
         }
@@ -75,14 +75,14 @@ impl<C: Codec> SendingEnd<C> {
         if self.encoding.is_some() {
             return None;
         }
-        // Where nothing at all is decoded any more it is no lag: something else has to be sent.
+        // If nothing at all is decoded any more, the cause is not a lag, and another frame must be sent.
         if self.pictures_wait(now) || (self.decode_lag.is_long(now) && !self.is_stuck(now)) {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;
         self.note_silence(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
-        // Frames sent during an outage, or to an address that the other end has left, may all be lost.
+        // Frames sent during an outage, or to an old address of the other end, may all be lost.
         let chain_breaks = self.silent
             || self.chain.has_moved
             || self.is_stuck(now)
@@ -113,7 +113,7 @@ impl<C: Codec> SendingEnd<C> {
         let codec_target = self.encoder.target().unwrap_or(asked);
         self.record(capture, |record| record.codec_target = Some(codec_target));
         let Some(FrameStart { source, job }) = start else {
-            // A codec that follows a rate drops what waits already: nothing of it is left for the next.
+            // A codec that follows a rate drops queued pictures, so nothing of their share is left for the next.
             if from_held_state {
                 self.controller.handle(&self.path.view(now), Input::PictureSkipped);
             }
@@ -129,8 +129,8 @@ impl<C: Codec> SendingEnd<C> {
         Some(job)
     }
 
-    /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent; or, as long as no newer
-    /// picture waits, has the encoder add to the menu what that feedback calls for.
+    /// Handles the menu of a finished job. Decides by the newest feedback which candidate to send. If no newer picture
+    /// waits, it may request another pass instead.
     pub fn encoded(&mut self, now: Timestamp, menu: Menu<C>) {
         let Some(encoding) = self.encoding.take() else { return };
         self.controller.handle(&self.path.view(now), Input::Time);
@@ -139,20 +139,20 @@ impl<C: Codec> SendingEnd<C> {
         let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
         let probe_due = is_narrow || self.path.is_probe_due(now, self.in_flight());
         let probes = self.controller.traits().wants_probes && probe_due;
-        // A source that was lost while the menu was being coded would only waste the link.
+        // A frame from a source that was lost meanwhile would waste the link.
         let still_good = self.leads_on(&encoding);
         if encoding.misdirected && !still_good && self.waiting.is_none() {
-            // Rather than an interval later, the path is shown what it carries by this picture, from another source.
+            // Code the picture again from another source, so that the path is tested now instead of an interval later.
             let _ = self.encoder.commit(menu, None);
             self.waiting = Some((encoding.capture, encoding.picture));
             return;
         }
-        // A probe ignores the budget, so a newer picture does not replace it: that one would be as large.
+        // A probe ignores the budget, so a newer picture does not replace it: that one would have the same size.
         let may_refine = still_good && (self.waiting.is_none() || probes);
         if !may_refine {
             return self.decide(now, encoding, menu, &budget, still_good, probes);
         }
-        // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
+        // A frame coded for an earlier, larger budget must not be sent as a probe, which must be small.
         let probe = if probes { self.payload } else { ByteCount::ZERO };
         match self.encoder.refine(menu, budget.frame.0.max(probe)) {
             Ok(job) => {
@@ -163,8 +163,8 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// Chooses a candidate of `menu`, or none, and sends it. `still_good`: it can still be decoded. `probes`: a small frame is
-    /// due whatever the budget.
+    /// Chooses a candidate of `menu`, or none, and sends it. `still_good` means that it can still be decoded. `probes`
+    /// means that a small frame is due at any budget.
     fn decide(
         &mut self,
         now: Timestamp,
@@ -182,9 +182,10 @@ impl<C: Codec> SendingEnd<C> {
             record.candidates = menu.candidates.iter().map(Candidate::size).collect();
         });
         let smallest = menu.smallest().map(|index| menu.candidates[index].size());
-        // What is beyond the budget but not beyond the path is better seen than left out.
+        // A frame above the budget that the path can carry is better than a skipped picture.
         let is_affordable = smallest.is_some_and(|size| size <= affordable);
-        // Before a first frame arrived nothing can be shown; beside sound on a narrow path pictures have pauses of their own.
+        // Before the first frame has arrived, nothing can be shown. With sound on a narrow path, pictures have their
+        // own pauses.
         let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
         let of_any_size = encoding.source == StateId::EMPTY || is_narrow;
         let probes = probes && smallest.is_some_and(|size| of_any_size || self.path.can_carry_probe(now, size));
@@ -210,7 +211,7 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// Hands a frame to the transport, unless its queue is full.
+    /// Passes a frame to the transport. Returns false if its queue is full.
     fn send(
         &mut self,
         now: Timestamp,
@@ -221,7 +222,7 @@ impl<C: Codec> SendingEnd<C> {
         let protection = self.protection();
         let fragments = protection.fragments(candidate.size());
         let parity = protection.parity(candidate.size());
-        // A driver that asks for no records still gets its frames sent.
+        // Frames are sent even if the driver takes no records.
         let captured = self.records.get_mut(encoding.capture).map_or(encoding.started_at, |record| record.captured_at);
         let frame = OutgoingFrame {
             source: encoding.source,

@@ -1,4 +1,4 @@
-//! Sound at the sending end, and what it leaves for pictures.
+//! Sound and messages of the sending end, and the rest of the rate for pictures.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::narrow::NarrowWay;
 use crate::sound::SoundAllowance;
 
 impl<C: Codec> SendingEnd<C> {
-    /// Sends 20 ms of sound, before any picture that waits to leave.
+    /// Sends 20 ms of sound, before any waiting picture.
     ///
     /// # Errors
-    /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
+    /// [`SendError::Sound`] for a packet that is too long, or not newer than the earlier ones.
     pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket<C::Payload>) -> Result<(), SendError> {
         self.transport.send_sound(now, packet)
     }
 
-    /// What sound is to know of the path, and has its packets leave as that calls for: to be asked before or after each.
+    /// The rate and loss for sound. Also adapts the bundling of its packets. To be called for each packet.
     #[must_use]
     pub fn sound_allowance(&mut self, now: Timestamp) -> SoundAllowance {
         let plan = self.narrow.plan(now, self.budget(now).target);
@@ -29,7 +29,7 @@ impl<C: Codec> SendingEnd<C> {
         SoundAllowance { bitrate: plan.bitrate, loss: self.path.loss().share() }
     }
 
-    /// Has sound wait where a narrow path has enough to carry: to be asked whenever something left, arrived or was lost.
+    /// Holds sound while a narrow path has enough in flight. To be called after each departure, arrival and loss.
     #[inline]
     pub(super) fn hold_sound(&mut self, now: Timestamp) {
         if let Some(narrow) = self.narrow_way() {
@@ -38,18 +38,19 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// What is special of a path that carries little, which matters only where there is sound.
+    /// The narrow-path mode, which applies only with sound.
     #[inline]
     pub(super) fn narrow_way(&self) -> Option<&NarrowWay> {
         self.sound.as_ref().map(|_| &self.narrow)
     }
 
-    /// Whether sound flows.
+    /// Whether sound is being sent.
     pub(super) fn talks(&self, now: Timestamp) -> bool {
         self.sound.as_ref().is_some_and(|sound| sound.bitrate(now) > Bitrate::ZERO)
     }
 
-    /// The application sent a message of `size` bytes on the wire to the same receiver. Pictures get that much less.
+    /// Records a message of the application of `size` bytes on the wire to the same receiver. It reduces the budget of
+    /// pictures.
     pub fn on_message(&mut self, now: Timestamp, size: ByteCount) {
         self.messages.on_transmit(now, size);
         self.path.on_sound(now, size);
@@ -63,31 +64,32 @@ impl<C: Codec> SendingEnd<C> {
         target.saturating_sub(taken).saturating_sub(self.messages.bitrate(now))
     }
 
-    /// Whether pictures wait for now, because there is sound and the path carries so little.
+    /// Whether pictures must wait now, because of sound on a narrow path.
     pub(super) fn pictures_wait(&mut self, now: Timestamp) -> bool {
         self.sound.is_some() && self.narrow.must_wait(now, self.talks(now), self.in_flight())
     }
 
-    /// Cuts frames from now on as small as the path takes, and as words that leave between two fragments call for.
+    /// Sets the payload of new frames to the maximum of the path. It is lower if words would wait long between
+    /// fragments.
     pub(super) fn fit_payload(&mut self) {
         let most = self.narrow_way().and_then(NarrowWay::most_payload);
         self.payload = most.map_or(self.path_payload, |most| most.min(self.path_payload));
         self.transport.set_payload(usize::try_from(self.payload.get()).unwrap_or(usize::MAX));
     }
 
-    /// For how long after a fragment of a picture the next is to wait, because there is sound and the path carries so little.
+    /// Minimum pause after a fragment of a picture, because of sound on a narrow path.
     pub(super) fn narrow_pause(&self, now: Timestamp) -> Duration {
         let pause = |narrow: &NarrowWay| narrow.least_pause(self.payload, self.talks(now), self.transport.in_flight());
         self.narrow_way().map_or(Duration::ZERO, pause)
     }
 
-    /// Feedback on what the other end sends left this end, which took so many bytes of the link.
+    /// Records that feedback for the other end's media was sent, with `carried` link bytes.
     pub fn feedback_left(&mut self, now: Timestamp, carried: ByteCount) {
         self.controller.handle(&self.path.view(now), Input::FeedbackSent(carried));
     }
 
-    /// Whether the path seems to carry so little that this end is to acknowledge as seldom as there is: what its own
-    /// pictures and words meet, its acknowledgements meet too, and of those it hears later that they queue.
+    /// Whether the path may be so narrow that this end must acknowledge at its lowest rate. Its acknowledgements wait
+    /// in the same queue as its pictures and words, but that queue shows in them only later.
     #[must_use]
     pub fn is_way_narrow(&self, now: Timestamp) -> bool {
         self.narrow_way().is_some_and(|narrow| narrow.thins_feedback(now))

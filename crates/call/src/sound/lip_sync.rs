@@ -1,5 +1,4 @@
-//! Pictures and sound together: a picture is shown when its sound is heard, and sound waits a little for pictures that
-//! take longer.
+//! Lip sync: a picture is shown when its sound is heard, and sound waits briefly for pictures with more delay.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,30 +11,31 @@ use crate::codec::{Codec, Vp8};
 use crate::distribution::{DelayScores, Distribution};
 use crate::receiving::Display;
 
-/// So far pictures may be ahead of their sound, or behind it, before anybody notices (EBU R37: 40 ms ahead and 60 behind;
-/// ITU-R BT.1359: 45 ms ahead).
+/// Largest unnoticed difference between pictures and sound (EBU R37: 40 ms ahead and 60 ms behind; ITU-R BT.1359: 45 ms
+/// ahead).
 pub const LIP_SYNC: Duration = Duration::from_millis(45);
-/// Pictures that wait at most: a second of them.
+/// Maximum number of waiting pictures: about a second.
 const MOST_HELD: usize = 60;
-/// The delays of so many shown pictures say how late pictures are.
+/// Number of shown pictures whose delays count.
 const DELAYS: usize = 150;
-/// This share of the pictures is to come with its sound.
+/// Share of pictures that should appear with their sound.
 const IN_TIME: f64 = 0.9;
 
 /// Holds pictures until their sound is heard.
 #[derive(Debug)]
 pub struct LipSync<C: Codec = Vp8> {
     held: VecDeque<Display<C>>,
-    /// What is heard at a moment: that, and when it was captured.
+    /// Time of a moment, and capture time of the sound heard then.
     heard: Option<(Timestamp, Timestamp)>,
-    /// From capture to when pictures could have been shown, nanoseconds between two clocks.
+    /// Delays from capture to the possible display, in nanoseconds between two clocks.
     delays: RecentDelays,
     errors: Distribution,
     is_on: bool,
 }
 
 impl<C: Codec> LipSync<C> {
-    /// Nothing shown or heard yet. If not `is_on`, pictures are shown at once, and only their distance is measured.
+    /// A lip sync before any picture or sound. If not `is_on`, pictures are shown at once, and only their offset is
+    /// measured.
     #[must_use]
     pub fn new(is_on: bool) -> Self {
         Self {
@@ -47,12 +47,12 @@ impl<C: Codec> LipSync<C> {
         }
     }
 
-    /// At `now`, what was captured at `captured` is heard; or nothing is.
+    /// Sets the capture time of the sound heard at `now`; none during silence.
     pub fn hear(&mut self, now: Timestamp, captured: Option<Timestamp>) {
         self.heard = captured.map(|captured| (now, captured));
     }
 
-    /// A picture that could be shown at `now`.
+    /// Adds a picture that could be shown at `now`.
     pub fn push(&mut self, now: Timestamp, display: Display<C>) {
         self.delays.note(difference(now, display.captured_at), i64::MIN);
         self.held.push_back(display);
@@ -61,23 +61,23 @@ impl<C: Codec> LipSync<C> {
         }
     }
 
-    /// The least delay, from capture to playing, at which sound is heard with most pictures; nanoseconds between two
-    /// clocks. None as long as nothing was shown, and where pictures do not wait either.
+    /// Minimum delay from capture to playing at which sound is heard with most pictures; nanoseconds between two
+    /// clocks. None before the first picture, and if pictures do not wait either.
     #[must_use]
     pub fn least_sound_delay(&self) -> Option<i64> {
         let delay = self.is_on.then(|| self.delays.within(IN_TIME)).flatten()?;
         Some(delay.saturating_sub(nanoseconds(LIP_SYNC)))
     }
 
-    /// How long after `now` the sound of a picture captured at `captured` is heard, less what nobody notices; zero if it
-    /// was heard, or nothing is.
+    /// Time from `now` until the sound of a picture captured at `captured` is heard, minus the unnoticed difference.
+    /// Zero if it was heard, or without sound.
     fn wait(&self, now: Timestamp, captured: Timestamp) -> Duration {
         let Some((at, heard)) = self.heard.filter(|_| self.is_on) else { return Duration::ZERO };
         let ahead = difference(captured, heard).saturating_sub(difference(now, at));
         Duration::from_nanos(ahead.saturating_sub(nanoseconds(LIP_SYNC)).max(0).unsigned_abs())
     }
 
-    /// The picture to be shown at `now`: the newest of those whose sound is heard.
+    /// The picture to show at `now`: the newest one whose sound is heard.
     pub fn poll(&mut self, now: Timestamp) -> Option<Display<C>> {
         let mut shown = None;
         while self.held.front().is_some_and(|first| self.wait(now, first.captured_at).is_zero()) {
@@ -91,7 +91,7 @@ impl<C: Codec> LipSync<C> {
         Some(Display { displayed_at: now, ..shown })
     }
 
-    /// When [`Self::poll`] will have something if nothing happens before. A moment that has passed means now.
+    /// Time of the next picture of [`Self::poll`] without other events. A time in the past means now.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         let first = self.held.front()?;
@@ -105,7 +105,7 @@ impl<C: Codec> LipSync<C> {
         !self.held.is_empty()
     }
 
-    /// How far pictures were from the sound heard while they appeared.
+    /// Differences between pictures and the sound heard at their display.
     #[must_use]
     pub fn errors(&mut self) -> Option<DelayScores> {
         DelayScores::of(&mut self.errors)
@@ -133,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_waits_until_its_sound_is_near() {
+    fn picture_waits_until_its_sound_is_near() {
         let mut sync = LipSync::new(true);
         sync.hear(at(200), Some(at(100)));
         sync.push(at(200), picture(0, 180, 200));
-        // Its sound is heard at 280 ms; 45 ms before that nobody notices.
+        // Its sound is heard at 280 ms; a difference of 45 ms is unnoticed.
         assert_eq!(sync.poll_timeout(), Some(at(235)));
         assert!(sync.poll(at(234)).is_none());
         let shown = sync.poll(at(235)).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sound_or_where_it_is_off_pictures_are_shown_at_once_and_only_the_newest() {
+    fn newest_picture_is_shown_at_once_without_sound() {
         let mut silent = LipSync::new(true);
         let mut off = LipSync::new(false);
         off.hear(at(200), Some(at(100)));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_is_asked_to_wait_for_late_pictures() {
+    fn sound_waits_for_late_pictures() {
         let mut sync = LipSync::new(true);
         for frame in 0..100 {
             sync.push(at(1_000 + u64::from(frame)), picture(frame, 900 + u64::from(frame), 0));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_outage_held_up_says_nothing_of_the_pictures_after_it() {
+    fn pictures_delayed_by_an_outage_do_not_delay_sound() {
         let mut sync = LipSync::new(true);
         let delays = [vec![100; 50], (0..30).rev().map(|late| 100 + 40 * late).collect(), vec![100; 50]].concat();
         for (frame, delay) in (0..).zip(delays) {

@@ -1,4 +1,4 @@
-//! Sound at the receiving end, and what it scores.
+//! Sound at the receiving end, and its scores.
 
 use std::time::Duration;
 
@@ -9,60 +9,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::{DelayScores, Distribution};
 
-/// Plays the packets of a call's sound.
+/// Player of a call's sound packets.
 pub trait Playback<P>: Send {
-    /// A packet came.
+    /// Adds a received packet.
     fn insert(&mut self, now: Timestamp, packet: SoundPacket<P>);
     /// Plays the 20 ms from `now` on.
     ///
     /// # Errors
-    /// What became of where it is played.
+    /// [`SoundFailure`] if the sink fails.
     fn play(&mut self, now: Timestamp) -> Result<(), SoundFailure>;
-    /// When what is heard now was captured, sender's clock; none in silence.
+    /// Capture time of the sound heard now, on the sender's clock; none during silence.
     fn heard(&self) -> Option<Timestamp>;
-    /// Plays nothing sooner than `delay` after its capture, nanoseconds between two clocks, within bounds.
+    /// Sets the minimum delay between capture and playing, nanoseconds between two clocks, within bounds.
     fn set_least_delay(&mut self, delay: i64);
-    /// What was heard so far. Where both ends have one clock there is no `shortest_way`; otherwise it is how long the fastest
-    /// packet is known to have taken, and delays are what others took more.
+    /// Scores so far. `shortest_way` is none if both ends have one clock. Otherwise it is the known delay of the
+    /// fastest packet, and delays are relative to it.
     fn scores(&mut self, shortest_way: Option<Duration>) -> SoundScores;
 }
 
-/// How the sound of a call was heard.
+/// Scores of a call's sound.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SoundScores {
-    /// Packets that came.
+    /// Number of received packets.
     pub packets: u64,
-    /// The share (0-1) of what was to be heard that was made up, because it was lost or late. W3C webrtc-stats:
-    /// `concealedSamples` less `silentConcealedSamples` over all that were not silent.
+    /// Share of concealed sound, 0 to 1, because packets were lost or late. W3C webrtc-stats: `concealedSamples` less
+    /// `silentConcealedSamples` over all that were not silent.
     pub concealed_share: f64,
-    /// Lost frames, 20 ms each, that were made from the coarse copy in the packet after them.
+    /// Number of lost frames of 20 ms that were recovered from the coarse copy in the next packet.
     pub recovered_frames: u64,
-    /// Frames that came and were left out to catch up, as after an outage.
+    /// Number of received frames that were skipped to catch up, for example after an outage.
     pub skipped_frames: u64,
-    /// From mouth to ear: from a sample's capture to its playing, Opus's look-ahead included. None where nothing was heard.
+    /// Mouth-to-ear delay from a sample's capture to its playing, including Opus's look-ahead. None without sound.
     pub mouth_to_ear_ms: Option<DelayScores>,
-    /// How far pictures were from the sound heard while they appeared, either way; none where the two were never at once.
+    /// Absolute difference between pictures and the sound heard at their display; none if the two were never present
+    /// together.
     pub lip_sync_error_ms: Option<DelayScores>,
 }
 
-/// A player with its scores, and perhaps somewhere to play.
+/// Player with its scores, and an optional sink.
 pub struct Playing<D: Decode> {
     player: Player<D>,
     sink: Option<Box<dyn SoundSink>>,
     heard: Option<Timestamp>,
-    /// From mouth to ear, milliseconds more than [`Self::reference`].
+    /// Mouth-to-ear delays above [`Self::reference`], milliseconds.
     delays: Distribution,
-    /// A second less than the first packet took from its capture to its arrival, and the least that any took; nanoseconds
+    /// Delay of the first packet from capture to arrival minus one second, and the minimum delay of all; nanoseconds
     /// between two clocks.
     reference: Option<i64>,
     least: i64,
 }
 
-/// What is surely more than the first packet is later than others.
+/// Upper bound of the first packet's excess delay over later ones, nanoseconds.
 const SURELY_LATER: i64 = 1_000_000_000;
 
 impl<D: Decode> Playing<D> {
-    /// A player to which nothing has come.
+    /// A player without packets.
     #[must_use]
     pub fn new(decoder: D, sink: Option<Box<dyn SoundSink>>) -> Self {
         Self {
@@ -75,10 +76,10 @@ impl<D: Decode> Playing<D> {
         }
     }
 
-    /// Nothing more will be played.
+    /// Ends the playing.
     ///
     /// # Errors
-    /// What went wrong at the sink.
+    /// [`SoundFailure`] if the sink fails.
     pub fn finish(mut self) -> Result<(), SoundFailure> {
         self.sink.as_mut().map_or(Ok(()), |sink| sink.finish())
     }
@@ -88,7 +89,7 @@ impl<D: Decode> Playing<D> {
         self.player.poll_decoded()
     }
 
-    /// What the player counted.
+    /// Counters of the player.
     #[must_use]
     pub fn statistics(&self) -> PlayerStatistics {
         self.player.statistics()
@@ -108,7 +109,7 @@ where
 
     fn play(&mut self, now: Timestamp) -> Result<(), SoundFailure> {
         let frame = self.player.play(now);
-        // What the player knows is the end of what it gave.
+        // The player reports the end of the frame that it returned.
         let start = |end: Timestamp| {
             Timestamp::from_nanos(end.as_nanos().saturating_sub(lockstep_sound::FRAME_DURATION.as_nanos() as u64))
         };
@@ -131,7 +132,7 @@ where
     fn scores(&mut self, shortest_way: Option<Duration>) -> SoundScores {
         let statistics = self.player.statistics();
         let reference = self.reference.unwrap_or(0);
-        // A packet takes as long as its frame lasts before it leaves.
+        // A packet leaves after the duration of its frame.
         let shift = shortest_way.map_or(reference, |way| {
             let fastest = nanoseconds(way + lockstep_sound::FRAME_DURATION);
             reference.saturating_sub(self.least).saturating_add(fastest)
@@ -153,12 +154,12 @@ where
     }
 }
 
-/// The difference between two moments, nanoseconds.
+/// Difference between two times, nanoseconds.
 pub(crate) fn difference(later: Timestamp, earlier: Timestamp) -> i64 {
     later.as_nanos().wrapping_sub(earlier.as_nanos()) as i64
 }
 
-/// `time` as nanoseconds that may be negative.
+/// `time` in signed nanoseconds.
 pub(crate) fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The share of the budget that sound and messages use.
+//! Shares of the budget for sound and messages.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct RecentRate {
 }
 
 impl RecentRate {
-    /// A datagram of `size` left.
+    /// Adds a sent datagram of `size`.
     pub(crate) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         self.left.push_back((now, size));
         self.bytes += size;
@@ -35,7 +35,7 @@ impl RecentRate {
     }
 }
 
-/// The share that sound or messages use of the budget of one frame.
+/// Share of sound or messages in the budget of one frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
     /// [`LimitedBy::Sound`] or [`LimitedBy::Messages`].

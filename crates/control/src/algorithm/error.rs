@@ -2,15 +2,15 @@
 
 use lockstep_nn::ModelError;
 
-/// Why there is no such algorithm.
+/// Error of an algorithm's name or setup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AlgorithmError {
     /// No algorithm has this name.
-    #[error("no controller is called `{name}`; there are: {names}")]
+    #[error("unknown controller `{name}`: choose one of {names}")]
     Unknown {
-        /// The name.
+        /// The requested name.
         name: String,
-        /// Every name there is, with commas between them.
+        /// All known names, separated by commas.
         names: String,
     },
     /// A controller cannot be registered under this name.
@@ -18,19 +18,19 @@ pub enum AlgorithmError {
         "cannot register the controller `{0}`: a name is 1 to 64 letters, digits, `-`, `_` and `.`; choose such a name"
     )]
     Name(String),
-    /// Another controller has this name.
-    #[error("cannot register the controller `{0}`: another one has this name; choose a different name")]
+    /// Another controller is already registered under this name.
+    #[error("cannot register the controller `{0}`: the name is taken; choose a different name")]
     Taken(String),
-    /// What follows `fixed:` is no bit rate.
-    #[error("`fixed:{0}` names no bit rate; it should be like fixed:1.5mbps")]
+    /// The text after `fixed:` is not a bit rate.
+    #[error("`fixed:{0}`: expected a bit rate, such as fixed:1.5mbps")]
     Rate(String),
-    /// A controller that has to know the path was not told of it.
-    #[error("the controller {0} must know what the path carries, which only a simulation tells it")]
+    /// The controller needs the capacity of the path, and the setup does not contain it.
+    #[error("the controller {0} needs the capacity of the path; use it in simulations only")]
     UnknownPath(&'static str),
-    /// No model comes with a learned controller.
-    #[error("no model comes with the controller {0}: name one with --model")]
+    /// A learned controller has no embedded model.
+    #[error("the controller {0} has no embedded model: choose one with --model")]
     NoModel(&'static str),
-    /// The model is none for this controller.
+    /// The model does not fit this controller.
     #[error(transparent)]
     Model(#[from] ModelError),
 }

@@ -1,6 +1,5 @@
-//! How much comes through: what was sent and what arrived in about the last second, whichever is less. One pause among
-//! the arrivals does not count, so that a link which stops for a moment and then delivers all at once is not taken for
-//! one that has become slow.
+//! Throughput: the lower of the sending rate and the arrival rate over about one second. The longest pause between
+//! arrivals does not count. A link that stops briefly and then delivers everything at once is therefore not slow.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,17 +7,17 @@ use std::time::Duration;
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// The window spans this time and holds so many fragments at least (`RobustThroughputEstimatorSettings` in WebRTC),
+/// Lower bounds of the window (`RobustThroughputEstimatorSettings` in WebRTC).
 const LEAST_WINDOW: Duration = Duration::from_secs(1);
 const LEAST_FRAGMENTS: usize = 20;
-/// and never more than these.
+/// Upper bounds of the window.
 const LONGEST_WINDOW: Duration = Duration::from_secs(5);
 const MOST_FRAGMENTS: usize = 500;
-/// Fewer say nothing.
+/// Minimum number of fragments for an estimate.
 const REQUIRED_FRAGMENTS: usize = 10;
-/// A fragment that arrived so much before the newest: the receiver's clock went back.
+/// If a fragment arrived this long before the newest one, the receiver's clock was set back.
 const MOST_REORDERED: Duration = Duration::from_secs(1);
-/// Neither the sending nor the arriving counts as having taken less.
+/// Lower bound of the sending time and of the arrival time.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone, Copy)]
@@ -31,20 +30,20 @@ struct Arrival {
 /// The acknowledged bit rate (`RobustThroughputEstimator` in WebRTC).
 #[derive(Debug, Clone, Default)]
 pub(super) struct AcknowledgedRate {
-    /// By time of arrival.
+    /// Arrivals in the order of their arrival times.
     window: VecDeque<Arrival>,
-    /// The latest transmission among what has left the window.
+    /// Latest sending time of the fragments that have left the window.
     newest_discarded: Option<Timestamp>,
     estimate: Option<Bitrate>,
 }
 
 impl AcknowledgedRate {
-    /// The rate, once ten fragments have arrived.
+    /// The throughput; none before ten fragments have arrived.
     pub(super) fn estimate(&self) -> Option<Bitrate> {
         self.estimate
     }
 
-    /// These fragments arrived.
+    /// Adds arrived fragments.
     pub(super) fn on_acknowledged(&mut self, fragments: &[AcknowledgedFragment]) {
         for &AcknowledgedFragment { sent_at, arrived_at, size, .. } in fragments {
             if self.window.back().is_some_and(|newest| newest.arrived_at > arrived_at + MOST_REORDERED) {
@@ -60,7 +59,7 @@ impl AcknowledgedRate {
         self.estimate = self.rate();
     }
 
-    /// Takes the oldest out if the window is full without it.
+    /// Removes the oldest arrival if the window is full without it.
     fn take_outside(&mut self) -> Option<Arrival> {
         let (oldest, newest) = (self.window.front()?, self.window.back()?);
         let span = newest.arrived_at.saturating_since(oldest.arrived_at);
@@ -82,14 +81,15 @@ impl AcknowledgedRate {
         }
         let span = last.arrived_at.saturating_since(first.arrived_at);
         let arriving = span.saturating_sub(longest - second).max(SHORTEST);
-        // The size of what arrived first has nothing to do with the time since, nor what was sent last with that
-        // before.
+        // The first arrival's size does not belong to the time after it. The last transmission's size does not belong
+        // to the time before it.
         let size: ByteCount = self.window.iter().map(|arrival| arrival.size).sum();
         let arrived = Bitrate::mean(size.saturating_sub(first.size), arriving);
         Some(self.sending_rate().map_or(arrived, |sent| sent.min(arrived)))
     }
 
-    /// The rate of what arrived in its order, if that is enough. What was overtaken may have been sent long ago.
+    /// Sending rate of the fragments that arrived in order, if there are enough. An overtaken fragment may have been
+    /// sent long ago.
     fn sending_rate(&self) -> Option<Bitrate> {
         let in_order = || self.window.iter().filter(|arrival| Some(arrival.sent_at) >= self.newest_discarded);
         let first = in_order().map(|arrival| arrival.sent_at).min()?;
@@ -108,7 +108,7 @@ mod tests {
     use super::super::tests::acknowledged;
     use super::*;
 
-    /// 125 bytes every `gap` milliseconds between two times, as they are sent and, `late` later, as they arrive.
+    /// Feeds 125 bytes every `gap` ms between two sending times; each arrives `late` ms later.
     fn arrive(rate: &mut AcknowledgedRate, from: u64, to: u64, gap: u64, late: u64) {
         let times = (from..to).step_by(gap as usize);
         times.for_each(|at| rate.on_acknowledged(&[acknowledged(at, at + late, 125)]));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lasting_change_is_followed_within_a_second() {
+    fn lasting_change_shows_within_a_second() {
         let mut rate = AcknowledgedRate::default();
         arrive(&mut rate, 0, 5_000, 5, 50);
         arrive(&mut rate, 5_000, 5_500, 10, 50);
@@ -138,23 +138,23 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_stops_and_catches_up_is_not_slow() {
+    fn pause_with_catch_up_does_not_lower_the_rate() {
         let mut rate = AcknowledgedRate::default();
         arrive(&mut rate, 0, 3_000, 5, 50);
-        // Nothing arrives for 300 ms, and then all of it at once.
+        // Nothing arrives for 300 ms, then everything at once.
         (3_000..3_300).step_by(5).for_each(|sent| rate.on_acknowledged(&[acknowledged(sent, 3_350, 125)]));
         assert!((195..=205).contains(&kbps(&rate)), "{}", kbps(&rate));
     }
 
     #[test]
-    fn it_is_never_more_than_was_sent() {
+    fn rate_is_at_most_the_sending_rate() {
         let mut rate = AcknowledgedRate::default();
         (0..100).for_each(|number| rate.on_acknowledged(&[acknowledged(number * 10, 2_000 + number, 125)]));
         assert_eq!(kbps(&rate), 100);
     }
 
     #[test]
-    fn a_clock_that_goes_back_starts_anew() {
+    fn clock_set_back_resets_the_estimate() {
         let mut rate = AcknowledgedRate::default();
         arrive(&mut rate, 10_000, 13_000, 5, 9_000);
         arrive(&mut rate, 13_000, 13_040, 5, 50);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_bounded() {
+    fn window_is_bounded() {
         let mut rate = AcknowledgedRate::default();
         (0..5_000).for_each(|_| rate.on_acknowledged(&[acknowledged(10, 60, 125)]));
         assert_eq!(rate.window.len(), MOST_FRAGMENTS);

@@ -1,23 +1,23 @@
-//! Whether the application sends less than it may, so that the path is not put to the test.
+//! Detector of an application limit: the application sends less than its target, so the path is not tested.
 
 use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// The share of the target that counts as using it (`AlrDetector` in WebRTC).
+/// Share of the target that counts as full use (`AlrDetector` in WebRTC).
 const USED_SHARE: f64 = 0.65;
-/// The budget is that of so much time.
+/// Time that the budget covers.
 const WINDOW: Duration = Duration::from_millis(500);
-/// The application is limited from when this share of the budget is unused until when less than that is.
+/// The limit starts when more than the first share of the budget is unused. It ends below the second share.
 const START: f64 = 0.80;
 const STOP: f64 = 0.50;
 
-/// Keeps a budget of what the target lets through, less what was sent.
+/// Budget of the bytes that the target allows, minus the sent bytes.
 #[derive(Debug, Clone)]
 pub(super) struct ApplicationLimit {
-    /// A share of the target.
+    /// Used share of the target.
     rate: Bitrate,
-    /// Bytes that could have been sent, or, below zero, that were sent beyond the budget.
+    /// Unused bytes of the budget; negative if more than the budget was sent.
     unused: f64,
     transmitted_at: Option<Timestamp>,
     since: Option<Timestamp>,
@@ -28,14 +28,14 @@ impl ApplicationLimit {
         Self { rate: target.mul_f64(USED_SHARE), unused: 0.0, transmitted_at: None, since: None }
     }
 
-    /// The target is `target` from now on.
+    /// Sets the target.
     pub(super) fn set_target(&mut self, target: Bitrate) {
         self.rate = target.mul_f64(USED_SHARE);
         let most = self.most();
         self.unused = self.unused.clamp(-most, most);
     }
 
-    /// A datagram of `size` left.
+    /// Records that a datagram of `size` was sent.
     pub(super) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         let Some(before) = self.transmitted_at.replace(now) else { return };
         let most = self.most();
@@ -49,7 +49,7 @@ impl ApplicationLimit {
         }
     }
 
-    /// Since when the application is limited, if it is.
+    /// Start of the current application limit; none if there is no limit.
     pub(super) fn since(&self) -> Option<Timestamp> {
         self.since
     }
@@ -63,7 +63,7 @@ impl ApplicationLimit {
 mod tests {
     use super::*;
 
-    /// After datagrams every 10 ms from `from` to `to` at this share of a target of 1 Mb/s.
+    /// Sends datagrams every 10 ms from `from` to `to`, at this share of a target of 1 Mb/s.
     fn send(limit: &mut ApplicationLimit, from: u64, to: u64, share: f64) -> Option<Timestamp> {
         let size = ByteCount::new((1_250.0 * share) as u64);
         (from..to).step_by(10).for_each(|at| limit.on_transmit(Timestamp::from_millis(at), size));
@@ -71,17 +71,17 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_less_than_two_thirds_of_the_target_is_limited() {
+    fn use_below_65_percent_of_the_target_is_a_limit() {
         let fresh = || ApplicationLimit::new(Bitrate::from_kbps(1_000));
         assert_eq!(send(&mut fresh(), 0, 10_000, 0.7), None);
         assert_eq!(send(&mut fresh(), 0, 10_000, 1.0), None);
         let since = send(&mut fresh(), 0, 10_000, 0.3).expect("limited");
-        // 0.35 of 650 kb/s' worth of half a second build up 0.8 of it in three quarters of a second.
+        // A surplus of 0.35 of 650 kb/s fills 0.8 of the half-second budget in three quarters of a second.
         assert!((700..=800).contains(&(since.as_micros() / 1_000)), "{since}");
     }
 
     #[test]
-    fn it_ends_when_the_target_is_used_again() {
+    fn limit_ends_when_the_target_is_used_again() {
         let mut limit = ApplicationLimit::new(Bitrate::from_kbps(1_000));
         assert!(send(&mut limit, 0, 5_000, 0.1).is_some());
         assert!(send(&mut limit, 5_000, 5_200, 1.0).is_some(), "not at once");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_a_limit() {
+    fn pause_is_a_limit() {
         let mut limit = ApplicationLimit::new(Bitrate::from_kbps(1_000));
         send(&mut limit, 0, 1_000, 1.0);
         assert!(send(&mut limit, 3_000, 3_020, 1.0).is_some());

@@ -1,32 +1,33 @@
-//! Fragments that left in one burst, and how far apart the bursts left and arrived.
+//! Groups of fragments that left in one burst, and the intervals between the groups.
 
 use std::time::Duration;
 
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::Timestamp;
 
-/// Fragments sent within this time of the first of a group belong to it (draft-ietf-rmcat-gcc-02, section 5.2).
+/// Longest time between the first fragment of a group and the others, at the sender (draft-ietf-rmcat-gcc-02, section
+/// 5.2).
 const BURST: Duration = Duration::from_millis(5);
-/// Fragments that waited somewhere and then came at once, with pauses of up to this time, belong together, too.
+/// Longest pause between arrivals of fragments that waited and then arrived together. They form one group.
 const BURST_PAUSE: Duration = Duration::from_millis(5);
-/// Such a group lasts no longer.
+/// Longest duration of such a group.
 const LONGEST_BURST: Duration = Duration::from_millis(100);
-/// If the receiver's clock ran ahead of the sender's by so much between two groups, it jumped: start anew.
+/// If the receiver's clock gains this much between two groups, it jumped, and the state is reset.
 const CLOCK_JUMP: Duration = Duration::from_secs(3);
-/// After so many groups in a row that arrived before their predecessor, start anew.
+/// Number of consecutive groups that arrived before their predecessor, before the state is reset.
 const MOST_REORDERED: u32 = 3;
 
-/// Times from one group to the next, both measured at their last fragments.
+/// Intervals between two groups, both measured at their last fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupDeltas {
-    /// Between their transmissions.
+    /// Interval between their transmissions.
     pub(super) sent: Duration,
-    /// Between their arrivals.
+    /// Interval between their arrivals.
     pub(super) arrived: Duration,
 }
 
 impl GroupDeltas {
-    /// By how many milliseconds the later group was delayed more than the earlier one.
+    /// Increase of the delay from the earlier to the later group, milliseconds.
     pub(super) fn delay_change_milliseconds(self) -> f64 {
         (self.arrived.as_secs_f64() - self.sent.as_secs_f64()) * 1e3
     }
@@ -56,8 +57,8 @@ impl Group {
         self.bursts_with(fragment) || fragment.sent_at.saturating_since(self.first_sent) <= BURST
     }
 
-    /// Whether the fragment came so soon after the group that it caught up with it: it waited less than the group did,
-    /// so that the time between them says nothing of the bottleneck.
+    /// Whether the fragment caught up with the group. Then it waited less than the group, and the interval between them
+    /// shows nothing of the bottleneck.
     fn bursts_with(&self, fragment: &AcknowledgedFragment) -> bool {
         if fragment.sent_at == self.last_sent {
             return true;
@@ -71,7 +72,7 @@ impl Group {
     }
 }
 
-/// Makes groups of fragments (`InterArrivalDelta` in WebRTC).
+/// Splits fragments into groups (`InterArrivalDelta` in WebRTC).
 #[derive(Debug, Clone, Default)]
 pub(super) struct ArrivalGroups {
     previous: Option<Group>,
@@ -80,7 +81,7 @@ pub(super) struct ArrivalGroups {
 }
 
 impl ArrivalGroups {
-    /// A fragment arrived. If it begins a new group, the two before it can be compared.
+    /// Adds an arrived fragment. If it starts a new group, returns the intervals between the two groups before it.
     pub(super) fn on_acknowledged(&mut self, fragment: &AcknowledgedFragment) -> Option<GroupDeltas> {
         let Some(current) = &mut self.current else {
             self.current = Some(Group::of(fragment));
@@ -135,31 +136,31 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_compared_at_their_last_fragments_once_a_third_begins() {
+    fn groups_are_compared_when_a_third_one_begins() {
         let times = [(0, 50), (2, 57), (5, 64), (20, 80), (22, 88), (40, 98)];
         assert_eq!(deltas(&times), [(17, 24)]);
     }
 
     #[test]
-    fn fragments_that_come_at_once_after_a_pause_are_one_group() {
-        // Sent every 10 ms, held back until 200 and then let through within a few milliseconds.
+    fn fragments_that_arrive_together_after_a_pause_are_one_group() {
+        // Sent every 10 ms, held until 200 ms, then released within a few milliseconds.
         let held = [(0, 50), (10, 60), (20, 200), (30, 201), (40, 203), (50, 204), (90, 240), (130, 280)];
         assert_eq!(deltas(&held), [(10, 10), (40, 144), (40, 36)]);
     }
 
     #[test]
-    fn a_burst_lasts_a_tenth_of_a_second_at_most() {
+    fn burst_lasts_at_most_100_ms() {
         let times: Vec<_> = (0..100).map(|fragment| (fragment * 10, 1_000 + fragment * 4)).collect();
         assert!(deltas(&times).len() >= 2, "{:?}", deltas(&times));
     }
 
     #[test]
-    fn a_fragment_from_before_the_group_is_passed_over() {
+    fn fragment_older_than_the_group_is_ignored() {
         assert_eq!(deltas(&[(0, 50), (20, 70), (10, 72), (40, 90), (60, 110)]), [(20, 20), (20, 20)]);
     }
 
     #[test]
-    fn a_receiver_clock_that_jumps_starts_anew() {
+    fn clock_jump_of_the_receiver_resets_the_groups() {
         let jump = 10_000;
         let mut groups = ArrivalGroups::default();
         let mut seen = 0;

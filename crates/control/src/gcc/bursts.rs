@@ -1,16 +1,16 @@
-//! Datagrams leave in bursts, such that a frame of usual size leaves at once. Delays are compared between groups of
-//! datagrams that left together; so these groups become whole frames, and fewer.
+//! Bursts of datagrams: a frame of usual size leaves at once. Delays are compared between groups of datagrams that left
+//! together. With bursts, the groups become whole frames, and fewer.
 
 use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// What may leave at once is what the pacing rate lets through in this time, and no more than these bytes
-/// (`kDefaultBurstInterval` and `kMaxBurstSize` in WebRTC).
+/// Size of a burst: the bytes that the pacing rate sends in this time, up to an upper bound (`kDefaultBurstInterval`
+/// and `kMaxBurstSize` in WebRTC).
 const BURST: Duration = Duration::from_millis(40);
 const MOST_BYTES: f64 = 63_000.0;
 
-/// Counts what left before its time (the media debt of `PacingController` in WebRTC).
+/// Bytes sent ahead of the pacing rate (media debt of `PacingController` in WebRTC).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bursts {
     debt_bytes: f64,
@@ -18,15 +18,15 @@ pub(super) struct Bursts {
 }
 
 impl Bursts {
-    /// A datagram of `size` left, at this pacing rate.
+    /// Records that a datagram of `size` was sent at this pacing rate.
     pub(super) fn on_transmit(&mut self, now: Timestamp, size: ByteCount, pacing_rate: Bitrate) {
-        // What a burst may be bounds the debt, too: after a large probe it is not owed for long.
+        // The burst size also bounds the debt, so a large probe delays datagrams only briefly.
         let most = 2.0 * burst_bytes(pacing_rate) + size.as_f64();
         self.debt_bytes = (self.debt_at(now, pacing_rate) + size.as_f64()).min(most);
         self.at = now;
     }
 
-    /// Whether the next datagram need not wait.
+    /// Whether the next datagram may leave without waiting.
     pub(super) fn may_leave_at_once(&self, now: Timestamp, pacing_rate: Bitrate) -> bool {
         self.debt_at(now, pacing_rate) <= burst_bytes(pacing_rate)
     }
@@ -48,7 +48,7 @@ mod tests {
     const RATE: Bitrate = Bitrate::from_kbps(2_400);
     const SIZE: ByteCount = ByteCount::new(1_200);
 
-    /// How many datagrams leave at `at` milliseconds, of many that wait.
+    /// Number of waiting datagrams that leave at `at` milliseconds.
     fn leave(bursts: &mut Bursts, at: u64) -> u64 {
         let now = Timestamp::from_millis(at);
         let mut count = 0;
@@ -60,18 +60,18 @@ mod tests {
     }
 
     #[test]
-    fn forty_milliseconds_worth_leave_at_once_and_the_rest_at_the_pace() {
+    fn bytes_of_40_ms_leave_at_once_and_the_rest_is_paced() {
         let mut bursts = Bursts::default();
-        // 2.4 Mb/s are 12 000 bytes in 40 ms; the datagram that goes beyond that leaves as well.
+        // 2.4 Mb/s are 12 000 bytes in 40 ms. The datagram that crosses this limit leaves too.
         assert_eq!(leave(&mut bursts, 1_000), 11);
         assert_eq!(leave(&mut bursts, 1_003), 0);
         assert_eq!(leave(&mut bursts, 1_004), 1);
-        assert_eq!(leave(&mut bursts, 1_024), 5, "what was not used is saved");
+        assert_eq!(leave(&mut bursts, 1_024), 5, "unused time is saved");
         assert_eq!(leave(&mut bursts, 60_000), 11, "up to a whole burst");
     }
 
     #[test]
-    fn a_high_rate_makes_no_burst_beyond_what_a_socket_takes() {
+    fn burst_at_a_high_rate_is_at_most_63_kilobytes() {
         let (mut bursts, rate) = (Bursts::default(), Bitrate::from_kbps(1_000_000));
         let mut sent = ByteCount::ZERO;
         while bursts.may_leave_at_once(Timestamp::ZERO, rate) {

@@ -1,4 +1,4 @@
-//! The estimate from delays: groups, trendline, overuse detector and rate control, one after the other.
+//! Delay-based estimate: groups, trend line, overuse detector and rate control in sequence.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::rate_control::RateControl;
 use super::trendline::Trendline;
 use crate::RateBounds;
 
-/// After so long without feedback what was known of delays is forgotten.
+/// Time without feedback after which the delay state is reset.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What feedback changed.
+/// Result of feedback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DelayBasedUpdate {
     /// The new estimate.
     pub(super) rate: Bitrate,
-    /// Whether it is a probe's.
+    /// Whether a probe set the estimate.
     pub(super) probed: bool,
-    /// Whether a queue has just been drained.
+    /// Whether a queue has just drained.
     pub(super) recovered: bool,
 }
 
-/// `DelayBasedBwe` in WebRTC.
+/// Delay-based estimator (`DelayBasedBwe` in WebRTC).
 #[derive(Debug, Clone)]
 pub(super) struct DelayBased {
     groups: ArrivalGroups,
@@ -33,9 +33,9 @@ pub(super) struct DelayBased {
     detector: OveruseDetector,
     control: RateControl,
     heard_at: Option<Timestamp>,
-    /// Whether a queue marked a fragment, and the rate was not decreased since.
+    /// Whether a queue has marked a fragment and the rate has not decreased since.
     marked: bool,
-    /// Marks of fragments that were sent before this have had their decrease.
+    /// Time of the last decrease. Marks of fragments sent earlier are already applied.
     decreased_at: Timestamp,
     samples: u64,
 }
@@ -59,7 +59,7 @@ impl DelayBased {
         self.control.rate()
     }
 
-    /// How often the trend was judged over a full window.
+    /// Number of evaluations of the trend over a full window.
     pub(super) fn samples(&self) -> u64 {
         self.samples
     }
@@ -68,8 +68,8 @@ impl DelayBased {
         self.control.set_round_trip(round_trip);
     }
 
-    /// These fragments arrived; `throughput` comes through, and a probe may have measured `probe`. None if the estimate
-    /// stays as it is.
+    /// Handles arrived fragments, the current throughput and the result of a probe, if any. Returns none if the
+    /// estimate does not change.
     pub(super) fn on_feedback(
         &mut self,
         now: Timestamp,
@@ -83,8 +83,8 @@ impl DelayBased {
             self.take(now, fragment);
             recovered |= before == Usage::Under && self.detector.usage() == Usage::Normal;
         }
-        // What a queue marks is congested (RFC 3168, section 5), so that a mark says what the detector would: too much.
-        // It stands until the rate was decreased for it, once for all that was on the way.
+        // A mark means congestion (RFC 3168, section 5), so it counts as overuse. It holds until the rate has decreased
+        // once for all data in flight.
         let decreased_at = self.decreased_at;
         let mut marks = acknowledged.iter().filter(|fragment| fragment.congestion_experienced);
         self.marked |= marks.any(|fragment| fragment.sent_at >= decreased_at);
@@ -95,7 +95,7 @@ impl DelayBased {
                 self.decreased(now);
                 update(self.control.update(now, usage, Some(throughput)))
             }
-            // The path is overused before anything is known of what comes through.
+            // Overuse before any throughput is known.
             (Usage::Over, None, _) if self.control.may_decrease(now, self.control.rate()) => {
                 self.decreased(now);
                 self.control.set_rate(now, self.control.rate().mul_f64(0.5));
@@ -134,7 +134,7 @@ mod tests {
     use super::super::tests::acknowledged;
     use super::*;
 
-    /// Feedback for a datagram every 10 ms, each `growth` hundredths of a millisecond later than the one before.
+    /// Feedback for datagrams every 10 ms. The delay grows by `growth` hundredths of a millisecond per datagram.
     fn after(datagrams: u64, growth: u64, throughput: Option<Bitrate>, probe: Option<Bitrate>) -> (DelayBased, Usage) {
         let mut estimator =
             DelayBased::new(RateBounds { initial: Bitrate::from_kbps(900), ..RateBounds::default() }, true);
@@ -149,25 +149,25 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_grows_brings_the_rate_below_what_comes_through() {
+    fn growing_queue_lowers_the_rate_below_the_throughput() {
         let (estimator, usage) = after(60, 100, Some(Bitrate::from_kbps(800)), None);
         assert_eq!((estimator.rate(), usage), (Bitrate::from_kbps(680), Usage::Over));
     }
 
     #[test]
-    fn a_steady_delay_lets_it_grow() {
+    fn constant_delay_lets_the_rate_grow() {
         let (estimator, usage) = after(60, 0, Some(Bitrate::from_kbps(800)), None);
         assert!(estimator.rate() > Bitrate::from_kbps(930) && usage == Usage::Normal, "{}", estimator.rate());
     }
 
     #[test]
-    fn without_any_throughput_overuse_halves_it_each_fifth_of_a_second() {
+    fn overuse_without_throughput_halves_the_rate_every_200_ms() {
         let (estimator, _) = after(60, 100, None, None);
         assert!(estimator.rate() <= Bitrate::from_kbps(480), "{}", estimator.rate());
     }
 
     #[test]
-    fn a_probe_counts_unless_the_path_is_overused() {
+    fn probe_sets_the_rate_unless_the_path_is_overused() {
         let probe = Some(Bitrate::from_kbps(3_000));
         assert_eq!(after(60, 0, Some(Bitrate::from_kbps(800)), probe).0.rate(), Bitrate::from_kbps(3_000));
         assert!(after(60, 100, Some(Bitrate::from_kbps(800)), probe).0.rate() <= Bitrate::from_kbps(700));

@@ -1,15 +1,15 @@
-//! Where the capacity was when the path was last overused, and how sure that is.
+//! Link capacity at recent overuses, with its uncertainty.
 
 use lockstep_units::Bitrate;
 
-/// Weight of a new overuse (draft-ietf-rmcat-gcc-02, section 5.5, says 0.95 for the past).
+/// Weight of a new overuse (draft-ietf-rmcat-gcc-02, section 5.5: 0.95 for the past).
 const WEIGHT: f64 = 0.05;
-/// Bounds of the normalised variance, in kb/s, and the value it starts at (`LinkCapacityEstimator` in WebRTC).
+/// Bounds of the normalised variance, kb/s. It starts at the lower one (`LinkCapacityEstimator` in WebRTC).
 const VARIANCE_BOUNDS: (f64, f64) = (0.4, 2.5);
-/// The region around the estimate spans so many standard deviations each way.
+/// Half width of the region around the estimate, standard deviations.
 const DEVIATIONS: f64 = 3.0;
 
-/// An average of the throughput at overuses, with its deviation.
+/// Average of the throughput at overuses, with its deviation.
 #[derive(Debug, Clone)]
 pub(super) struct LinkCapacity {
     estimate_kbps: Option<f64>,
@@ -24,7 +24,7 @@ impl Default for LinkCapacity {
 }
 
 impl LinkCapacity {
-    /// The path was overused when so much came through.
+    /// Adds the throughput at an overuse.
     pub(super) fn on_overuse(&mut self, throughput: Bitrate) {
         let sample = kilobits(throughput);
         let estimate = self.estimate_kbps.map_or(sample, |estimate| (1.0 - WEIGHT) * estimate + WEIGHT * sample);
@@ -35,7 +35,7 @@ impl LinkCapacity {
         self.variance_kbps = variance.clamp(VARIANCE_BOUNDS.0, VARIANCE_BOUNDS.1);
     }
 
-    /// Forgets the estimate; how much it scattered stays known.
+    /// Clears the estimate but keeps its variance.
     pub(super) fn reset(&mut self) {
         self.estimate_kbps = None;
     }
@@ -45,12 +45,12 @@ impl LinkCapacity {
         self.estimate_kbps.map(from_kilobits)
     }
 
-    /// Whether `throughput` is so high that the capacity must have grown.
+    /// Whether `throughput` is so high that the capacity must have increased.
     pub(super) fn is_exceeded_by(&self, throughput: Bitrate) -> bool {
         self.estimate_kbps.is_some_and(|estimate| kilobits(throughput) > estimate + self.margin_kbps(estimate))
     }
 
-    /// Whether `throughput`, at an overuse, is so low that the capacity must have fallen.
+    /// Whether `throughput` at an overuse is so low that the capacity must have decreased.
     pub(super) fn is_missed_by(&self, throughput: Bitrate) -> bool {
         self.estimate_kbps.is_some_and(|estimate| kilobits(throughput) < estimate - self.margin_kbps(estimate))
     }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overuses_move_the_estimate_by_a_twentieth() {
+    fn overuse_moves_the_estimate_by_5_percent() {
         let mut capacity = LinkCapacity::default();
         assert_eq!(capacity.estimate(), None);
         capacity.on_overuse(Bitrate::from_kbps(1_000));
@@ -82,10 +82,10 @@ mod tests {
     }
 
     #[test]
-    fn the_region_around_the_estimate_widens_with_its_scatter_up_to_a_bound() {
+    fn region_widens_with_the_variance_up_to_a_bound() {
         let mut capacity = LinkCapacity::default();
         capacity.on_overuse(Bitrate::from_kbps(1_000));
-        // Three times the root of 0.4 times 1000.
+        // Three times the square root of 0.4 times 1000.
         assert!(
             capacity.is_exceeded_by(Bitrate::from_kbps(1_061)) && !capacity.is_exceeded_by(Bitrate::from_kbps(1_059))
         );
@@ -94,13 +94,13 @@ mod tests {
             capacity.on_overuse(Bitrate::from_kbps(if overuse % 2 == 0 { 700 } else { 1_300 }));
         }
         let estimate = capacity.estimate().unwrap();
-        // Three times the root of 2.5 times 1000.
+        // Three times the square root of 2.5 times 1000.
         assert!(!capacity.is_exceeded_by(estimate + Bitrate::from_kbps(145)));
         assert!(capacity.is_exceeded_by(estimate + Bitrate::from_kbps(155)));
     }
 
     #[test]
-    fn without_an_estimate_nothing_is_out_of_its_region() {
+    fn no_throughput_is_outside_without_an_estimate() {
         let capacity = LinkCapacity::default();
         assert!(!capacity.is_exceeded_by(Bitrate::from_kbps(1_000)) && !capacity.is_missed_by(Bitrate::ZERO));
     }

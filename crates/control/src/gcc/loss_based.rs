@@ -1,4 +1,4 @@
-//! The rate as far as losses allow it.
+//! Loss-based estimate of the rate.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use lockstep_units::{Bitrate, Timestamp};
 
 use crate::RateBounds;
 
-/// Up to this loss the rate grows, beyond the second it falls (draft-ietf-rmcat-gcc-02, section 6).
+/// The rate grows up to the first loss share and falls beyond the second one (draft-ietf-rmcat-gcc-02, section 6).
 const LOW_LOSS: f64 = 0.02;
 const HIGH_LOSS: f64 = 0.1;
-/// It grows to this multiple of the least of the last second, and this many bit/s.
+/// The rate grows to this multiple of the minimum of the last second, plus this many bit/s.
 const INCREASE: (f64, u64) = (1.08, 1_000);
 const INCREASE_INTERVAL: Duration = Duration::from_secs(1);
-/// Two decreases are a round trip and this apart.
+/// Minimum time between two decreases, in addition to a round trip.
 const DECREASE_INTERVAL: Duration = Duration::from_millis(300);
-/// The loss is that of so many fragments at least.
+/// Minimum number of fragments in a loss report.
 const LEAST_FRAGMENTS: u64 = 20;
-/// In this time from the start, as long as nothing is lost, the estimate from delays alone counts.
+/// Start phase: while nothing is lost, only the delay-based estimate counts.
 const START: Duration = Duration::from_secs(2);
-/// A loss report older than this says nothing any more: 1.2 times five seconds.
+/// Maximum age of a loss report: 1.2 times five seconds.
 const REPORT_AGE: Duration = Duration::from_secs(6);
-/// Silence for longer than this takes the rate down by a factor each interval (`RttBasedBackoff` in WebRTC).
+/// Longest silence before the rate falls by a factor per interval (`RttBasedBackoff` in WebRTC).
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 const SILENCE_DECREASE: f64 = 0.8;
 const SILENCE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// `SendSideBandwidthEstimation` in WebRTC.
+/// Loss-based estimator (`SendSideBandwidthEstimation` in WebRTC).
 #[derive(Debug, Clone)]
 pub(super) struct LossBased {
     bounds: RateBounds,
@@ -35,15 +35,15 @@ pub(super) struct LossBased {
     started_at: Option<Timestamp>,
     lost: u64,
     expected: u64,
-    /// The last report's share of lost fragments, and when it was.
+    /// Share of lost fragments in the last report, and the time of the report.
     report: Option<(f64, Timestamp)>,
-    /// Whether the last report has already taken the rate down.
+    /// Whether the last report has already lowered the rate.
     report_counted: bool,
     decreased_at: Option<Timestamp>,
-    /// Rates of the last second, ascending: the first is the least.
+    /// Rates of the last second, ascending: the first one is the minimum.
     least: VecDeque<(Timestamp, Bitrate)>,
     round_trip: Duration,
-    /// When a datagram left that was not heard of since.
+    /// Sending time of the first datagram since the last feedback.
     silent_since: Option<Timestamp>,
 }
 
@@ -65,7 +65,7 @@ impl LossBased {
         }
     }
 
-    /// The rate that the losses and the delays allow.
+    /// The rate that losses and delays allow.
     pub(super) fn rate(&self) -> Bitrate {
         self.rate
     }
@@ -74,13 +74,13 @@ impl LossBased {
         self.round_trip = round_trip;
     }
 
-    /// A datagram left.
+    /// Records that a datagram was sent.
     pub(super) fn on_transmit(&mut self, now: Timestamp) {
         self.silent_since.get_or_insert(now);
         self.update(now);
     }
 
-    /// Of fragments that were sent, `arrived` arrived and `lost` did not.
+    /// Adds a report of `arrived` and `lost` fragments.
     pub(super) fn on_report(&mut self, now: Timestamp, arrived: u64, lost: u64) {
         if arrived > 0 {
             self.silent_since = None;
@@ -95,13 +95,13 @@ impl LossBased {
         self.update(now);
     }
 
-    /// The estimate from delays is `rate`.
+    /// Sets the delay-based estimate.
     pub(super) fn set_delay_limit(&mut self, rate: Bitrate) {
         self.delay_limit = Some(rate);
         self.set(self.rate);
     }
 
-    /// A probe measured `rate`.
+    /// Sets the rate that a probe measured.
     pub(super) fn on_probe(&mut self, rate: Bitrate) {
         self.delay_limit = Some(rate);
         self.set(rate);
@@ -175,7 +175,7 @@ impl LossBased {
 mod tests {
     use super::*;
 
-    /// The rate after reports on 20 fragments every 100 ms, of which `lost` are lost.
+    /// The estimator after reports on 20 fragments every 100 ms, `lost` of which are lost.
     fn after(from: u64, to: u64, lost: u64) -> LossBased {
         let mut estimator = LossBased::new(RateBounds { initial: Bitrate::from_kbps(1_000), ..RateBounds::default() });
         estimator.set_round_trip(Duration::from_millis(100));
@@ -192,24 +192,24 @@ mod tests {
 
     #[test]
     fn without_loss_it_grows_by_8_percent_a_second() {
-        // Nothing happens in the first two seconds: there is no estimate from delays.
+        // The rate is constant in the first two seconds: there is no delay-based estimate.
         let rate = after(0, 7_000, 0).rate().as_bps() / 1_000;
         assert!((1_400..=1_600).contains(&rate), "{rate}");
     }
 
     #[test]
-    fn five_percent_of_loss_hold_the_rate() {
+    fn loss_of_5_percent_holds_the_rate() {
         assert_eq!(after(0, 10_000, 1).rate(), Bitrate::from_kbps(1_000));
     }
 
     #[test]
-    fn twenty_percent_take_a_tenth_off_every_300_milliseconds_and_a_round_trip() {
+    fn loss_of_20_percent_lowers_the_rate_by_10_percent() {
         assert_eq!(after(0, 300, 4).rate(), Bitrate::from_kbps(900));
         assert_eq!(after(0, 500, 4).rate(), Bitrate::from_kbps(810));
     }
 
     #[test]
-    fn a_loss_is_judged_by_twenty_fragments() {
+    fn loss_report_needs_20_fragments() {
         let mut estimator = after(0, 100, 0);
         estimator.on_report(Timestamp::from_millis(200), 9, 10);
         assert_eq!(estimator.rate(), Bitrate::from_kbps(1_000));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_start_the_delays_decide_until_something_is_lost() {
+    fn delay_decides_at_the_start_until_a_loss() {
         let mut estimator = after(0, 500, 0);
         estimator.set_delay_limit(Bitrate::from_kbps(5_000));
         assert_eq!(report(&mut estimator, 500, 600, 0), 5_000);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_from_delays_bounds_it_and_a_probe_raises_it() {
+    fn delay_limit_bounds_the_rate_and_a_probe_raises_it() {
         let mut estimator = after(0, 3_000, 0);
         estimator.set_delay_limit(Bitrate::from_kbps(400));
         assert_eq!(estimator.rate(), Bitrate::from_kbps(400));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_of_three_seconds_takes_the_rate_down_each_second() {
+    fn silence_beyond_3_s_lowers_the_rate_every_second() {
         let mut estimator = after(0, 3_000, 1);
         for at in (3_000..7_150).step_by(50) {
             estimator.on_transmit(Timestamp::from_millis(at));

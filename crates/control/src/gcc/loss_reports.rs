@@ -1,24 +1,25 @@
-//! Losses as the receiver's feedback would tell them.
+//! Losses that feedback confirms.
 
 use std::collections::BTreeSet;
 
 use lockstep_transport::{AcknowledgedFragment, LostFragment};
 use lockstep_units::Timestamp;
 
-/// Losses beyond this number that nothing confirms are forgotten.
+/// Upper bound of unconfirmed losses; older ones are dropped.
 const MOST_PENDING: usize = 16_384;
 
-/// The transport declares fragments lost when nothing is heard, too, as in an outage; in WebRTC only feedback on later
-/// packets does that. A loss therefore counts once a later fragment has arrived, and not if the fragment itself does.
+/// Filter of losses. The transport also declares losses during silence, as in an outage; WebRTC does so only after
+/// feedback on later packets. Therefore a loss counts once a later fragment has arrived, unless the fragment itself
+/// arrives.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LossReports {
-    /// Time of transmission, frame and place in it.
+    /// Sending time, frame and fragment number.
     pending: BTreeSet<(Timestamp, u32, u16)>,
     newest_arrived: Option<Timestamp>,
 }
 
 impl LossReports {
-    /// Fragments were declared lost. Returns how many losses that makes certain.
+    /// Adds fragments that were declared lost. Returns the number of losses that this confirms.
     pub(super) fn on_loss(&mut self, lost: &[LostFragment]) -> u64 {
         self.pending.extend(lost.iter().map(|fragment| (fragment.sent_at, fragment.frame, fragment.fragment)));
         while self.pending.len() > MOST_PENDING {
@@ -27,7 +28,7 @@ impl LossReports {
         self.settle()
     }
 
-    /// Fragments arrived. Returns how many losses that makes certain.
+    /// Adds arrived fragments. Returns the number of losses that this confirms.
     pub(super) fn on_acknowledged(&mut self, acknowledged: &[AcknowledgedFragment]) -> u64 {
         for fragment in acknowledged {
             self.pending.remove(&(fragment.sent_at, fragment.frame, fragment.fragment));
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loss_counts_once_a_later_fragment_has_arrived() {
+    fn loss_counts_after_a_later_fragment_arrived() {
         let mut reports = LossReports::default();
         assert_eq!(reports.on_loss(&[lost(10, 1200), lost(20, 1200), lost(30, 1200)]), 0);
         assert_eq!(reports.on_acknowledged(&[acknowledged(25, 60, 1200)]), 2);
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_only_late_is_no_loss() {
+    fn late_fragment_is_not_a_loss() {
         let mut reports = LossReports::default();
         reports.on_loss(&[lost(10, 1200), lost(20, 1200)]);
         assert_eq!(reports.on_acknowledged(&[acknowledged(10, 900, 1200), acknowledged(20, 901, 1200)]), 0);

@@ -1,4 +1,4 @@
-//! What the trend of the delay says of the path's use, by a threshold that adapts to how much the delay scatters.
+//! Overuse detector: compares the delay trend with a threshold that adapts to the variation of the delay.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use lockstep_units::Timestamp;
 
 use super::trendline::Trendline;
 
-/// The slope is multiplied by this and by the number of groups, so that it is a delay in milliseconds.
+/// Factor of the slope, in addition to the number of groups. The product is a delay in milliseconds.
 const GAIN: f64 = 4.0;
-/// Beyond so many groups their number no longer counts.
+/// Upper bound of the number of groups in that product.
 const MOST_COUNTED_GROUPS: u32 = 60;
-/// The threshold at first and its bounds, in milliseconds (draft-ietf-rmcat-gcc-02, section 5.4).
+/// Initial threshold and its bounds, milliseconds (draft-ietf-rmcat-gcc-02, section 5.4).
 const INITIAL_THRESHOLD: f64 = 12.5;
 const THRESHOLD_BOUNDS: (f64, f64) = (6.0, 600.0);
-/// How fast the threshold grows and falls, a millisecond (draft-ietf-rmcat-gcc-02, section 5.4, has 0.01 and 0.00018;
-/// these are WebRTC's).
+/// Gains of the threshold upwards and downwards, per millisecond (WebRTC; draft-ietf-rmcat-gcc-02, section 5.4, has
+/// 0.01 and 0.00018).
 const GROWTH: f64 = 0.0087;
 const FALL: f64 = 0.039;
-/// A trend further beyond the threshold than this, in milliseconds, does not adapt it: it is a sudden change.
+/// Largest excess over the threshold that still adapts it, milliseconds. A larger one is a sudden change.
 const MOST_EXCESS: f64 = 15.0;
-/// A pause between two groups counts for no more than this.
+/// Longest pause between two groups that counts for the adaptation.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
-/// Overuse must last so long.
+/// Shortest overuse that counts.
 const OVERUSE_TIME: Duration = Duration::from_millis(10);
 
-/// How the path is used.
+/// Use of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Usage {
-    /// The queue neither grows nor shrinks.
+    /// The queue is constant.
     #[default]
     Normal,
     /// The queue grows.
@@ -61,7 +61,8 @@ impl Default for OveruseDetector {
 }
 
 impl OveruseDetector {
-    /// The trendline has a new group, which was sent `sent` after the one before and arrived at `arrived_at`.
+    /// Updates the detector after a new group in the trend line. `sent` is the time between the sending of this group
+    /// and the previous one.
     pub(super) fn update(&mut self, trendline: &Trendline, sent: Duration, arrived_at: Timestamp) {
         if trendline.groups() < 2 {
             self.usage = Usage::Normal;
@@ -73,7 +74,7 @@ impl OveruseDetector {
 
     fn judge(&mut self, trend: f64, slope: f64, sent: Duration, arrived_at: Timestamp) {
         if trend > self.threshold {
-            // Of the time before the first group over the threshold, half is taken to have been over it.
+            // Half of the time before the first group over the threshold counts as overuse.
             let over_for = self.over_for.map_or(sent / 2, |time| time + sent);
             self.over_for = Some(over_for);
             self.groups_over += 1;
@@ -102,7 +103,7 @@ impl OveruseDetector {
         self.threshold = adapted.clamp(THRESHOLD_BOUNDS.0, THRESHOLD_BOUNDS.1);
     }
 
-    /// How the path is used.
+    /// Current use of the path.
     pub(super) fn usage(&self) -> Usage {
         self.usage
     }
@@ -114,7 +115,7 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(20);
 
-    /// The usage and the threshold after each trend, one every 20 ms.
+    /// Usage and threshold after each trend, one every 20 ms.
     fn judged(trends: &[f64]) -> Vec<(Usage, f64)> {
         let mut detector = OveruseDetector::default();
         let mut at = Timestamp::ZERO;
@@ -131,15 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn overuse_takes_more_than_one_group_and_a_trend_that_does_not_fall() {
+    fn overuse_needs_two_groups_and_a_trend_that_does_not_fall() {
         let usages: Vec<_> = judged(&[20.0, 21.0]).into_iter().map(|(usage, _)| usage).collect();
         assert_eq!(usages, [Usage::Normal, Usage::Over]);
-        assert_eq!(last(&[20.0, 19.5]).0, Usage::Normal, "the trend falls");
-        assert_eq!(last(&[20.0, 0.0, 20.0]).0, Usage::Normal, "it did not last");
+        assert_eq!(last(&[20.0, 19.5]).0, Usage::Normal, "the trend decreases");
+        assert_eq!(last(&[20.0, 0.0, 20.0]).0, Usage::Normal, "the overuse was interrupted");
     }
 
     #[test]
-    fn overuse_must_last_ten_milliseconds() {
+    fn overuse_must_last_10_ms() {
         let mut detector = OveruseDetector::default();
         let step = Duration::from_millis(2);
         for group in 0..5_u32 {
@@ -151,17 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_drains_is_underuse() {
+    fn draining_queue_is_underuse() {
         assert_eq!(last(&[-20.0]).0, Usage::Under);
         assert_eq!(last(&[-20.0, 1.0]).0, Usage::Normal);
     }
 
     #[test]
-    fn the_threshold_follows_the_trend_within_its_bounds() {
+    fn threshold_follows_the_trend_within_its_bounds() {
         assert_eq!(last(&[0.0; 200]).1, 6.0);
         let (_, raised) = last(&[16.0; 200]);
         assert!((15.9..=16.0).contains(&raised), "{raised}");
         let (_, ignored) = last(&[30.0; 200]);
-        assert_eq!(ignored, 12.5, "a trend far beyond it leaves it alone");
+        assert_eq!(ignored, 12.5, "a trend far above the threshold does not move it");
     }
 }

@@ -1,24 +1,24 @@
-//! Probes on their way out: datagrams that leave close together, at a rate above the target.
+//! Probes in transmission: datagrams that leave close together, at a rate above the target.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// A probe has at least so many datagrams and lasts so long (`ProbeController` and `BitrateProber` in WebRTC).
+/// Smallest number of datagrams and duration of a probe (`ProbeController` and `BitrateProber` in WebRTC).
 pub(super) const LEAST_DATAGRAMS: u32 = 5;
 pub(super) const DURATION: Duration = Duration::from_millis(15);
-/// Of a probe's datagrams and bytes, this share must arrive (`ProbeBitrateEstimator` in WebRTC).
+/// Share of a probe's datagrams and bytes that must arrive (`ProbeBitrateEstimator` in WebRTC).
 pub(super) const LEAST_RECEIVED: f64 = 0.80;
-/// A datagram that leaves so much later than the probe's rate asks for does not belong to it any more.
+/// Longest delay of a datagram behind the probe's rate. A later datagram does not belong to the probe.
 const MOST_LATE: Duration = Duration::from_millis(10);
-/// A probe that did not come about in this time is given up.
+/// Time after which an incomplete probe is dropped.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// So much more than a probe needs is asked of the encoder, whose frames are seldom as large as they may be.
+/// Bytes requested from the encoder over the probe's size, since frames are usually smaller than their budgets.
 const MARGIN: f64 = 1.4;
-/// When this multiple of that was sent and the probe has not come about, it is given up.
+/// Multiple of the requested bytes after which an incomplete probe is dropped.
 const MOST_SPENT: u64 = 3;
-/// Probes that wait at most, and clusters remembered.
+/// Upper bounds of waiting probes and of remembered clusters.
 const MOST_WAITING: usize = 4;
 const REMEMBERED: usize = 8;
 
@@ -26,16 +26,16 @@ const REMEMBERED: usize = 8;
 struct Probe {
     rate: Bitrate,
     requested_at: Timestamp,
-    /// What was sent since it was its turn.
+    /// Bytes sent since the probe became the current one.
     spent: ByteCount,
 }
 
-/// Datagrams that left as a probe.
+/// Datagrams that were sent as one probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cluster {
-    /// Its number.
+    /// Number of the cluster.
     pub(super) number: u64,
-    /// The rate that was probed.
+    /// Probed rate.
     pub(super) rate: Bitrate,
     first_sent: Timestamp,
     last_sent: Timestamp,
@@ -44,7 +44,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Whether it has this share of a probe's datagrams and bytes.
+    /// Whether it contains this share of a probe's datagrams and bytes.
     fn is_enough(&self, share: f64) -> bool {
         f64::from(self.datagrams) >= f64::from(LEAST_DATAGRAMS) * share
             && self.bytes.as_f64() >= self.rate.bytes_in(DURATION).as_f64() * share
@@ -55,8 +55,8 @@ impl Cluster {
     }
 }
 
-/// `BitrateProber` in WebRTC, which pads where media are wanting. This transport has no padding: a probe is made of
-/// whatever is queued, and to have something queued the next frame may be as large as the probe.
+/// Queue of probes (`BitrateProber` in WebRTC). WebRTC adds padding; this transport has none. A probe consists of
+/// queued media, so the budget of the next frame is at least the probe's size.
 #[derive(Debug, Clone)]
 pub(super) struct ProbeClusters {
     payload: ByteCount,
@@ -67,12 +67,12 @@ pub(super) struct ProbeClusters {
 }
 
 impl ProbeClusters {
-    /// Clusters of fragments with up to `payload` bytes.
+    /// A queue for fragments of up to `payload` bytes.
     pub(super) fn new(payload: ByteCount) -> Self {
         Self { payload, waiting: VecDeque::new(), open: None, closed: VecDeque::new(), next_number: 0 }
     }
 
-    /// Probes are wanted at these rates, one after the other.
+    /// Adds probes at these rates, in sequence.
     pub(super) fn request(&mut self, now: Timestamp, rates: Vec<Bitrate>) {
         for rate in rates {
             if self.waiting.len() < MOST_WAITING {
@@ -81,19 +81,19 @@ impl ProbeClusters {
         }
     }
 
-    /// At which rate datagrams must leave now for the sake of a probe.
+    /// The rate at which datagrams must leave now because of a probe; none without a probe.
     pub(super) fn rate(&self, now: Timestamp) -> Option<Bitrate> {
         self.current(now).map(|probe| probe.rate)
     }
 
-    /// How many bytes the probes still need, the queue included.
+    /// Bytes that the probes still need, including queued ones.
     pub(super) fn wanted(&self, now: Timestamp) -> ByteCount {
         let alive = self.waiting.iter().filter(|probe| is_alive(probe, now));
         let wanted: ByteCount = alive.map(|probe| self.size(probe.rate)).sum();
         wanted.saturating_sub(self.open.map_or(ByteCount::ZERO, |cluster| cluster.bytes))
     }
 
-    /// A datagram of `size` left. Says whether this completed a probe.
+    /// Records that a datagram of `size` was sent. Returns whether it completed a probe.
     pub(super) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) -> bool {
         while self.waiting.front().is_some_and(|probe| !is_alive(probe, now)) {
             self.waiting.pop_front();
@@ -106,7 +106,7 @@ impl ProbeClusters {
         let gap = rate.time_for(self.payload).saturating_add(MOST_LATE);
         let mut cluster = match self.open.take() {
             Some(open) if now.saturating_since(open.last_sent) <= gap => open,
-            // The media came to an end a little early, but what left will be enough if all of it arrives.
+            // The media ended early, but the probe is large enough if all of it arrives.
             Some(open) if open.is_enough(LEAST_RECEIVED) => {
                 self.close(open);
                 return true;
@@ -139,7 +139,7 @@ impl ProbeClusters {
         }
     }
 
-    /// The cluster with the datagram that left at `sent_at`, complete or not.
+    /// The cluster that contains the datagram sent at `sent_at`, complete or not.
     pub(super) fn cluster_of(&self, sent_at: Timestamp) -> Option<Cluster> {
         self.closed.iter().chain(&self.open).find(|cluster| cluster.holds(sent_at)).copied()
     }
@@ -148,7 +148,7 @@ impl ProbeClusters {
         self.waiting.iter().find(|probe| is_alive(probe, now))
     }
 
-    /// Bytes of media for a probe at `rate`.
+    /// Bytes of media requested for a probe at `rate`.
     fn size(&self, rate: Bitrate) -> ByteCount {
         let least = ByteCount::new(self.payload.get().saturating_mul(u64::from(LEAST_DATAGRAMS)));
         ByteCount::new((least.max(rate.bytes_in(DURATION)).as_f64() * MARGIN) as u64)
@@ -175,20 +175,20 @@ mod tests {
         clusters
     }
 
-    /// How many datagrams it takes to complete a probe if one of `size` leaves every `gap` milliseconds.
+    /// Number of datagrams of `size` that complete a probe, one every `gap` ms.
     fn sent(clusters: &mut ProbeClusters, from: u64, gap: u64, size: u64) -> Option<u64> {
         (1..=200).find(|number| clusters.on_transmit(at(from + (number - 1) * gap), ByteCount::new(size)))
     }
 
     #[test]
-    fn a_probe_has_five_datagrams_and_fifteen_milliseconds() {
+    fn probe_has_5_datagrams_and_15_ms() {
         assert_eq!(sent(&mut requested(&[900]), 0, 10, 1_200), Some(5));
         // 6 Mb/s in 15 ms: 11,250 bytes.
         assert_eq!(sent(&mut requested(&[6_000]), 0, 1, 1_200), Some(10));
     }
 
     #[test]
-    fn probes_follow_each_other_and_ask_for_media() {
+    fn probes_run_in_sequence_and_request_media() {
         let mut clusters = requested(&[900, 1_800]);
         assert_eq!(clusters.wanted(at(0)), ByteCount::new(2 * 8_400));
         assert_eq!(clusters.rate(at(0)), Some(Bitrate::from_kbps(900)));
@@ -203,22 +203,22 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_too_far_apart_are_no_probe() {
+    fn datagrams_too_far_apart_are_not_a_probe() {
         let mut clusters = requested(&[900]);
         assert_eq!(sent(&mut clusters, 0, 40, 300), None);
-        assert_eq!(clusters.rate(at(5_000)), None, "it was given up");
+        assert_eq!(clusters.rate(at(5_000)), None, "the probe was dropped");
     }
 
     #[test]
-    fn a_probe_that_ends_a_little_early_is_one_all_the_same() {
+    fn probe_that_ends_slightly_early_is_complete() {
         let mut clusters = requested(&[900]);
         (0..4).for_each(|number| assert!(!clusters.on_transmit(at(number * 10), FULL)));
-        assert!(clusters.on_transmit(at(70), FULL), "what comes later shows that it has ended");
+        assert!(clusters.on_transmit(at(70), FULL), "a later datagram shows that the probe has ended");
         assert!(clusters.cluster_of(at(30)).is_some() && clusters.cluster_of(at(70)).is_none());
     }
 
     #[test]
-    fn a_probe_that_cost_three_times_its_bytes_is_given_up() {
+    fn probe_is_dropped_after_three_times_its_bytes() {
         let mut clusters = requested(&[900]);
         assert_eq!(sent(&mut clusters, 0, 40, 1_200), None);
         assert_eq!(clusters.rate(at(19 * 40)), None);

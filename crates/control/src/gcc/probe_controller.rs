@@ -1,4 +1,4 @@
-//! When to probe, and at which rates.
+//! Decision when to probe and at which rates.
 
 use std::time::Duration;
 
@@ -7,42 +7,41 @@ use lockstep_units::{Bitrate, Timestamp};
 use super::settings::Probing;
 use crate::RateBounds;
 
-/// The first probes, as multiples of the initial rate (`ProbeController` in WebRTC).
+/// Rates of the first probes, as multiples of the initial rate (`ProbeController` in WebRTC).
 const FIRST_PROBES: [f64; 2] = [3.0, 6.0];
-/// The next ones, as a multiple of the estimate, which must have reached this share of the last probe.
+/// Rate of a further probe, as a multiple of the estimate. The estimate must exceed the second share of the last probe.
 const FURTHER_PROBE: f64 = 2.0;
 const FURTHER_THRESHOLD: f64 = 0.7;
-/// No result is waited for longer.
+/// Longest wait for a result.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(1);
-/// A fall of the estimate to less than this share of itself is a large one.
+/// A large drop leaves less than this share of the estimate.
 const LARGE_DROP: f64 = 0.66;
-/// If the queue has drained within this time, a probe sees whether the drop was justified,
+/// Longest time from a large drop until the queue has drained, for a recovery probe.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
-/// at this share of the rate before,
+/// Rate of a recovery probe, as a share of the estimate before the drop.
 const RECOVERY_PROBE: f64 = 0.85;
-/// unless the estimate is this close already,
+/// Margin below the recovery probe's rate. If the estimate is within it, no probe is sent.
 const UNCERTAINTY: f64 = 0.05;
-/// and no more often than this.
+/// Shortest time between two recovery probes.
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(5);
-/// It is done only while the application is limited or was so a short while ago: otherwise the media themselves would
-/// have seen it.
+/// A recovery probe needs an application limit, now or this recently. Otherwise the media themselves test the path.
 const LIMIT_ENDED_TIMEOUT: Duration = Duration::from_secs(3);
-/// While the application is limited there is a probe this often, at this multiple of the estimate.
+/// Interval of probes during an application limit, and their rate as a multiple of the estimate.
 const LIMITED_INTERVAL: Duration = Duration::from_secs(5);
 const LIMITED_PROBE: f64 = 2.0;
 
-/// Decides on probes. What it returns is to be sent.
+/// Decides on probes. Its methods return the rates to probe.
 #[derive(Debug, Clone)]
 pub(super) struct ProbeController {
     bounds: RateBounds,
     probing: Probing,
     estimate: Bitrate,
     initiated_at: Option<Timestamp>,
-    /// Whether a result is waited for.
+    /// Whether a result is pending.
     waiting: bool,
-    /// If the estimate gets above this, there is a further probe.
+    /// Estimate above which a further probe follows.
     further_above: Option<Bitrate>,
-    /// The last large drop, and the estimate before it.
+    /// Time of the last large drop, and the estimate before it.
     drop: Option<(Timestamp, Bitrate)>,
     recovery_at: Option<Timestamp>,
     limited_since: Option<Timestamp>,
@@ -65,7 +64,7 @@ impl ProbeController {
         }
     }
 
-    /// The call begins.
+    /// Starts the call.
     pub(super) fn start(&mut self, now: Timestamp) -> Vec<Bitrate> {
         if self.probing == Probing::Never {
             return Vec::new();
@@ -74,7 +73,7 @@ impl ProbeController {
         self.initiate(now, FIRST_PROBES.map(|scale| initial.mul_f64(scale)).to_vec(), true)
     }
 
-    /// The estimate is `rate` now.
+    /// Sets the estimate.
     pub(super) fn set_estimate(&mut self, now: Timestamp, rate: Bitrate) -> Vec<Bitrate> {
         if rate < self.estimate.mul_f64(LARGE_DROP) {
             self.drop = Some((now, self.estimate));
@@ -86,7 +85,7 @@ impl ProbeController {
         Vec::new()
     }
 
-    /// Since when the application is limited, if it is.
+    /// Sets the start of the current application limit, if there is one.
     pub(super) fn set_limited(&mut self, now: Timestamp, since: Option<Timestamp>) {
         if self.limited_since.is_some() && since.is_none() {
             self.limit_ended_at = Some(now);
@@ -94,7 +93,7 @@ impl ProbeController {
         self.limited_since = since;
     }
 
-    /// A queue was drained after overuse.
+    /// Handles a queue that drained after overuse.
     pub(super) fn on_recovered(&mut self, now: Timestamp) -> Vec<Bitrate> {
         let within = |at: Option<Timestamp>, time| at.is_some_and(|at| now.saturating_since(at) < time);
         let limited = self.limited_since.is_some() || within(self.limit_ended_at, LIMIT_ENDED_TIMEOUT);
@@ -115,7 +114,7 @@ impl ProbeController {
         self.initiate(now, vec![probe], false)
     }
 
-    /// Time has passed.
+    /// Advances the time.
     pub(super) fn process(&mut self, now: Timestamp) -> Vec<Bitrate> {
         let initiated_at = self.initiated_at.unwrap_or(now);
         if now.saturating_since(initiated_at) > RESULT_TIMEOUT {
@@ -168,7 +167,7 @@ mod tests {
         controller
     }
 
-    /// At 2 Mb/s and then, at 3 s, at 1 Mb/s, with the initial probes done.
+    /// A controller after its first probes, with 2 Mb/s, and 1 Mb/s from 3 s.
     fn dropped() -> ProbeController {
         let mut controller = started();
         controller.process(at(1_500));
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn probing_goes_on_while_its_results_grow() {
+    fn probing_continues_while_its_results_grow() {
         let mut controller = started();
         assert_eq!(kbps(&controller.set_estimate(at(100), Bitrate::from_kbps(900))), NONE);
         assert_eq!(kbps(&controller.set_estimate(at(120), Bitrate::from_kbps(1_700))), [3_400]);
@@ -186,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_comes_too_late_brings_no_further_probe() {
+    fn late_result_starts_no_further_probe() {
         let mut controller = started();
         controller.process(at(1_001));
         assert_eq!(kbps(&controller.set_estimate(at(1_002), Bitrate::from_kbps(1_700))), NONE);
     }
 
     #[test]
-    fn probes_stay_within_the_bounds_and_end_there() {
+    fn probes_end_at_the_bounds() {
         let most = Bitrate::from_kbps(1_000);
         let mut controller = ProbeController::new(RateBounds { most, ..RateBounds::default() }, Probing::Always);
         assert_eq!(kbps(&controller.start(at(0))), [900, 1_000]);
@@ -201,9 +200,9 @@ mod tests {
     }
 
     #[test]
-    fn after_a_large_drop_while_limited_there_is_one_probe_at_85_percent() {
+    fn large_drop_while_limited_starts_one_probe_at_85_percent() {
         let mut controller = dropped();
-        assert_eq!(kbps(&controller.on_recovered(at(3_500))), NONE, "the application uses what it may");
+        assert_eq!(kbps(&controller.on_recovered(at(3_500))), NONE, "the application is not limited");
         controller.set_limited(at(3_600), Some(at(3_600)));
         controller.set_limited(at(3_700), None);
         assert_eq!(kbps(&controller.on_recovered(at(3_800))), [1_700]);
@@ -211,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_long_ago_is_not_probed() {
+    fn old_drop_is_not_probed() {
         let mut controller = dropped();
         controller.set_limited(at(3_600), Some(at(3_600)));
         assert_eq!(kbps(&controller.on_recovered(at(8_100))), NONE);
     }
 
     #[test]
-    fn a_limited_application_probes_every_five_seconds() {
+    fn limited_application_probes_every_5_seconds() {
         let mut controller = dropped();
         controller.set_limited(at(4_000), Some(at(4_000)));
         assert_eq!(kbps(&controller.process(at(8_999))), NONE);
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn no_probe_is_sent_that_was_not_wanted() {
+    fn disabled_probes_are_not_sent() {
         let at = Timestamp::from_millis;
         for (probing, first) in [(Probing::Always, 2), (Probing::AtStart, 2), (Probing::Never, 0)] {
             let mut controller = ProbeController::new(RateBounds::default(), probing);

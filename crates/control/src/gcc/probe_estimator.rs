@@ -1,4 +1,4 @@
-//! What a probe measured: the rate at which it was sent or at which it arrived, whichever is less.
+//! Result of a probe: the lower of its sending rate and its arrival rate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,15 +8,16 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::probe_clusters::{Cluster, DURATION, LEAST_DATAGRAMS, LEAST_RECEIVED};
 
-/// A probe that arrived so much faster than it was sent measured something else (`ProbeBitrateEstimator` in WebRTC).
+/// Largest ratio of arrival rate to sending rate. Beyond it the measurement is invalid (`ProbeBitrateEstimator` in
+/// WebRTC).
 const MOST_SPEEDUP: f64 = 2.0;
-/// If it arrived slower than this share of the rate at which it was sent, the path was full,
+/// Ratio of arrival rate to sending rate below which the probe filled the path.
 const UNSATURATED: f64 = 0.9;
-/// and this share of the rate of arrival is what can be used.
+/// Usable share of the arrival rate of such a probe.
 const USED_SHARE: f64 = 0.95;
-/// A probe is not longer than this.
+/// Longest probe.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Clusters remembered.
+/// Number of remembered clusters.
 const REMEMBERED: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
@@ -27,19 +28,19 @@ struct Received {
     last_sent: Timestamp,
     first_arrived: Timestamp,
     last_arrived: Timestamp,
-    /// Sizes of the datagram that was sent last and of the one that arrived first: they do not count in the rates.
+    /// Sizes of the datagram sent last and of the one that arrived first. The rates do not count them.
     last_sent_size: ByteCount,
     first_arrived_size: ByteCount,
 }
 
-/// Measures probes.
+/// Measures the rates of probes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProbeEstimator {
     clusters: BTreeMap<u64, Received>,
 }
 
 impl ProbeEstimator {
-    /// A datagram of `cluster` arrived. The rate that this shows, once enough have arrived.
+    /// Adds an arrived datagram of `cluster`. Returns the measured rate once enough datagrams have arrived.
     pub(super) fn on_acknowledged(&mut self, cluster: &Cluster, fragment: &AcknowledgedFragment) -> Option<Bitrate> {
         let &AcknowledgedFragment { sent_at, arrived_at, size, .. } = fragment;
         let received = self.clusters.entry(cluster.number).or_insert(Received {
@@ -97,7 +98,7 @@ mod tests {
     use super::super::tests::acknowledged;
     use super::*;
 
-    /// What five datagrams of 1250 bytes show that leave at these times and arrive at those.
+    /// Result of five datagrams of 1250 bytes with these sending and arrival times.
     fn measured(times: &[(u64, u64)]) -> Option<u64> {
         let mut clusters = ProbeClusters::new(ByteCount::new(1_250));
         clusters.request(Timestamp::ZERO, vec![Bitrate::from_kbps(2_000)]);
@@ -114,23 +115,23 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_keeps_up_shows_the_rate_of_sending() {
+    fn fast_path_shows_the_sending_rate() {
         assert_eq!(measured(&[(0, 50), (5, 55), (10, 60), (15, 65), (20, 70)]), Some(2_000));
     }
 
     #[test]
-    fn a_path_that_does_not_shows_95_percent_of_the_rate_of_arrival() {
+    fn full_path_shows_95_percent_of_the_arrival_rate() {
         assert_eq!(measured(&[(0, 50), (5, 60), (10, 70), (15, 80), (20, 90)]), Some(950));
     }
 
     #[test]
-    fn one_lost_datagram_is_forgiven_and_two_are_not() {
+    fn one_lost_datagram_is_tolerated_but_not_two() {
         assert!(measured(&[(0, 50), (5, 55), (15, 65), (20, 70)]).is_some());
         assert_eq!(measured(&[(0, 50), (5, 55), (20, 70)]), None);
     }
 
     #[test]
-    fn datagrams_that_arrive_at_once_show_nothing() {
+    fn datagrams_that_arrive_together_give_no_result() {
         assert_eq!(measured(&[(0, 50), (5, 50), (10, 50), (15, 50), (20, 50)]), None);
         assert_eq!(measured(&[(0, 50), (5, 51), (10, 52), (15, 53), (20, 54)]), None);
     }

@@ -1,4 +1,4 @@
-//! Additive or multiplicative increase, multiplicative decrease, by what the overuse detector says.
+//! Rate control: additive or multiplicative increase and multiplicative decrease, driven by the overuse detector.
 
 use std::time::Duration;
 
@@ -8,28 +8,29 @@ use super::link_capacity::LinkCapacity;
 use super::overuse::Usage;
 use crate::RateBounds;
 
-/// On overuse the rate becomes this share of what comes through (draft-ietf-rmcat-gcc-02, section 5.5).
+/// Rate after overuse, as a share of the throughput (draft-ietf-rmcat-gcc-02, section 5.5).
 const DECREASE: f64 = 0.85;
-/// Far from the capacity the rate grows by this factor a second (draft-ietf-rmcat-gcc-02, section 5.5).
+/// Growth factor per second far from the capacity (draft-ietf-rmcat-gcc-02, section 5.5).
 const INCREASE: f64 = 1.08;
-/// It grows by so much a second at least. WebRTC has 1 kb/s for each feedback and expects one every 50 ms; here
-/// feedback may come for each datagram, and the growth must not depend on that.
+/// Minimum growth, bit/s per second. WebRTC adds 1 kb/s per feedback and expects feedback every 50 ms. Here the
+/// feedback interval varies, so growth depends on time only.
 const LEAST_INCREASE_A_SECOND: f64 = 20_000.0;
-/// A pause counts for no more than this in a multiplicative increase.
+/// Longest step of a multiplicative increase.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
-/// The rate never grows beyond this multiple of what comes through, and this many bit/s.
+/// Upper bound of the rate: this multiple of the throughput plus this many bit/s.
 const MOST_OVER_THROUGHPUT: (f64, u64) = (1.5, 10_000);
-/// Near the capacity the rate grows by one packet each response time, which is twice the sum of round trip and this,
-/// the time the detector takes.
+/// Detector time. Near the capacity, the rate grows by one packet per response time: twice the sum of round-trip time
+/// and this.
 const DETECTION_TIME: Duration = Duration::from_millis(100);
-/// What a packet holds there: of frames at 30 a second, cut into packets of 1200 bytes.
+/// Size of a packet in that growth: frames at 30 per second, split into packets of 1200 bytes.
 const PACKET: ByteCount = ByteCount::new(1_200);
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
-/// Near the capacity the rate grows by so many bit/s each second at least.
+/// Minimum growth near the capacity, bit/s per second.
 const LEAST_ADDITIVE: f64 = 4_000.0;
-/// Two decreases are a round trip apart, within these bounds, unless not even half the rate comes through.
+/// Bounds of the time between two decreases, which is otherwise a round trip. It does not apply if the throughput is
+/// below half the rate.
 const DECREASE_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
-/// The round-trip time before one was measured.
+/// Round-trip time before the first measurement.
 const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ enum State {
     Increase,
 }
 
-/// `AimdRateControl` in WebRTC.
+/// Rate control (`AimdRateControl` in WebRTC).
 #[derive(Debug, Clone)]
 pub(super) struct RateControl {
     bounds: RateBounds,
@@ -74,25 +75,24 @@ impl RateControl {
         self.round_trip = round_trip;
     }
 
-    /// Sets the rate, as after a probe.
+    /// Sets the rate, for example after a probe.
     pub(super) fn set_rate(&mut self, now: Timestamp, rate: Bitrate) {
         self.rate = self.bounded(rate);
         self.changed_at = Some(now);
     }
 
-    /// Whether enough time has passed since the last change for its effect to be seen, or so little comes through that
-    /// there is no time to wait.
+    /// Whether the effect of the last change is visible by now, or the throughput is too low to wait.
     pub(super) fn may_decrease(&self, now: Timestamp, throughput: Bitrate) -> bool {
         let interval = self.round_trip.clamp(DECREASE_INTERVAL_BOUNDS.0, DECREASE_INTERVAL_BOUNDS.1);
         self.changed_at.is_none_or(|at| now.saturating_since(at) >= interval) || throughput < self.rate.mul_f64(0.5)
     }
 
-    /// The path is used so, and so much comes through if that is known. Returns the new rate.
+    /// Updates the rate from the use of the path and the throughput, if known. Returns the new rate.
     pub(super) fn update(&mut self, now: Timestamp, usage: Usage, throughput: Option<Bitrate>) -> Bitrate {
         self.throughput = throughput.unwrap_or(self.throughput);
         match usage {
             Usage::Over => self.decrease(now),
-            // The queue drains; let it.
+            // Wait while the queue drains.
             Usage::Under => self.state = State::Hold,
             Usage::Normal => {
                 if self.state == State::Hold {
@@ -130,7 +130,7 @@ impl RateControl {
         self.rate = self.bounded(Bitrate::from_bps((rate + growth).round() as u64).min(limit));
     }
 
-    /// One packet each response time, in bit/s each second.
+    /// Growth of one packet per response time, bit/s per second.
     fn additive_a_second(&self) -> f64 {
         let frame = self.rate.bytes_in(FRAME_INTERVAL).as_f64();
         let packet = frame / (frame / PACKET.as_f64()).ceil().max(1.0);
@@ -168,7 +168,7 @@ mod tests {
         RateControl::new(RateBounds { initial, ..RateBounds::default() }, true)
     }
 
-    /// Normal use from `from` to `to` with feedback every `step` milliseconds.
+    /// Normal use from `from` to `to`, with feedback every `step` milliseconds.
     fn normal(control: &mut RateControl, from: u64, to: u64, step: usize, throughput: u64) -> u64 {
         let times = (from..=to).step_by(step).map(Timestamp::from_millis);
         let rates = times.map(|at| control.update(at, Usage::Normal, Some(Bitrate::from_kbps(throughput))));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn far_from_the_capacity_it_grows_by_8_percent_a_second_however_often_feedback_comes() {
+    fn growth_is_8_percent_per_second_at_any_feedback_interval() {
         let expected = (1_000.0 * libm::pow(1.08, 5.0)) as u64;
         for step in [2, 50, 100] {
             let rate = normal(&mut control(1_000), 0, 5_000, step, 2_000);
@@ -184,36 +184,39 @@ mod tests {
         }
         let (often, seldom) =
             (normal(&mut control(50), 0, 5_000, 2, 500), normal(&mut control(50), 0, 5_000, 100, 500));
-        assert!(often.abs_diff(150) <= 2 && seldom.abs_diff(150) <= 2, "at low rates 20 kb/s: {often}, {seldom}");
+        assert!(
+            often.abs_diff(150) <= 2 && seldom.abs_diff(150) <= 2,
+            "low rates grow by 20 kb/s per second: {often}, {seldom}"
+        );
     }
 
     #[test]
-    fn growth_that_is_not_bound_to_what_comes_through_goes_on() {
+    fn unbounded_growth_exceeds_the_throughput() {
         let initial = Bitrate::from_kbps(1_000);
         let mut unbound = RateControl::new(RateBounds { initial, ..RateBounds::default() }, false);
         assert!(normal(&mut unbound, 0, 30_000, 50, 100) > 5_000);
     }
 
     #[test]
-    fn growth_ends_at_one_and_a_half_times_what_comes_through() {
+    fn growth_ends_at_1_5_times_the_throughput() {
         assert_eq!(normal(&mut control(300), 0, 60_000, 50, 400), 610);
     }
 
     #[test]
-    fn overuse_leaves_85_percent_of_what_comes_through_and_the_next_growth_is_additive() {
+    fn overuse_leaves_85_percent_and_growth_is_additive_afterwards() {
         let mut control = control(1_200);
         control.set_round_trip(Duration::from_millis(100));
         let at = Timestamp::from_millis(100);
         let throughput = Bitrate::from_kbps(1_000);
         assert_eq!(control.update(at, Usage::Over, Some(throughput)), Bitrate::from_kbps(850));
         assert_eq!(control.update(at, Usage::Under, Some(throughput)), Bitrate::from_kbps(850), "held");
-        // 850 kb/s are 3541 bytes a frame, so three packets of 1180 bytes, one each 400 ms: 23.6 kb/s each second.
+        // 850 kb/s are 3541 bytes per frame: three packets of 1180 bytes. One per 400 ms is 23.6 kb/s per second.
         let rate = normal(&mut control, 200, 700, 50, 1_000);
         assert!((861..=862).contains(&rate), "{rate}");
     }
 
     #[test]
-    fn throughput_beyond_the_known_capacity_brings_multiplicative_growth_back() {
+    fn throughput_above_the_known_capacity_grows_by_a_factor() {
         let mut control = control(1_200);
         control.update(Timestamp::ZERO, Usage::Over, Some(Bitrate::from_kbps(1_000)));
         let rate = normal(&mut control, 0, 4_000, 50, 1_300);
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn decreases_are_a_round_trip_apart_unless_hardly_anything_comes_through() {
+    fn decreases_wait_a_round_trip_unless_throughput_is_low() {
         let mut control = control(1_000);
         control.set_round_trip(Duration::from_millis(80));
         control.update(Timestamp::from_millis(100), Usage::Over, Some(Bitrate::from_kbps(1_000)));
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_stays_within_its_bounds() {
+    fn rate_stays_within_its_bounds() {
         let mut control = control(300);
         assert_eq!(control.update(Timestamp::ZERO, Usage::Over, Some(Bitrate::ZERO)), RateBounds::default().least);
         control.set_rate(Timestamp::ZERO, Bitrate::from_kbps(1_000_000));

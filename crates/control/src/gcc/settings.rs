@@ -1,34 +1,34 @@
-//! Which parts of GCC are at work. The controller `gcc` has them all; studies leave some out to see what they do.
+//! Settings of GCC, which enable its parts. The controller `gcc` enables all; studies disable some.
 
-/// When the path is probed beyond the target.
+/// Times at which GCC probes the path beyond the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Probing {
-    /// At the start, while the application is limited, and after a drop that may not have been justified.
+    /// At the start, during an application limit, and after a drop that may be too large.
     #[default]
     Always,
-    /// At the start only, as WebRTC did before it probed for applications that are limited.
+    /// At the start only, as WebRTC did before it probed for limited applications.
     AtStart,
-    /// Not at all, as in draft-ietf-rmcat-gcc-02.
+    /// Never, as in draft-ietf-rmcat-gcc-02.
     Never,
 }
 
-/// Which parts of GCC are at work.
+/// Enabled parts of GCC.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// When it probes.
+    /// Times of probes.
     pub probing: Probing,
-    /// Whether the rate does not grow beyond 1.5 times what comes through (draft-ietf-rmcat-gcc-02, section 5.5).
+    /// Whether 1.5 times the throughput bounds the rate's growth (draft-ietf-rmcat-gcc-02, section 5.5).
     pub throughput_bounds_growth: bool,
-    /// Pacing rate over target (`kDefaultPaceMultiplier` in WebRTC); 1 spreads datagrams evenly.
+    /// Pacing rate over target (`kDefaultPaceMultiplier` in WebRTC). With 1, datagrams are spread evenly.
     pub pacing_factor: f64,
-    /// Whether what leaves in 40 ms at that rate may leave at once (`kDefaultBurstInterval` in WebRTC).
+    /// Whether the bytes of 40 ms at the pacing rate may leave at once (`kDefaultBurstInterval` in WebRTC).
     pub bursts: bool,
-    /// Whether the limits by path apply ([`crate::Traits::is_bounded`]), as to every controller here.
+    /// Whether the limits by path apply ([`crate::Traits::is_bounded`]), as for the other controllers here.
     pub bounded_by_path: bool,
 }
 
 impl Default for Settings {
-    /// As WebRTC has it today.
+    /// The settings of WebRTC today.
     fn default() -> Self {
         Self {
             probing: Probing::Always,

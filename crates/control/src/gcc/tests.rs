@@ -1,4 +1,4 @@
-//! The parts together: a call over a link, with feedback for each datagram or once in a while.
+//! Tests of the whole GCC: calls over a link, with feedback per datagram or in intervals.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -31,14 +31,14 @@ const HEADER: u64 = 60;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
 const STEP: Duration = Duration::from_micros(250);
 const ONE_WAY_DELAY: Duration = Duration::from_millis(25);
-/// The receiver's clock is so far ahead.
+/// Offset of the receiver's clock ahead of the sender's.
 const CLOCK_OFFSET: Duration = Duration::from_secs(1_000);
 
-/// A call whose frames are as large as they may be, or as the application wants.
+/// A call whose frames use the whole budget, or less if the application sends less.
 struct Call {
     gcc: Gcc,
     link: Link<u64>,
-    /// Feedback once in so long, or for each datagram.
+    /// Feedback interval; none for feedback per datagram.
     feedback_interval: Option<Duration>,
     most_sent: Option<Bitrate>,
     now: Timestamp,
@@ -50,13 +50,13 @@ struct Call {
     under_way: BTreeMap<u64, (Timestamp, ByteCount)>,
     arrived: Vec<(u64, Timestamp)>,
     returning: VecDeque<(Timestamp, Vec<(u64, Timestamp)>)>,
-    /// Of every datagram that arrived, when it was sent, how long it waited and its size.
+    /// Sending time, queueing delay and size of each arrived datagram.
     deliveries: Vec<(Timestamp, Duration, ByteCount)>,
-    /// The target every 100 ms.
+    /// Target, sampled every 100 ms.
     targets: Vec<f64>,
 }
 
-/// Gcc measures the path by itself.
+/// A view without measurements, since Gcc measures the path itself.
 fn at(now: Timestamp) -> PathView<'static> {
     PathView { now, ..PathView::default() }
 }
@@ -66,7 +66,7 @@ impl Call {
         let setup = ControllerSetup::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL);
         Self {
             gcc: Gcc::new(&setup),
-            link: Link::new(config, 1).expect("a proper link"),
+            link: Link::new(config, 1).expect("a valid link"),
             feedback_interval: None,
             most_sent: None,
             now: Timestamp::ZERO,
@@ -196,20 +196,20 @@ impl Call {
         }
     }
 
-    /// The mean target between two times in seconds, in Mb/s.
+    /// Mean target between two times in seconds, Mb/s.
     fn target(&self, from: usize, to: usize) -> f64 {
         let targets = &self.targets[from * 10..to * 10];
         targets.iter().sum::<f64>() / targets.len() as f64
     }
 
-    /// What arrived between two times in seconds, in Mb/s.
+    /// Rate of arrived bytes between two times in seconds, Mb/s.
     fn throughput(&self, from: u64, to: u64) -> f64 {
         let within = self.sent_within(from, to);
         let bytes: ByteCount = within.map(|&(_, _, size)| size).sum();
         Bitrate::mean(bytes, Duration::from_secs(to - from)).as_mbps()
     }
 
-    /// The 95th percentile of the time in the queue of what was sent between two times in seconds, in milliseconds.
+    /// 95th percentile of the queueing delay of data sent between two times in seconds, milliseconds.
     fn queueing_delay(&self, from: u64, to: u64) -> u128 {
         let mut waits: Vec<_> = self.sent_within(from, to).map(|&(_, wait, _)| wait).collect();
         waits.sort_unstable();
@@ -240,7 +240,7 @@ fn each_way_of_feedback(config: &LinkConfig) -> [Call; 3] {
 }
 
 #[test]
-fn on_a_constant_link_it_uses_the_capacity_and_keeps_the_queue_short() {
+fn constant_link_is_used_with_a_short_queue() {
     for mut call in each_way_of_feedback(&constant(1_000, 0.0)) {
         call.until(60);
         let ways = call.feedback_interval;
@@ -259,7 +259,7 @@ fn probes_find_most_of_the_capacity_in_the_first_second() {
 }
 
 #[test]
-fn when_the_capacity_falls_it_follows_within_seconds() {
+fn rate_follows_a_lower_capacity_within_seconds() {
     let trace = Trace::from_spec("steps:2500kbps@30s/600kbps@30s").expect("a trace");
     let config =
         LinkConfig { trace, queue: QueueConfig::drop_tail_bytes(ByteCount::new(94_000)), ..constant(2_500, 0.0) };
@@ -268,13 +268,13 @@ fn when_the_capacity_falls_it_follows_within_seconds() {
         let ways = call.feedback_interval;
         assert!(call.target(15, 30) > 1.8, "{ways:?}: {}", call.target(15, 30));
         assert!((0.4..=0.65).contains(&call.target(34, 60)), "{ways:?}: {}", call.target(34, 60));
-        // For the queue of 94 kB, 0.85 of what comes through leave 90 kb/s to drain: that may take 8 s.
+        // At 0.85 of the throughput, 90 kb/s remain to drain the queue of 94 kB, which may take 8 s.
         assert!(call.queueing_delay(38, 60) < 250, "{ways:?}: {} ms", call.queueing_delay(38, 60));
     }
 }
 
 #[test]
-fn random_loss_of_5_percent_does_not_bring_it_down() {
+fn random_loss_of_5_percent_keeps_the_rate() {
     for mut call in each_way_of_feedback(&constant(1_000, 0.05)) {
         let target = call.until(60).target(20, 60);
         assert!(target > 0.55, "{:?}: {target}", call.feedback_interval);
@@ -282,7 +282,7 @@ fn random_loss_of_5_percent_does_not_bring_it_down() {
 }
 
 #[test]
-fn a_loss_of_20_percent_does() {
+fn random_loss_of_20_percent_lowers_the_rate() {
     for mut call in each_way_of_feedback(&constant(1_000, 0.2)) {
         let target = call.until(60).target(40, 60);
         assert!(target < 0.4, "{:?}: {target}", call.feedback_interval);
@@ -290,7 +290,7 @@ fn a_loss_of_20_percent_does() {
 }
 
 #[test]
-fn an_application_that_sends_little_does_not_raise_the_target_without_bound() {
+fn target_of_a_limited_application_is_bounded() {
     for call in each_way_of_feedback(&constant(10_000, 0.0)) {
         let mut call = call.sending_at_most(Bitrate::from_kbps(500));
         call.until(60);
@@ -299,7 +299,7 @@ fn an_application_that_sends_little_does_not_raise_the_target_without_bound() {
 }
 
 #[test]
-fn an_outage_ends_without_a_count_of_losses() {
+fn rate_recovers_after_an_outage() {
     let trace = Trace::from_spec("constant:1mbps,outage=20s+1s").expect("a trace");
     let mut call = Call::over(LinkConfig { trace, queue: QueueConfig::unlimited(), ..constant(1_000, 0.0) });
     call.until(60);
@@ -307,7 +307,7 @@ fn an_outage_ends_without_a_count_of_losses() {
 }
 
 #[test]
-fn a_stranger_s_clock_and_numbers_do_not_disturb_it() {
+fn arbitrary_times_and_sizes_keep_the_target_in_bounds() {
     let mut call = Call::over(constant(1_000, 0.0));
     call.until(2);
     for number in 0..200_u64 {

@@ -1,4 +1,4 @@
-//! Whether the queueing delay grows: the slope of a line through the smoothed delay of the last groups.
+//! Trend of the queueing delay: the slope of a line through the smoothed delay of recent groups.
 
 use std::collections::VecDeque;
 
@@ -6,27 +6,27 @@ use lockstep_units::Timestamp;
 
 use super::arrival_groups::GroupDeltas;
 
-/// Groups that the line is fitted to.
+/// Number of groups in the line.
 const WINDOW: usize = 20;
 /// Weight of the past in the smoothed delay.
 const SMOOTHING: f64 = 0.9;
-/// Beyond so many groups it does not matter how many there were.
+/// Upper bound of the group count.
 const MOST_GROUPS: u32 = 1_000;
 
-/// The trendline filter (`TrendlineEstimator` in WebRTC, which took the place of the draft's Kalman filter).
+/// Trend line filter (`TrendlineEstimator` in WebRTC, which replaced the draft's Kalman filter).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trendline {
     groups: u32,
     origin: Option<Timestamp>,
     accumulated_milliseconds: f64,
     smoothed_milliseconds: f64,
-    /// Time of arrival since the origin and smoothed delay, both in milliseconds.
+    /// Arrival time since the origin and smoothed delay, both in milliseconds.
     points: VecDeque<(f64, f64)>,
     slope: f64,
 }
 
 impl Trendline {
-    /// A group whose last fragment arrived at `arrived_at`, or a little later: the time of its comparison will do.
+    /// Adds a group that arrived at `arrived_at`. The time of its comparison, slightly later, is accurate enough.
     pub(super) fn update(&mut self, deltas: GroupDeltas, arrived_at: Timestamp) {
         let origin = *self.origin.get_or_insert(arrived_at);
         self.groups = (self.groups + 1).min(MOST_GROUPS);
@@ -43,23 +43,23 @@ impl Trendline {
         }
     }
 
-    /// How many milliseconds the delay grows each millisecond; zero until the window is full.
+    /// Growth of the delay in milliseconds per millisecond; zero until the window is full.
     pub(super) fn slope(&self) -> f64 {
         self.slope
     }
 
-    /// Whether the line goes through as many groups as it is to.
+    /// Whether the window is full.
     pub(super) fn is_full(&self) -> bool {
         self.points.len() == WINDOW
     }
 
-    /// How many groups there were, up to 1000.
+    /// Number of groups so far, at most 1000.
     pub(super) fn groups(&self) -> u32 {
         self.groups
     }
 }
 
-/// The slope of the least-squares line; none if all points are at one time.
+/// Slope of the least-squares line; none if all points have the same time.
 fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
     let count = points.len() as f64;
     let (sum_x, sum_y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0, y + point.1));
@@ -89,19 +89,19 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_grows_steadily_has_the_slope_of_its_growth() {
+    fn steady_growth_gives_its_slope() {
         assert_eq!(after(19, 2).slope(), 0.0, "the window is not full");
         let slope = after(100, 2).slope();
         assert!((slope - 2.0 / 22.0).abs() < 0.002, "{slope}");
     }
 
     #[test]
-    fn a_constant_delay_has_no_slope() {
+    fn constant_delay_has_slope_zero() {
         assert_eq!(after(100, 0).slope(), 0.0);
     }
 
     #[test]
-    fn groups_that_arrive_at_one_moment_leave_the_slope_as_it_was() {
+    fn simultaneous_groups_keep_the_slope_finite() {
         let mut trendline = after(50, 2);
         let before = trendline.slope();
         let deltas = GroupDeltas { sent: Duration::from_millis(20), arrived: Duration::ZERO };

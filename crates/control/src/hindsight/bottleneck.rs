@@ -1,4 +1,4 @@
-//! A known bottleneck: what the trace lets through, and what waits before it.
+//! Known bottleneck: the capacity of its trace and the bytes in its queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::known_path::{KnownCapacity, KnownPath, KnownQueue};
 
-/// Of what a queue holds at most, the share that is filled: datagrams differ in size, and what is dropped costs a frame.
+/// Share of the queue's capacity that may be filled. Datagrams differ in size, and a drop costs a frame.
 const QUEUE_SHARE: f64 = 0.75;
-/// A queue that drops by the time that packets wait is kept below this share of the time at which it begins to.
+/// Share of the target delay that the queue may reach if it drops by delay.
 const TARGET_SHARE: f64 = 0.5;
-/// The bottleneck must have something to serve at its next opportunity, and something more behind it.
+/// Minimum number of packets in such a queue: one in service and more behind it.
 const LEAST_PACKETS: u64 = 3;
 
-/// The way ahead and what is on it.
+/// The bottleneck and its queue.
 #[derive(Debug)]
 pub(crate) struct Bottleneck {
     capacity: Arc<dyn KnownCapacity>,
-    /// Where the trace is when its clock starts, and when that is on the sender's clock.
+    /// Offset in the trace at the start of its clock, and that start on the sender's clock.
     offset: Duration,
     start: Timestamp,
     queue: KnownQueue,
     loss: f64,
     at: Timestamp,
-    /// Bytes that wait at `at`.
+    /// Bytes in the queue at `at`.
     backlog: ByteCount,
     /// Mean size of a datagram on the link, bytes.
     datagram: f64,
@@ -49,26 +49,26 @@ impl Bottleneck {
         Timestamp::ZERO + at.saturating_since(self.start).saturating_add(self.offset)
     }
 
-    /// What can pass after `from` and up to and with `to`.
+    /// Bytes that the link can deliver after `from`, up to and including `to`.
     pub(crate) fn carried(&self, from: Timestamp, to: Timestamp) -> ByteCount {
         self.capacity.bytes_between(self.on_trace(from), self.on_trace(to))
     }
 
-    /// The share of packets lost at `now`.
+    /// Share of packets lost at `now`.
     pub(super) fn loss(&self, now: Timestamp) -> f64 {
         1.0 - (1.0 - self.loss) * (1.0 - self.capacity.loss_at(self.on_trace(now)))
     }
 
-    /// What waits at `now`.
+    /// Bytes in the queue at `now`.
     pub(crate) fn backlog(&self, now: Timestamp) -> ByteCount {
         self.backlog.saturating_sub(self.carried(self.at, now))
     }
 
-    /// A datagram of `size` on the link was given to it.
+    /// Adds a datagram of `size` link bytes to the queue.
     pub(crate) fn take(&mut self, now: Timestamp, size: ByteCount) {
         self.datagram += 0.05 * (size.as_f64() - self.datagram);
         let waiting = self.backlog(now) + size;
-        // What a full queue drops does not wait.
+        // A full queue drops the excess.
         let KnownQueue { packets, bytes, .. } = self.queue;
         let packets = packets.map(|packets| ByteCount::new(((packets + 1) as f64 * self.datagram) as u64));
         let most = [packets, bytes].into_iter().flatten().min();
@@ -76,10 +76,10 @@ impl Bottleneck {
         self.at = now;
     }
 
-    /// What may wait before the link at `now` without being dropped, where datagrams have `size`; none if nothing ever is.
+    /// Bytes that the queue holds at `now` without drops, for datagrams of `size`; none if it never drops.
     fn room(&self, now: Timestamp, size: ByteCount) -> Option<ByteCount> {
         let KnownQueue { packets, bytes, .. } = self.queue;
-        // Two of a long queue may wait whatever their size; of one that holds fewer, those that it holds.
+        // A long queue holds at least two datagrams of any size; a shorter one is limited by its capacity.
         let held = [packets, bytes.map(|bytes| (bytes.get() / size.get().max(1)) as usize)].into_iter().flatten().min();
         let least = ByteCount::new(size.get().saturating_mul(held.unwrap_or(2).clamp(1, 2) as u64));
         let packets = packets.map(|packets| packets as f64 * self.datagram);
@@ -91,7 +91,7 @@ impl Bottleneck {
         Some(memory.map_or(in_time, |memory| memory.min(in_time)))
     }
 
-    /// After a datagram of `size` that leaves at `now`, how much of what waits has to pass before the next one.
+    /// Bytes that must leave the queue before the next datagram, after one of `size` that leaves at `now`.
     pub(super) fn over_after(&self, now: Timestamp, size: ByteCount) -> ByteCount {
         let Some(room) = self.room(now, size) else { return ByteCount::ZERO };
         (self.backlog(now) + size + size).saturating_sub(room)

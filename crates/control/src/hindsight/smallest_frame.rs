@@ -1,35 +1,33 @@
-//! What the smallest frame needs, found by offering more while the link stays idle: the path is known, but not the
-//! codec.
+//! Search for the smallest frame: the budget grows while the link stays idle. The path is known, but the codec is not.
 
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
-/// The link was left idle for so many frame intervals although there was a budget: it held no frame.
+/// Number of idle frame intervals with a budget, after which no frame is known to fit the budget.
 const IDLE_INTERVALS: f64 = 2.5;
-/// Or for so long, where pictures are far apart: coding one takes no longer.
+/// Upper bound of that time at low frame rates; coding one picture takes less.
 const LONGEST_IDLE: Duration = Duration::from_millis(120);
-/// The next offer is larger by this. With 1.3 it took seconds to find; QoE_d over all recorded traces is 4.1518 with that and 4.1525
-/// with this, and at 1 to 10 pictures a second 3.914 and 3.986 (as `LONGEST_HORIZON` was chosen).
+/// Growth of the next offer (lab: 2026-11-notes-control).
 const GROWTH: f64 = 2.0;
-/// What held no frame is forgotten by so much with each frame sent: pictures become easier.
+/// Factor of the failed offer with each sent frame, since later pictures may be easier.
 const FADING: f64 = 0.97;
-/// Between what held none and what held one lies what is tried next, unless they are nearer than this.
+/// Ratio of a successful to a failed offer above which an offer between them is tried.
 const RESOLUTION: f64 = 1.25;
 
-/// Sizes on the link, bytes.
+/// Offers and results, link bytes.
 #[derive(Debug, Default)]
 pub(super) struct SmallestFrame {
-    /// The largest offer that lately held none.
+    /// Largest recent offer that held no frame.
     too_small: f64,
-    /// The smallest offer after that which held one, or what is tried for the first time.
+    /// Smallest later offer that held a frame, or the first offer to try.
     enough: f64,
-    /// The largest offer since the last frame, or since the last that failed; and when it was first made.
+    /// Largest offer since the last frame or the last failure, and the time of the first one.
     offered: Option<(f64, Timestamp)>,
 }
 
 impl SmallestFrame {
-    /// What a frame is to be offered at least; nothing as long as whatever is coded fits.
+    /// Minimum offer for a frame; zero while every coded frame fits.
     pub(super) fn wanted(&self) -> ByteCount {
         let wanted = if self.too_small > 0.0 && self.enough > RESOLUTION * self.too_small {
             libm::sqrt(self.enough * self.too_small)
@@ -39,7 +37,7 @@ impl SmallestFrame {
         ByteCount::new(wanted as u64)
     }
 
-    /// It is `now`, the queue is empty, and a frame would be offered `room`.
+    /// Handles an empty queue at `now`, with an offer of `room` bytes for a frame.
     pub(super) fn on_empty(&mut self, now: Timestamp, interval: Duration, room: ByteCount) {
         if room == ByteCount::ZERO {
             return;
@@ -54,7 +52,7 @@ impl SmallestFrame {
         }
     }
 
-    /// A frame was sent.
+    /// Records that a frame was sent.
     pub(super) fn on_sent(&mut self) {
         if let Some((offer, _)) = self.offered.take() {
             self.enough = self.enough.min(offer);

@@ -1,4 +1,4 @@
-//! What reached the receiver between two decisions: rate, waiting time, loss.
+//! Statistics of the arrivals between two decisions at the receiver: rate, queueing delay, loss.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use lockstep_units::Timestamp;
 
 use crate::base_delay::BaseDelay;
 
-/// Time between two decisions of estimators at the receiver: AlphaRTC's, and BoB's paper's.
+/// Interval between two decisions of estimators at the receiver (AlphaRTC; BoB's paper).
 pub(super) const INTERVAL: Duration = Duration::from_millis(200);
-/// For how long the least delay is believed. Clocks that drift by 50 millionths are wrong by 3 ms then; a queue that has
-/// stood for longer than this counts as the path.
+/// Window of the base delay. Clocks that drift by 50 ppm add an error of 3 ms. A queue that stands longer counts as
+/// base delay.
 const BASE_MEMORY: Duration = Duration::from_secs(60);
-/// The scale of rates of AlphaRTC's gym and of BoB: bit/s that are 0, and that are 1.
+/// Bounds of the scale of rates in AlphaRTC's gym and in BoB: the rates at 0 and at 1, bit/s.
 const SCALE_BPS: (f64, f64) = (1e4, 8e6);
 
-/// A rate, bit/s, on the logarithmic scale from 10 kb/s (0) to 8 Mb/s (1), clipped.
+/// A rate in bit/s on a logarithmic scale from 10 kb/s (0) to 8 Mb/s (1), clipped.
 pub(super) fn scaled(rate_bps: f64) -> f32 {
     let (least, most) = SCALE_BPS;
     (libm::log(rate_bps.clamp(least, most) / least) / libm::log(most / least)) as f32
 }
 
-/// The rate, bit/s, at a place of that scale, which is clipped to 0-1 before.
+/// The rate in bit/s at a position of that scale, which is first clipped to 0-1.
 pub(super) fn linear(place: f64) -> f64 {
     let (least, most) = SCALE_BPS;
     least * libm::pow(most / least, place.clamp(0.0, 1.0))
 }
 
-/// What arrived in an interval.
+/// Arrivals of one interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Summary {
-    /// Bit/s over the whole interval, headers included.
+    /// Rate over the whole interval with headers, bit/s.
     pub rate_bps: f64,
-    /// Mean time that packets waited, seconds; that of the last packet where none came.
+    /// Mean queueing delay of packets, seconds. Without packets, the delay of the last one.
     pub waited: f64,
-    /// Share of the packets due that did not come, 0-1.
+    /// Share of the expected packets that did not arrive, 0 to 1.
     pub loss: f64,
 }
 
-/// Counts what arrives.
+/// Counter of arrivals.
 #[derive(Debug)]
 pub(super) struct Arrived {
     base_delay: BaseDelay,
@@ -46,7 +46,7 @@ pub(super) struct Arrived {
     packets: u64,
     waited: f64,
     last_waited: f64,
-    /// The highest number, and that at the last [`Arrived::take`].
+    /// Highest sequence number, and its value at the last [`Arrived::take`].
     highest: Option<u64>,
     counted: Option<u64>,
 }
@@ -64,7 +64,7 @@ impl Arrived {
         }
     }
 
-    /// Takes an arrival; says how long it waited above the least, seconds.
+    /// Adds an arrival. Returns its queueing delay, seconds.
     pub(super) fn on_arrival(&mut self, arrival: &Arrival) -> f64 {
         let waited = self.base_delay.queueing_delay(arrival.sent_at, arrival.arrived_at).as_secs_f64();
         self.bytes = self.bytes.saturating_add(arrival.size.get());
@@ -76,7 +76,7 @@ impl Arrived {
         waited
     }
 
-    /// What arrived in the [`INTERVAL`] that is over; the next begins.
+    /// Statistics of the [`INTERVAL`] that has ended. A new one starts.
     pub(super) fn take(&mut self) -> Summary {
         let due = self.highest.unwrap_or(0).saturating_sub(self.counted.unwrap_or(0));
         self.counted = self.highest;
@@ -85,28 +85,28 @@ impl Arrived {
         Summary {
             rate_bps: bytes as f64 * 8.0 / INTERVAL.as_secs_f64(),
             waited: if packets == 0 { self.last_waited } else { waited / packets as f64 },
-            // Packets that others had overtaken make up for some that are missing.
+            // Overtaken packets of earlier intervals compensate for some missing ones.
             loss: if due == 0 { 0.0 } else { due.saturating_sub(packets) as f64 / due as f64 },
         }
     }
 }
 
-/// When to decide: every [`INTERVAL`] from the first arrival on, whether anything arrives or not.
+/// Timer of decisions: every [`INTERVAL`] from the first arrival on, also without arrivals.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rhythm {
     due: Option<Timestamp>,
 }
 
-/// Decisions in a silence beyond these change nothing any more.
+/// Maximum number of decisions during a silence; more would not change the result.
 const MOST_MISSED: u32 = 25;
 
 impl Rhythm {
-    /// A packet arrived.
+    /// Starts the timer at the first packet.
     pub(super) fn begin(&mut self, now: Timestamp, interval: Duration) {
         self.due.get_or_insert(now + interval);
     }
 
-    /// The next decision that is due by `now`.
+    /// Time of the next decision that is due by `now`.
     pub(super) fn next(&mut self, now: Timestamp, interval: Duration) -> Option<Timestamp> {
         let mut due = self.due.filter(|&due| due <= now)?;
         if now.saturating_since(due) > interval * MOST_MISSED {
@@ -117,7 +117,7 @@ impl Rhythm {
     }
 }
 
-/// A packet of a thousand bytes, by when it was sent and when it arrived, milliseconds, and by its number.
+/// A packet of 1,000 bytes with its sending and arrival time in milliseconds and its sequence number.
 #[cfg(test)]
 pub(super) fn arrival(sent: u64, arrived: u64, sequence: u64) -> Arrival {
     Arrival {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rate_wait_and_loss_are_those_worked_out_by_hand() {
+    fn rate_delay_and_loss_match_manual_results() {
         let mut arrived = Arrived::new();
         for packet in [arrival(0, 50, 4), arrival(20, 80, 5), arrival(40, 110, 7)] {
             arrived.on_arrival(&packet);
@@ -145,12 +145,12 @@ mod tests {
         let summary = arrived.take();
         assert_eq!(summary.rate_bps, 120_000.0);
         assert!((summary.waited - 0.01).abs() < 1e-9 && (summary.loss - 0.25).abs() < 1e-9, "{summary:?}");
-        // Nothing came: nothing is known to be lost, and the last packet's wait stands.
+        // Nothing arrived: no loss is known, and the delay of the last packet remains.
         assert_eq!(arrived.take(), Summary { rate_bps: 0.0, waited: 0.02, loss: 0.0 });
     }
 
     #[test]
-    fn the_scale_goes_there_and_back() {
+    fn scale_of_rates_round_trips() {
         for rate in [1e4, 3e5, 8e6] {
             assert!((linear(f64::from(scaled(rate))) / rate - 1.0).abs() < 1e-5, "{rate}");
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_decided_on_and_a_long_one_not_for_ever() {
+    fn decisions_during_silence_are_bounded() {
         let mut rhythm = Rhythm::default();
         rhythm.begin(Timestamp::from_millis(100), INTERVAL);
         let mut count = |until| std::iter::from_fn(|| rhythm.next(Timestamp::from_millis(until), INTERVAL)).count();

@@ -1,18 +1,21 @@
-//! BoB (IEEE TMM 2022): a heuristic and a learned estimator behind one selector, at the receiver; the sender follows the
-//! lower of the estimate and its own loss controller ([`ReceiverEstimate`](crate::ReceiverEstimate)).
+//! BoB (IEEE TMM 2022): a selector between a heuristic and a learned estimator, at the receiver.
 //!
-//! The model sees eleven numbers: receive rate, waiting time and loss of the last 200 ms, and eight estimates. It says a
-//! probability for each of four ranges of rates; the learned estimate is the rate that they expect. Where it differs from
-//! the heuristic's by 30 % of their mean or more, the heuristic's is used, and the heuristic is told what was used.
+//! The sender follows the lower of the estimate and its own loss controller
+//! ([`ReceiverEstimate`](crate::ReceiverEstimate)).
+//!
+//! The model's input has eleven numbers: receive rate, queueing delay and loss of the last 200 ms, and eight estimates.
+//! Its output is a probability for each of four ranges of rates. The learned estimate is the expected rate. If it
+//! differs from the heuristic's estimate by 30 % of their mean or more, the heuristic's is used. The heuristic
+//! continues from the estimate that was used.
 //!
 //! | constant | value | source |
 //! |---|---|---|
 //! | scale | 10 kb/s to 8 Mb/s, logarithmic | AlphaRTC's gym, BoB's code |
 //! | ranges | four; their ends are 0, 1/3, 2/3 and 1 of the scale | the paper has four ranges within 0.01-8 Mb/s |
-//! | selector | 30 % of the mean of both | BoB, section III; the model may say another (`lockstep.selector_threshold`) |
+//! | selector | 30 % of the mean of both | BoB, section III; a model can override it (`lockstep.selector_threshold`) |
 //! | interval | 200 ms | the paper; 60 ms in the code |
 //!
-//! `docs/learning.md` says where paper and code differ, and what was chosen.
+//! `docs/lab/2026-11-learning.md` lists the differences between paper and code, and the choices made here.
 
 use std::sync::Arc;
 
@@ -25,19 +28,20 @@ use super::arrived::{Arrived, linear, scaled};
 use super::receiver::{Fit, Learned, Rule};
 use crate::{BobHeuristic, Estimator, RateBounds};
 
-/// Numbers that the model sees.
+/// Length of the model's input.
 const SEEN: usize = 11;
-/// Estimates among them: seven that were used, and what the heuristic says now.
+/// Number of estimates in it: seven that were used, and the heuristic's current one.
 const ESTIMATES: usize = 8;
-/// Ranges of rates among which it chooses.
+/// Number of ranges of rates.
 const RANGES: usize = 4;
-/// The heuristic is used where the learned estimate differs by this share of their mean, unless a model says another.
+/// Default difference, as a share of the mean, at which the heuristic is used.
 const THRESHOLD: f64 = 0.3;
 
 const FIT: Fit = Fit { controller: "bob", input: &[SEEN], output: RANGES };
 
-/// What BoB's model sees: receive rate (0: 10 kb/s, 1: 8 Mb/s, logarithmic), waiting time (s, 1 at most), loss (share), then
-/// eight estimates on the scale of the rate, oldest first: the last seven that were used, and the heuristic's newest.
+/// Observation of BoB's model. It contains the receive rate (0: 10 kb/s, 1: 8 Mb/s, logarithmic), the queueing delay
+/// (s, at most 1) and the loss share. Eight estimates on the scale of the rate follow, oldest first: the last seven
+/// that were used, and the heuristic's newest.
 #[derive(Debug)]
 pub struct BobObservation {
     arrived: Arrived,
@@ -46,12 +50,12 @@ pub struct BobObservation {
 }
 
 impl BobObservation {
-    /// An observation without a past.
+    /// An observation without history.
     #[must_use]
     pub fn new() -> Self {
         let bounds = RateBounds::default();
         let used = [scaled(bounds.initial.as_bps() as f64); ESTIMATES - 1];
-        Self { arrived: Arrived::new(), heuristic: BobHeuristic::deciding_when_told(bounds), used }
+        Self { arrived: Arrived::new(), heuristic: BobHeuristic::with_manual_decisions(bounds), used }
     }
 }
 
@@ -89,7 +93,7 @@ impl Observation for BobObservation {
     }
 }
 
-/// The place on the scale of rates that probabilities of the ranges expect; none if they are no numbers or all zero.
+/// Expected position on the scale of rates under probabilities of the ranges; none if they are NaN or all zero.
 fn expected(probabilities: &[f32]) -> Option<f64> {
     let sum: f64 = probabilities.iter().map(|&probability| f64::from(probability)).sum();
     let weighted: f64 =
@@ -98,7 +102,7 @@ fn expected(probabilities: &[f32]) -> Option<f64> {
     place.is_finite().then_some(place)
 }
 
-/// The adaptive selector: `learned`, or `heuristic` where they are `threshold` of their mean apart or more.
+/// The adaptive selector: `learned`, or `heuristic` if the two differ by `threshold` of their mean or more.
 fn select(learned: f64, heuristic: f64, threshold: f64) -> f64 {
     let mean = (learned + heuristic) / 2.0;
     if (learned - heuristic).abs() >= threshold * mean { heuristic } else { learned }
@@ -128,8 +132,8 @@ impl Observation for Selector {
 }
 
 impl Rule for Selector {
-    fn rate(&self, said: &[f32]) -> Option<f64> {
-        Some(select(linear(expected(said)?), self.heuristic(), self.threshold))
+    fn rate(&self, output: &[f32]) -> Option<f64> {
+        Some(select(linear(expected(output)?), self.heuristic(), self.threshold))
     }
 
     fn heuristic(&self) -> f64 {
@@ -137,17 +141,19 @@ impl Rule for Selector {
     }
 }
 
-/// BoB with `model`.
+/// BoB with this model.
 ///
 /// # Errors
-/// If the model has not one input `[1, 11]` and one output `[1, 4]`, says that it is another controller's, or that its
-/// `lockstep.selector_threshold` is no share from 0 to 2.
+/// [`ModelError::Unfit`] if the model does not have one input `[1, 11]` and one output `[1, 4]`. The same if its
+/// metadata names another controller, or if `lockstep.selector_threshold` is not from 0 to 2.
 pub fn bob(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
-    let said = model.metadata("lockstep.selector_threshold").map(|text| text.trim().parse::<f64>());
-    let threshold = match said {
+    let entry = model.metadata("lockstep.selector_threshold").map(|text| text.trim().parse::<f64>());
+    let threshold = match entry {
         None => THRESHOLD,
         Some(Ok(threshold)) if (0.0..=2.0).contains(&threshold) => threshold,
-        Some(_) => return Err(ModelError::Unfit("its lockstep.selector_threshold is no share from 0 to 2".to_owned())),
+        Some(_) => {
+            return Err(ModelError::Unfit("lockstep.selector_threshold: expected a number from 0 to 2".to_owned()));
+        }
     };
     let rule = Selector { seen: BobObservation::new(), threshold };
     Ok(Box::new(Learned::new(rule, &FIT, model, bounds)?))
@@ -158,8 +164,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certain_ranges_are_the_ends_and_the_thirds_of_the_scale() {
-        let rate = |said: [f32; 4]| linear(expected(&said).unwrap()).round();
+    fn certain_ranges_give_the_ends_of_the_scale() {
+        let rate = |output: [f32; 4]| linear(expected(&output).unwrap()).round();
         assert_eq!((rate([1.0, 0.0, 0.0, 0.0]), rate([0.0, 0.0, 0.0, 1.0])), (10_000.0, 8_000_000.0));
         assert_eq!(rate([0.25; 4]), 282_843.0);
         assert_eq!(expected(&[0.0; 4]), None);
@@ -167,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heuristic_is_used_where_both_are_30_percent_apart() {
+    fn heuristic_is_used_beyond_30_percent_difference() {
         assert_eq!(select(1_340e3, 1_000e3, 0.3), 1_340e3);
         assert_eq!(select(1_360e3, 1_000e3, 0.3), 1_000e3);
         assert_eq!(select(700e3, 1_000e3, 0.3), 1_000e3);

@@ -1,23 +1,23 @@
-//! Concerto (MobiCom 2019): what the last seconds looked like to both layers, and one of a ladder of bit rates for the
-//! next interval. RL-V, which learns from a reward and not from an expert, sees and says the same.
+//! Concerto (MobiCom 2019): a model that chooses a bit rate of a ladder from the last seconds of both layers.
 //!
-//! The state is four arrays a second of the past: loss, delay, sending rate, receive throughput, each 15 by 4: fifteen
-//! reports a second, four groups of packets a report. Where it differs from the paper:
+//! RL-V has the same input and output, but learns from a reward instead of an expert.
 //!
-//! - A report there covers four packets. Here it covers whatever was learned in a fifteenth of a second, in four groups
-//!   of as many packets each as nearly as they go, so that nothing is left out at 8 Mb/s.
-//! - The delay there is that between packets. Here it is how long a group's packets waited above the least of ten seconds,
-//!   the same summed up: how the spacing of packets changed on the way is in the two rates already, but a queue that was
-//!   built before the first second that is seen is not.
-//! - Seconds are counted back from the decision, so that decisions can be made more often than once a second.
+//! The state has four arrays per second: loss, delay, sending rate and receive throughput. Each is 15 by 4: fifteen
+//! reports per second, four groups of packets per report. Differences to the paper:
 //!
+//! - A report in the paper covers four packets. Here it covers the feedback of a fifteenth of a second, in four groups
+//!   of nearly equal size. So no packet is dropped at 8 Mb/s.
+//! - The delay in the paper is the one between packets. Here it is the queueing delay of a group above the minimum of
+//!   ten seconds, which is its sum. The two rates already contain the spacing of packets, but not a queue that is older
+//!   than the state.
+//! - Seconds count back from the decision, so decisions can be more frequent than once per second.
 //! | constant | value | source |
 //! |---|---|---|
 //! | reports a second, groups a report | 15, 4 | the paper's state |
-//! | seconds | 3 | the paper's smoothing looks over as many; see `docs/learning.md` |
+//! | seconds | 3 | the paper's smoothing covers the same time; see `docs/lab/2026-11-learning.md` |
 //! | loss | share of the group's packets | |
-//! | delay | waiting time / 1 s, 2 at most | |
-//! | rates | logarithm, 10 kb/s as 0 and 8 Mb/s as 1 (BoB's scale); 0 to 1.5 | bursts are faster than the path in the mean |
+//! | delay | queueing delay / 1 s, 2 at most | |
+//! | rates | logarithm, 10 kb/s as 0 and 8 Mb/s as 1 (BoB's scale); 0 to 1.5 | bursts are faster than the mean rate of the path |
 //! | pacing rate / target | 2.5 | libwebrtc |
 
 use std::collections::VecDeque;
@@ -33,41 +33,41 @@ use super::purpose::check_controller;
 use crate::base_delay::BaseDelay;
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, TokenBucket, Traits};
 
-/// What one interval of the state covers.
+/// Time that one interval of the state covers.
 const INTERVAL: Duration = Duration::from_secs(1);
 const REPORTS: usize = 15;
 const GROUPS: usize = 4;
 const SIGNALS: usize = 4;
-/// The part of the last second that one report covers.
+/// Time that one report covers.
 const REPORT: Duration = Duration::from_nanos(INTERVAL.as_nanos() as u64 / REPORTS as u64 + 1);
 
 const LONGEST_WAIT: f64 = 2.0;
 const LEAST_BPS: f64 = 1e4;
 const MOST_BPS: f64 = 8e6;
 const HIGHEST_RATE: f64 = 1.5;
-/// More packets than this are not remembered: three seconds of 45 Mb/s in full fragments.
+/// Maximum number of remembered packets: three seconds at 45 Mb/s in full fragments.
 const MOST_PACKETS: usize = 16_384;
 
 const PACING_FACTOR: f64 = 2.5;
 
-/// The most rates of a ladder, and the most seconds that a model may look back.
+/// Maximum number of rates in a ladder, and of intervals in a model's state.
 const MOST_RATES: usize = 1_024;
 const MOST_INTERVALS: usize = 16;
-/// How often may be decided.
+/// Bounds of the decision interval.
 const DECISIONS: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(10);
 
-/// A packet of which something was learned.
+/// A packet that was acknowledged or lost.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     learned_at: Timestamp,
     sent_at: Timestamp,
     size: u64,
-    /// When it arrived, and how long it waited; none if it was lost.
+    /// Arrival time and queueing delay; none if it was lost.
     arrived: Option<(Timestamp, Duration)>,
 }
 
-/// The state of Concerto's model: `[4, intervals, 15, 4]` numbers, the oldest first, of loss, delay, sending rate and
-/// receive throughput. Where a group has no packets, its numbers are zeros.
+/// Observation of Concerto's model: `[4, intervals, 15, 4]` numbers, oldest first. The signals are loss, delay, sending
+/// rate and receive throughput. Groups without packets are zeros.
 #[derive(Debug)]
 pub struct ConcertoObservation {
     intervals: usize,
@@ -75,27 +75,27 @@ pub struct ConcertoObservation {
     base_delay: BaseDelay,
 }
 
-/// `bytes` in `time` on the logarithmic scale of rates.
+/// `bytes` per `time` on the logarithmic scale of rates.
 fn scaled_rate(bytes: u64, time: Duration) -> f32 {
     let rate = bytes as f64 * 8.0 / time.as_secs_f64().max(1e-6);
     (libm::log(rate.max(LEAST_BPS) / LEAST_BPS) / libm::log(MOST_BPS / LEAST_BPS)).min(HIGHEST_RATE) as f32
 }
 
-/// What came before a group, from which its rates are counted.
+/// Times before a group, from which its rates are computed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Before {
     sent_at: Option<Timestamp>,
     arrived_at: Option<Timestamp>,
 }
 
-/// The four signals of a group of packets, after those that came `before`.
+/// The four signals of a group of packets that follows `before`.
 fn signals(group: &[Packet], before: &mut Before) -> [f32; SIGNALS] {
     let count = group.len() as f64;
     let arrived = || group.iter().filter_map(|packet| packet.arrived);
     let lost = (group.len() - arrived().count()) as f64 / count;
     let waited: f64 = arrived().map(|(_, waited)| waited.as_secs_f64().min(LONGEST_WAIT)).sum();
     let waited = waited / arrived().count().max(1) as f64;
-    // Groups are in the order in which they were learned of; packets that overtook others count from the latest.
+    // Groups are in the order of their feedback. Packets that overtook others count from the latest time.
     let rate = |latest: Option<Timestamp>, bytes: u64, known: &mut Option<Timestamp>| {
         let Some(latest) = latest else { return 0.0 };
         let rate = known.map_or(0.0, |known| scaled_rate(bytes, latest.saturating_since(known)));
@@ -115,10 +115,10 @@ fn signals(group: &[Packet], before: &mut Before) -> [f32; SIGNALS] {
 }
 
 impl ConcertoObservation {
-    /// How many seconds are seen unless a model says otherwise.
+    /// Default number of intervals.
     pub const USUAL_INTERVALS: usize = 3;
 
-    /// An observation of so many seconds, without a past.
+    /// An observation of `intervals` seconds, without history.
     #[must_use]
     pub fn new(intervals: usize) -> Self {
         Self { intervals, packets: VecDeque::new(), base_delay: BaseDelay::new(Duration::from_secs(10)) }
@@ -130,7 +130,7 @@ impl ConcertoObservation {
 
     fn learn(&mut self, now: Timestamp, packet: Packet) {
         self.packets.push_back(packet);
-        // One older packet than is seen, for the rates of the first group.
+        // One packet before the state is kept, for the rates of the first group.
         let reports = self.reports() as u32;
         while let Some(second) = self.packets.get(1)
             && (now.saturating_since(second.learned_at) > REPORT * reports || self.packets.len() > MOST_PACKETS)
@@ -170,7 +170,7 @@ impl Observation for ConcertoObservation {
         into.fill(0.0);
         let reports = self.reports();
         let packets = self.packets.make_contiguous();
-        // What is learned at this very moment comes after.
+        // Feedback at this same instant belongs to the next decision.
         let packets = &packets[..packets.partition_point(|packet| packet.learned_at < now)];
         let age = |packet: &Packet| (now.saturating_since(packet.learned_at).as_nanos() / REPORT.as_nanos()) as usize;
         let mut at = packets.partition_point(|packet| age(packet) >= reports);
@@ -193,22 +193,22 @@ impl Observation for ConcertoObservation {
     }
 }
 
-/// How a place on the ladder is made of what a model says of each.
+/// Conversion of a model's scores into a rate of the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
-    /// The one of which it says most.
+    /// The rate with the highest score.
     Best,
-    /// The mean, if what it says are probabilities.
+    /// The mean position, if the scores are probabilities.
     Mean,
-    /// The same, and between two rates of the ladder where the mean is, as rates of a logarithmic ladder go on.
+    /// The mean position, interpolated between two rates of the ladder on a logarithmic scale.
     Between,
 }
 
 impl Decision {
-    /// The rate; none if the model says nothing that makes sense.
+    /// The rate; none if the scores are invalid.
     fn rate(self, scores: &[f32], ladder: &[Bitrate]) -> Option<Bitrate> {
         match self {
-            // What is no number is never the best; of equal ones the lowest rate.
+            // NaN is never the best. Of equal scores, the lowest rate is used.
             Self::Best => {
                 let numbers = scores.iter().enumerate().filter(|(_, score)| !score.is_nan());
                 let best = numbers.fold(None, |best: Option<(usize, f32)>, (place, &score)| match best {
@@ -230,7 +230,7 @@ impl Decision {
     }
 }
 
-/// The mean place under scores that are probabilities, or nearly so; none if they make no sense.
+/// Mean position under scores that are approximately probabilities; none if they are invalid.
 fn mean_place(scores: &[f32]) -> Option<f32> {
     let sum: f32 = scores.iter().sum();
     let weighted: f32 = scores.iter().zip(0u16..).map(|(score, place)| score * f32::from(place)).sum();
@@ -238,7 +238,7 @@ fn mean_place(scores: &[f32]) -> Option<f32> {
     (place.is_finite() && place >= 0.0).then_some(place)
 }
 
-/// Decides on a bit rate of a ladder, now and then, by what a model says of each.
+/// Controller that periodically chooses a bit rate of a ladder by a model's scores.
 #[derive(Debug)]
 pub struct Concerto {
     model: Arc<Model>,
@@ -248,54 +248,56 @@ pub struct Concerto {
     bounds: RateBounds,
     observation: ConcertoObservation,
     state: Vec<f32>,
-    /// When the next decision is due; none before the first datagram.
+    /// Time of the next decision; none before the first datagram.
     due: Option<Timestamp>,
     target: Bitrate,
     bucket: TokenBucket,
 }
 
 impl Concerto {
-    /// A controller that sends at the initial rate until its first decision, an interval after the first datagram.
+    /// A controller that sends at the initial rate until its first decision, one interval after the first datagram.
     ///
     /// # Errors
-    /// If the model says that it is for something else than `controller` (Concerto's or RL-V's, as the one whose place it
-    /// takes), or has not one input of the observation's shape, one output with as many numbers as the ladder has rates,
-    /// and, among what it says of itself, `lockstep.ladder_bps` (whole numbers, rising, with commas between them) and
-    /// `lockstep.interval_ms`; or if its `lockstep.decision` is none of `best` (as if it had none), `mean` and `between`.
+    /// [`ModelError::Unfit`] if the model does not fit:
+    ///
+    /// - The metadata names another controller than `controller` (`concerto` or `rlv`).
+    /// - The model does not have one input of the observation's shape, and one output with one number per rate.
+    /// - The metadata lacks `lockstep.ladder_bps` (increasing integers, separated by commas) or `lockstep.interval_ms`.
+    /// - `lockstep.decision` is not one of `best` (the default), `mean` and `between`.
     pub fn new(setup: &ControllerSetup, controller: &str, model: Arc<Model>) -> Result<Self, ModelError> {
         check_controller(&model, controller)?;
         let unfit = |text: String| ModelError::Unfit(text);
-        let said = |key: &str| model.metadata(key).ok_or_else(|| unfit(format!("it does not say its {key}")));
-        let ladder = said("lockstep.ladder_bps")?;
+        let entry = |key: &str| model.metadata(key).ok_or_else(|| unfit(format!("missing metadata {key}")));
+        let ladder = entry("lockstep.ladder_bps")?;
         let rates: Option<Vec<u64>> = ladder.split(',').map(|rate| rate.trim().parse().ok()).collect();
         let rates = rates.filter(|rates| rates.len() <= MOST_RATES && rates.is_sorted_by(|one, next| one < next));
-        let rates = rates.ok_or_else(|| unfit("its lockstep.ladder_bps is no ladder of bit rates".to_owned()))?;
-        let interval = said("lockstep.interval_ms")?.trim().parse().ok().map(Duration::from_millis);
+        let rates = rates.ok_or_else(|| unfit("lockstep.ladder_bps: expected increasing integers".to_owned()))?;
+        let interval = entry("lockstep.interval_ms")?.trim().parse().ok().map(Duration::from_millis);
         let interval = interval.filter(|interval| DECISIONS.contains(interval)).ok_or_else(|| {
-            unfit(format!("its lockstep.interval_ms is not from {:?} to {:?}", DECISIONS.start(), DECISIONS.end()))
+            unfit(format!("lockstep.interval_ms: expected {:?} to {:?}", DECISIONS.start(), DECISIONS.end()))
         })?;
         let decision = match model.metadata("lockstep.decision") {
             Some("mean") => Decision::Mean,
             Some("between") => Decision::Between,
             Some("best") | None => Decision::Best,
-            Some(_) => return Err(unfit("its lockstep.decision is none of best, mean and between".to_owned())),
+            Some(_) => return Err(unfit("lockstep.decision: expected best, mean or between".to_owned())),
         };
         let ([input], [output]) = (model.inputs(), model.outputs()) else {
             return Err(unfit(format!(
-                "it has {} inputs and {} outputs, not one each",
+                "{} inputs and {} outputs, expected one each",
                 model.inputs().len(),
                 model.outputs().len()
             )));
         };
         let (1, &[1, SIGNALS, intervals @ 1..=MOST_INTERVALS, REPORTS, GROUPS]) = (1, &input.shape[..]) else {
             return Err(unfit(format!(
-                "its input is {:?}, not [1, {SIGNALS}, seconds, {REPORTS}, {GROUPS}]",
+                "input {:?}, expected [1, {SIGNALS}, seconds, {REPORTS}, {GROUPS}]",
                 input.shape
             )));
         };
         if output.shape != [1, rates.len()] {
             return Err(unfit(format!(
-                "its output is {:?}, not [1, {}], a number for each rate",
+                "output {:?}, expected [1, {}], one number per rate",
                 output.shape,
                 rates.len()
             )));
@@ -314,10 +316,10 @@ impl Concerto {
         })
     }
 
-    /// Decides if it is time to, by what was known when it was: whatever happens at `now` comes after.
+    /// Decides if a decision is due. Only events before the due time count, not the one at `now`.
     fn decide(&mut self, now: Timestamp) {
         let Some(due) = self.due.filter(|due| *due <= now) else { return };
-        // After a pause only the last decision that was due counts.
+        // After a pause only the latest due decision is made.
         let missed = now.saturating_since(due).as_nanos() / self.interval.as_nanos();
         let due = due + self.interval * u32::try_from(missed).unwrap_or(u32::MAX);
         self.due = Some(due + self.interval);
@@ -409,7 +411,7 @@ mod tests {
         Feedback { acknowledged, estimate, round_trip_time: None, highest_sequence: 0, found: 0, received: 0 }
     }
 
-    /// The numbers of one signal, report by report.
+    /// Numbers of each signal, by report.
     fn seen(observation: &mut ConcertoObservation, now_ms: u64) -> Vec<Vec<[f32; GROUPS]>> {
         let mut state = vec![f32::NAN; observation.shape().iter().product()];
         observation.observe(Timestamp::from_millis(now_ms), &mut state);
@@ -418,10 +420,10 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_seen_in_the_report_in_which_they_were_learned_of() {
+    fn packets_belong_to_the_report_of_their_feedback() {
         let mut observation = ConcertoObservation::new(1);
         assert!(seen(&mut observation, 0).concat().iter().flatten().all(|&number| number == 0.0));
-        // A thousand bytes each millisecond, in two reports: ten packets, then two of which one is lost.
+        // 1,000 bytes per millisecond in two reports: ten packets, then two, one of which is lost.
         for index in 0..10 {
             observation.on_feedback(Timestamp::from_millis(500), &feedback(vec![fragment(index, 20 + index, 1_000)]));
         }
@@ -431,25 +433,25 @@ mod tests {
         observation.on_loss(Timestamp::from_millis(950), &[lost]);
         let state = seen(&mut observation, 1_000);
         let [loss, delay, sent, received] = &state[..] else { panic!("four signals") };
-        // Half a second is seven and a half reports of the last one; 50 ms is in the last.
+        // 500 ms before the decision is seven and a half reports back; 50 ms is within the last report.
         let full: Vec<usize> = (0..REPORTS).filter(|&report| sent[report] != [0.0; GROUPS]).collect();
         assert_eq!(full, [7, 14]);
         assert_eq!((loss[7], loss[14]), ([0.0; 4], [0.0, 1.0, 0.0, 0.0]));
         assert_eq!(delay[7], [0.0; 4]);
         assert!((delay[14][0] - 0.1).abs() < 1e-6, "{:?}", delay[14]);
-        // 8 Mb/s are 1; the first group has no packet before its own first, and counts from nothing.
+        // 8 Mb/s is 1. The first group has no packet before its own first one, so it has no rate.
         assert_eq!(sent[7][0], 0.0);
         assert!(sent[7][1..].iter().chain(&received[7][1..]).all(|rate| (rate - 1.0).abs() < 1e-6), "{sent:?}");
-        // A packet a hundred milliseconds after the one before: 80 kb/s.
+        // One packet 100 ms after the previous one: 80 kb/s.
         assert!((received[14][0] - 0.3096).abs() < 1e-3 && received[14][1] == 0.0, "{received:?}");
-        // Later the same packets are older, and then out of sight.
+        // Later the same packets are older, then outside the state.
         let later = seen(&mut observation, 1_200);
         assert_eq!(later[0][11], [0.0, 1.0, 0.0, 0.0]);
         assert!(seen(&mut observation, 2_500).concat().iter().flatten().all(|&number| number == 0.0));
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_what_is_seen_is_finite() {
+    fn memory_is_bounded_and_observations_are_finite() {
         let mut observation = ConcertoObservation::new(2);
         for index in 0..40_000 {
             let at = if index % 3 == 0 { u64::MAX / 2_000_000 - index } else { index / 7 };
@@ -461,34 +463,34 @@ mod tests {
         assert!(state.iter().flatten().all(|number| number.is_finite() && (0.0..=2.0).contains(number)));
     }
 
-    /// Notes what a controller hears, and says it to another.
+    /// Records the inputs of a controller and forwards them.
     struct Recorder {
         controller: Concerto,
-        heard: Vec<Heard>,
+        events: Vec<Event>,
         targets: Vec<Bitrate>,
     }
 
-    enum Heard {
+    enum Event {
         Transmit(Timestamp, ByteCount),
         Feedback(Timestamp, Feedback),
         Time(Timestamp),
         Loss(Timestamp, Vec<LostFragment>),
     }
 
-    fn tell(controller: &mut Concerto, heard: &Heard) -> Bitrate {
-        match heard {
-            Heard::Transmit(now, size) => controller.on_sent(*now, *size),
-            Heard::Feedback(now, feedback) => controller.on_feedback(*now, feedback),
-            Heard::Time(now) => controller.on_time(*now),
-            Heard::Loss(now, lost) => controller.on_loss(*now, lost),
+    fn pass(controller: &mut Concerto, event: &Event) -> Bitrate {
+        match event {
+            Event::Transmit(now, size) => controller.on_sent(*now, *size),
+            Event::Feedback(now, feedback) => controller.on_feedback(*now, feedback),
+            Event::Time(now) => controller.on_time(*now),
+            Event::Loss(now, lost) => controller.on_loss(*now, lost),
         }
         controller.target
     }
 
     impl Recorder {
-        fn hear(&mut self, heard: Heard) {
-            self.targets.push(tell(&mut self.controller, &heard));
-            self.heard.push(heard);
+        fn record(&mut self, event: Event) {
+            self.targets.push(pass(&mut self.controller, &event));
+            self.events.push(event);
         }
     }
 
@@ -499,10 +501,10 @@ mod tests {
 
         fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
             match input {
-                Input::Sent(size) => self.hear(Heard::Transmit(path.now, size)),
-                Input::Feedback(feedback) => self.hear(Heard::Feedback(path.now, feedback.clone())),
-                Input::Time => self.hear(Heard::Time(path.now)),
-                Input::Lost(lost) => self.hear(Heard::Loss(path.now, lost.to_vec())),
+                Input::Sent(size) => self.record(Event::Transmit(path.now, size)),
+                Input::Feedback(feedback) => self.record(Event::Feedback(path.now, feedback.clone())),
+                Input::Time => self.record(Event::Time(path.now)),
+                Input::Lost(lost) => self.record(Event::Loss(path.now, lost.to_vec())),
                 Input::FeedbackSent(_) | Input::PictureSkipped => {}
             }
         }
@@ -521,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_the_best_the_mean_or_between_two_and_none_where_there_is_no_sense() {
+    fn scores_give_best_mean_or_interpolated_rate_or_none() {
         let ladder = [100, 200, 400, 800].map(Bitrate::from_kbps);
         let kbps = |decision: Decision, scores: &[f32]| {
             decision.rate(scores, &ladder).map(|rate| (rate.as_bps() as f64 / 1e3).round() as u64)
@@ -543,13 +545,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_feedback_gives_the_same_decisions() {
+    fn same_feedback_gives_the_same_decisions() {
         let trace = Trace::from_spec("cellular:mean=2mbps,seed=3").unwrap();
         let plan = Plan { loss: 0.01, ..Plan::new(trace) };
-        let mut recorder = Recorder { controller: concerto(), heard: Vec::new(), targets: Vec::new() };
+        let mut recorder = Recorder { controller: concerto(), events: Vec::new(), targets: Vec::new() };
         run(&plan, &mut recorder, None);
         let mut again = concerto();
-        let targets: Vec<Bitrate> = recorder.heard.iter().map(|heard| tell(&mut again, heard)).collect();
+        let targets: Vec<Bitrate> = recorder.events.iter().map(|event| pass(&mut again, event)).collect();
         assert_eq!(targets, recorder.targets);
         let mut different = recorder.targets.clone();
         different.sort_unstable();

@@ -1,12 +1,14 @@
-//! Gemini (MMSys 2021): GCC and a learned estimator at the receiver, and a safety detector that says which of them is used.
+//! Gemini (MMSys 2021): GCC and a learned estimator at the receiver, and a safety detector that selects one of them.
 //!
-//! The model sees five numbers of the last 200 ms: receive rate, waiting time, loss, the last estimate, and how that changed
-//! before; it says a place on the scale of rates. The detector adds up how much later packets come than those before them,
-//! forgetting half of it with each packet, and compares the sum with its own average (gain 0.5): ten more packets above it
-//! than not, and GCC is used until ten more are not. A wait of [`LONGEST_WAIT`] switches to GCC at once.
+//! The model's input has five numbers of the last 200 ms: receive rate, queueing delay, loss, the last estimate and its
+//! last change. Its output is a position on the scale of rates.
 //!
-//! The published code does not say what a big delay is: half of what the challenge counts as the worst (400 ms) is taken
-//! here. GCC is [`BobHeuristic`], a delay-gradient estimator after GCC that decides every 200 ms at the receiver.
+//! The detector sums the increase of the delay from packet to packet and halves the sum with each packet. It compares
+//! the sum with its own average (gain 0.5). Once ten more packets were above the average than below, GCC is used, until
+//! ten more were below. A delay of [`LONGEST_WAIT`] switches to GCC at once.
+//!
+//! The published code does not define a large delay. Here it is half of the worst delay of the challenge (400 ms). GCC
+//! is [`BobHeuristic`], a delay-gradient estimator after GCC that decides every 200 ms at the receiver.
 
 use std::sync::Arc;
 
@@ -19,19 +21,19 @@ use super::arrived::{Arrived, linear, scaled};
 use super::receiver::{Fit, Learned, Rule};
 use crate::{BobHeuristic, Estimator, RateBounds};
 
-/// Numbers that the model is given, and the two beside them: GCC's estimate, and 1 where the learned one is safe.
+/// Length of the model's input. The observation has two more numbers: GCC's estimate, and 1 if the learned one is safe.
 const GIVEN: usize = 5;
 const SEEN: usize = GIVEN + 2;
 
 const FORGOTTEN: f64 = 0.5;
 const GAIN: f64 = 0.5;
 const PACKETS_TO_SWITCH: u8 = 10;
-/// A packet that waited so long, seconds, switches to GCC.
+/// Queueing delay of a packet that switches to GCC, seconds.
 const LONGEST_WAIT: f64 = 0.2;
 
 const FIT: Fit = Fit { controller: "gemini", input: &[GIVEN], output: 1 };
 
-/// Whether the learned estimate may be used.
+/// Detector that decides whether the learned estimate may be used.
 #[derive(Debug, Default)]
 struct SafetyDetector {
     last_waited: f64,
@@ -42,7 +44,7 @@ struct SafetyDetector {
 }
 
 impl SafetyDetector {
-    /// A packet came that had waited for so many seconds.
+    /// Adds a packet with this queueing delay, seconds.
     fn on_arrival(&mut self, waited: f64) {
         let growth = (waited - self.last_waited).max(0.0);
         self.last_waited = waited;
@@ -61,27 +63,33 @@ impl SafetyDetector {
     }
 }
 
-/// What Gemini's model sees, `[7]`: receive rate (0: 10 kb/s, 1: 8 Mb/s, logarithmic), waiting time (s, 1 at most), loss
-/// (share), the last estimate on the scale of the rate and by how much it is above the one before; and, which the model is
-/// not given, GCC's estimate on that scale and 1 where the learned one is safe.
+/// Observation of Gemini's model, `[7]`. The first five numbers are the model's input:
+///
+/// - receive rate (0: 10 kb/s, 1: 8 Mb/s, logarithmic)
+/// - queueing delay (s, at most 1)
+/// - loss (share)
+/// - last estimate on the scale of the rate
+/// - its increase over the estimate before
+///
+/// The other two are GCC's estimate on that scale, and 1 if the learned estimate is safe.
 #[derive(Debug)]
 pub struct GeminiObservation {
     arrived: Arrived,
     heuristic: BobHeuristic,
     detector: SafetyDetector,
-    /// The last estimate that was used, and the one before.
+    /// The last estimate that was used, and the one before it.
     used: (f32, f32),
 }
 
 impl GeminiObservation {
-    /// An observation without a past.
+    /// An observation without history.
     #[must_use]
     pub fn new() -> Self {
         let bounds = RateBounds::default();
         let initial = scaled(bounds.initial.as_bps() as f64);
         Self {
             arrived: Arrived::new(),
-            heuristic: BobHeuristic::deciding_when_told(bounds),
+            heuristic: BobHeuristic::with_manual_decisions(bounds),
             detector: SafetyDetector::default(),
             used: (initial, initial),
         }
@@ -129,12 +137,12 @@ impl Observation for GeminiObservation {
 }
 
 impl Rule for GeminiObservation {
-    fn asks(&self) -> bool {
+    fn runs_model(&self) -> bool {
         !self.detector.unsafe_now
     }
 
-    fn rate(&self, said: &[f32]) -> Option<f64> {
-        let place = f64::from(*said.first()?);
+    fn rate(&self, output: &[f32]) -> Option<f64> {
+        let place = f64::from(*output.first()?);
         place.is_finite().then(|| linear(place))
     }
 
@@ -143,10 +151,11 @@ impl Rule for GeminiObservation {
     }
 }
 
-/// Gemini with `model`.
+/// Gemini with this model.
 ///
 /// # Errors
-/// If the model has not one input `[1, 5]` and one output `[1, 1]`, or says that it is another controller's.
+/// [`ModelError::Unfit`] if the model does not have one input `[1, 5]` and one output `[1, 1]`. The same if its
+/// metadata names another controller.
 pub fn gemini(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
     Ok(Box::new(Learned::new(GeminiObservation::new(), &FIT, model, bounds)?))
 }
@@ -156,9 +165,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_growing_queue_takes_ten_packets_to_switch_and_a_big_delay_one() {
+    fn growing_queue_switches_after_ten_packets_large_delay_at_once() {
         let mut detector = SafetyDetector::default();
-        // Each packet waits longer, and by more, than the one before.
+        // The delay grows faster with each packet.
         let mut until = 0;
         while !detector.unsafe_now {
             until += 1;

@@ -1,10 +1,18 @@
-//! HRCC (MMSys 2021): a delay-gradient heuristic after GCC whose estimate a model tunes, at the receiver. Every fourth of
-//! its decisions the heuristic's estimate is multiplied by 2^(2a - 1), where the model says a from 0 to 1, and the heuristic
-//! goes on from there; the other three are the heuristic's own.
+//! HRCC (MMSys 2021): a delay-gradient heuristic after GCC at the receiver, tuned by a model.
 //!
-//! The model sees six numbers of each of the last ten decisions: receive rate / 6 Mb/s, waiting time / 1 s, loss, the
-//! heuristic's estimate / 6 Mb/s, decisions since the last overuse / 100, and the receive rate at that time / 6 Mb/s
-//! (released code). The heuristic is [`BobHeuristic`], which was made of HRCC's; delays are those above the least.
+//! The model returns a number a from 0 to 1. Every fourth estimate of the heuristic is multiplied by 2^(2a - 1). The
+//! heuristic continues from there and makes the other three decisions alone.
+//!
+//! The model's input has six numbers for each of the last ten decisions (released code):
+//!
+//! - receive rate / 6 Mb/s
+//! - queueing delay / 1 s
+//! - loss
+//! - the heuristic's estimate / 6 Mb/s
+//! - decisions since the last overuse / 100
+//! - receive rate at that overuse / 6 Mb/s
+//!
+//! The heuristic is [`BobHeuristic`], which derives from HRCC's. Delays are queueing delays.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,16 +28,16 @@ use crate::{BobHeuristic, Estimator, PathUse, RateBounds};
 
 const SIGNALS: usize = 6;
 const DECISIONS: usize = 10;
-/// Of so many decisions the model tunes one.
+/// Number of decisions, one of which the model tunes.
 const TUNED: u32 = 4;
 const RATE_UNIT_BPS: f64 = 6e6;
 const STEPS_UNIT: f64 = 100.0;
-/// Signals are this at most.
+/// Upper bound of signals.
 const LARGEST: f64 = 10.0;
 
 const FIT: Fit = Fit { controller: "hrcc", input: &[SIGNALS, DECISIONS], output: 1 };
 
-/// What HRCC's model sees: `[6, 10]` numbers, one row a signal, the newest decision last.
+/// Observation of HRCC's model: `[6, 10]` numbers, one row per signal, newest decision last.
 #[derive(Debug)]
 pub struct HrccObservation {
     arrived: Arrived,
@@ -41,12 +49,12 @@ pub struct HrccObservation {
 }
 
 impl HrccObservation {
-    /// An observation without a past.
+    /// An observation without history.
     #[must_use]
     pub fn new() -> Self {
         Self {
             arrived: Arrived::new(),
-            heuristic: BobHeuristic::deciding_when_told(RateBounds::default()),
+            heuristic: BobHeuristic::with_manual_decisions(RateBounds::default()),
             history: VecDeque::from([[0.0; SIGNALS]; DECISIONS]),
             observed: 0,
             since_overuse: 0,
@@ -103,12 +111,12 @@ impl Observation for HrccObservation {
 }
 
 impl Rule for HrccObservation {
-    fn asks(&self) -> bool {
+    fn runs_model(&self) -> bool {
         self.observed % TUNED == 1
     }
 
-    fn rate(&self, said: &[f32]) -> Option<f64> {
-        let tuned = f64::from(*said.first()?);
+    fn rate(&self, output: &[f32]) -> Option<f64> {
+        let tuned = f64::from(*output.first()?);
         tuned.is_finite().then(|| Rule::heuristic(self) * libm::exp2(2.0 * tuned.clamp(0.0, 1.0) - 1.0))
     }
 
@@ -117,10 +125,11 @@ impl Rule for HrccObservation {
     }
 }
 
-/// HRCC with `model`.
+/// HRCC with this model.
 ///
 /// # Errors
-/// If the model has not one input `[1, 6, 10]` and one output `[1, 1]`, or says that it is another controller's.
+/// [`ModelError::Unfit`] if the model does not have one input `[1, 6, 10]` and one output `[1, 1]`. The same if its
+/// metadata names another controller.
 pub fn hrcc(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
     Ok(Box::new(Learned::new(HrccObservation::new(), &FIT, model, bounds)?))
 }
@@ -130,18 +139,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fourth_decision_is_tuned_between_half_and_twice_the_heuristics() {
+    fn every_fourth_decision_is_tuned_by_at_most_a_factor_of_two() {
         let mut tuner = HrccObservation::new();
         let mut seen = [0.0; SIGNALS * DECISIONS];
-        let asked: Vec<bool> = (0..9)
+        let tuned: Vec<bool> = (0..9)
             .map(|_| {
                 tuner.observe(Timestamp::ZERO, &mut seen);
-                tuner.asks()
+                tuner.runs_model()
             })
             .collect();
-        assert_eq!(asked, [1, 0, 0, 0, 1, 0, 0, 0, 1].map(|asks| asks == 1));
+        assert_eq!(tuned, [1, 0, 0, 0, 1, 0, 0, 0, 1].map(|runs| runs == 1));
         assert_eq!(
-            [-1.0, 0.0, 0.5, 1.0, 9.0].map(|said| tuner.rate(&[said]).unwrap()),
+            [-1.0, 0.0, 0.5, 1.0, 9.0].map(|output| tuner.rate(&[output]).unwrap()),
             [150e3, 150e3, 300e3, 600e3, 600e3]
         );
         assert_eq!(tuner.rate(&[f32::NAN]), None);

@@ -1,24 +1,24 @@
-//! Lockstep's own: a learned distribution of the bytes that the path will take until a deadline, and frames that are as
-//! large as that allows.
+//! Lockstep's own controller: a model predicts the bytes that the path delivers until a deadline, and frames use them.
 //!
-//! For each picture a recurrent net sees what Sprout's filter makes of the path, and how packets lately left and arrived
-//! ([`OBSERVATIONS`]), and says quantiles of the bytes that will be through in 25 to 500 ms ([`HORIZONS`], [`LEVELS`]). It
-//! learned that from simulated links, whose future is known. The next frame may have the quantile of a [`Rule`] until the
-//! rule's deadline, less what is on the way, and no more than in nine cases of ten is through some time later; a codec that
-//! follows a rate gets the quantile of half a second. The rule comes with the model, one for each
+//! For each picture, a recurrent network receives Sprout's view of the path and recent packet statistics
+//! ([`OBSERVATIONS`]). It returns quantiles of the bytes that the path delivers in 25 to 500 ms ([`HORIZONS`],
+//! [`LEVELS`]). It was trained on simulated links, whose future is known.
+//!
+//! A [`Rule`] turns the forecast into a budget. The next frame gets a quantile of the bytes until the rule's deadline,
+//! minus the bytes in flight. It also gets no more than the path delivers in nine of ten cases until a later time. A
+//! codec that follows a rate gets the quantile of half a second. The model contains one rule per
 //! [`Latency`](crate::Latency).
 //!
-//! Where inputs are unlike those that the model has learned from, where others share the path, or where the model says what
-//! is no number, it is [`Sprout`] that decides, the best of those that were not learned ([`Lockstep::falls_back`]). Whoever
-//! decides, beside those who keep the queue filled a share of the path's rate is claimed ([`crate::claimed_share`]).
+//! [`Sprout`] decides instead ([`Lockstep::falls_back`]) in five cases, which [`Fallback`] lists. Both claim a share of
+//! the path's rate beside cross traffic that fills the queue ([`crate::claimed_share`]).
 //!
-//! | constant | value | why |
+//! | constant | value | reason |
 //! |---|---|---|
-//! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
-//! | others share the path | bursts come through [`Rule::shared`] times as fast as the mean rate, averaged over `averaged` pictures in which that rate was steady | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
-//! | feedback is late | acknowledgements wait `late`, as where the other end's pictures are before them, averaged likewise | it has learned where they came at once: without this the p95 of two-way calls is 11 % longer |
-//! | the path is long | `far`, there and back, averaged likewise | it has learned on paths of up to 150 ms each way, and holds back on longer ones (`docs/lab/2026-11-retraining.md`): of 22 calls of 0.5 to 5 Mb/s at 600 ms QoE_d was 3.652, and is 3.727, as Sprout's |
-//! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
+//! | picture | 0.75 frame intervals | a decision may be repeated while its picture is coded |
+//! | shared path | bursts arrive [`Rule::shared`] times as fast as the mean rate, averaged over `averaged` pictures with a steady rate | Sprout's rule shares a path evenly; the training paths had one flow |
+//! | late feedback | acknowledgements are delayed by `late`, for example behind pictures of the other end, averaged likewise | training feedback arrived at once (lab: 2026-11-control-ablation) |
+//! | long path | round-trip time of `far`, averaged likewise | training paths had up to 150 ms per direction (lab: 2026-11-notes-control, 2026-11-retraining) |
+//! | unlike training | inputs beyond those of training by a quarter of their range, averaged likewise | the model does not generalise there |
 
 mod forecast;
 mod history;
@@ -50,27 +50,27 @@ pub use history::{OBSERVATIONS, OBSERVED};
 pub use lesson::Lesson;
 pub use rule::{Rule, RuleTuning};
 
-/// How many numbers the model remembers from picture to picture.
+/// Number of values that the model carries from picture to picture.
 pub const MODEL_STATE: usize = 48;
 
-/// What a link carries with a fragment, bytes.
+/// Link overhead of a fragment, bytes.
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 
-/// A path is no longer far at this share of `far`.
+/// Share of `far` below which a path no longer counts as far.
 const FAR_NO_MORE: f64 = 0.32 / 0.35;
 
-/// Where a model's metadata has the range of what it has seen.
+/// Metadata keys of the range of a model's inputs in training.
 const SEEN_LEAST: &str = "lockstep.seen_least";
 const SEEN_MOST: &str = "lockstep.seen_most";
 
-/// A model that fits, and what it says of itself.
+/// A model that fits, with its metadata.
 struct Net {
     model: Arc<Model>,
-    /// The least and the most of each input in training.
+    /// Minimum and maximum of each input in training.
     range: Option<([f32; OBSERVED], [f32; OBSERVED])>,
-    /// What went in, what it remembered included.
+    /// Last input, including the model's state.
     input: Vec<f32>,
-    /// What it remembers after the present picture.
+    /// State of the model after the present picture.
     remembered: [f32; MODEL_STATE],
 }
 
@@ -78,41 +78,43 @@ impl Net {
     fn new(model: Arc<Model>) -> Result<Self, ModelError> {
         check_controller(&model, "lockstep")?;
         let unfit = |text| Err(ModelError::Unfit(text));
-        let (takes, gives) = (OBSERVED + MODEL_STATE, FORECAST + MODEL_STATE);
+        let (input_length, output_length) = (OBSERVED + MODEL_STATE, FORECAST + MODEL_STATE);
         let (inputs, outputs) = (model.inputs(), model.outputs());
         match (inputs, outputs) {
-            ([input], [output]) if input.shape == [1, takes] && output.shape == [1, gives] => {}
+            ([input], [output]) if input.shape == [1, input_length] && output.shape == [1, output_length] => {}
             ([input], [output]) => {
-                let (seen, said) = (&input.shape, &output.shape);
-                return unfit(format!("it makes {said:?} of {seen:?}, not [1, {gives}] of [1, {takes}]"));
+                let (input, output) = (&input.shape, &output.shape);
+                return unfit(format!(
+                    "input {input:?} and output {output:?}, expected [1, {input_length}] and [1, {output_length}]"
+                ));
             }
-            _ => return unfit(format!("it has {} inputs and {} outputs, not one each", inputs.len(), outputs.len())),
+            _ => return unfit(format!("{} inputs and {} outputs, expected one each", inputs.len(), outputs.len())),
         }
         let range = match (model.metadata(SEEN_LEAST), model.metadata(SEEN_MOST)) {
             (Some(least), Some(most)) => Some((numbers(least)?, numbers(most)?)),
             _ => None,
         };
-        Ok(Self { model, range, input: vec![0.0; takes], remembered: [0.0; MODEL_STATE] })
+        Ok(Self { model, range, input: vec![0.0; input_length], remembered: [0.0; MODEL_STATE] })
     }
 
-    /// The next picture begins.
+    /// Begins the next picture.
     fn next(&mut self) {
         self.input[OBSERVED..].copy_from_slice(&self.remembered);
     }
 
-    /// What it forecasts.
+    /// Runs the model; none if its output is invalid.
     fn forecast(&mut self, seen: &[f32; OBSERVED], basis: Basis) -> Option<Forecast> {
         self.input[..OBSERVED].copy_from_slice(seen);
-        let said = self.model.run(&[&self.input]).ok()?.into_iter().next()?;
-        let forecast = Forecast::of(&said, basis)?;
-        let remembered = said.get(FORECAST..)?;
+        let output = self.model.run(&[&self.input]).ok()?.into_iter().next()?;
+        let forecast = Forecast::of(&output, basis)?;
+        let remembered = output.get(FORECAST..)?;
         self.remembered = remembered.try_into().ok().filter(|all: &[f32; MODEL_STATE]| {
-            all.iter().all(|number| number.is_finite()) // Or else it would never come to itself.
+            all.iter().all(|number| number.is_finite()) // A state with NaN would never recover.
         })?;
         Some(forecast)
     }
 
-    /// By how much of its range the input that is farthest out of it is beyond.
+    /// Largest excess of an input beyond its range, as a share of that range.
     fn unlike(&self, seen: &[f32; OBSERVED]) -> f64 {
         let Some((least, most)) = &self.range else { return 0.0 };
         let beyond = seen.iter().zip(least.iter().zip(most)).map(|(value, (least, most))| {
@@ -123,38 +125,38 @@ impl Net {
     }
 }
 
-/// As many finite numbers, with commas between them, as there are inputs.
+/// Parses [`OBSERVED`] finite numbers, separated by commas.
 fn numbers(text: &str) -> Result<[f32; OBSERVED], ModelError> {
     let values: Option<Vec<f32>> =
         text.split(',').map(|word| word.trim().parse().ok().filter(|value: &f32| value.is_finite())).collect();
     let values = values.and_then(|values| <[f32; OBSERVED]>::try_from(values).ok());
-    values.ok_or_else(|| ModelError::Unfit(format!("its range of inputs is not of {OBSERVED} numbers")))
+    values.ok_or_else(|| ModelError::Unfit(format!("range of inputs: expected {OBSERVED} numbers")))
 }
 
-/// What was forecast for the present picture.
+/// The forecast for the present picture.
 struct Present {
     forecast: Forecast,
-    /// Bytes that were on the way, with the headers of the network.
+    /// Bytes in flight at the forecast, with network headers.
     on_the_way: f64,
-    /// What has been sent since.
+    /// Bytes sent since the forecast.
     sent: f64,
-    /// For how long it was not known what the path delivered, seconds.
+    /// Time since the last known delivery, seconds.
     unknown: f64,
 }
 
 impl Present {
-    /// What a frame may take of the link until `deadline`, or by how much there is too much on the way.
+    /// Link bytes for a frame until `deadline`; negative if too much is in flight.
     fn room(&self, deadline: f64, level: f64) -> f64 {
         self.left(self.forecast.bytes(deadline, level))
     }
 
-    /// What of so many bytes is left to a frame, after what goes before it.
+    /// The part of `bytes` that remains for a frame after the bytes in flight.
     fn left(&self, bytes: f64) -> f64 {
         bytes - self.on_the_way - self.sent
     }
 }
 
-/// A quantity that is averaged over pictures, and what follows once it is high until it is low.
+/// Alarm with hysteresis on an average over pictures: it starts above the high limit and ends below the low one.
 #[derive(Debug, Default)]
 struct Alarm {
     mean: f64,
@@ -168,18 +170,18 @@ impl Alarm {
     }
 }
 
-/// Why it is Sprout that decides.
+/// Reason why Sprout decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
-    /// There is no model, or it said what is no number.
+    /// There is no model, or its output is invalid.
     NoForecast,
-    /// Others share the path: bursts come through faster than one's own share.
+    /// Cross traffic shares the path: bursts arrive faster than the flow's own share.
     SharedPath,
-    /// Acknowledgements wait, as where the other end's pictures are before them.
+    /// Acknowledgements are delayed, for example behind pictures of the other end.
     LateFeedback,
-    /// The path takes longer than any that the model has learned from.
+    /// The path is longer than the training paths.
     LongPath,
-    /// Inputs are unlike those that the model has learned from.
+    /// Inputs are unlike the training data.
     UnlikeTraining,
 }
 
@@ -187,7 +189,7 @@ impl Fallback {
     const ALL: [Self; 5] =
         [Self::NoForecast, Self::SharedPath, Self::LateFeedback, Self::LongPath, Self::UnlikeTraining];
 
-    /// The name in the counters of a report.
+    /// Name of its counter in reports.
     const fn name(self) -> &'static str {
         match self {
             Self::NoForecast => "sprout_for_want_of_a_forecast",
@@ -199,7 +201,7 @@ impl Fallback {
     }
 }
 
-/// The sender's end of it.
+/// Lockstep's own controller, at the sender.
 pub struct Lockstep {
     config: LockstepConfig,
     sprout: Sprout,
@@ -208,17 +210,17 @@ pub struct Lockstep {
     history: History,
     present: Option<Present>,
     picture_at: Option<Timestamp>,
-    /// What the last picture was given.
+    /// Bytes that the last picture was given.
     given: f64,
     shared: Alarm,
     late: Alarm,
     far: Alarm,
     unlike: Alarm,
-    /// Pictures that were decided on, and those of them that Sprout decided on, by [`Fallback`].
+    /// Number of decided pictures, and of those that Sprout decided, by [`Fallback`].
     pictures: u64,
     by_sprout: [u64; Fallback::ALL.len()],
     frame_interval: f64,
-    /// Whether the encoder left out a picture since the last frame was sent.
+    /// Whether the encoder skipped a picture since the last frame.
     left_out: bool,
     payload: f64,
     least_target: Bitrate,
@@ -226,7 +228,7 @@ pub struct Lockstep {
 }
 
 impl Lockstep {
-    /// A controller that learns nothing and decides as Sprout does, for the lessons of such calls.
+    /// A controller without a model, which decides like Sprout. It records training samples of such calls.
     #[must_use]
     pub fn without_model(setup: &ControllerSetup) -> Self {
         let frame_interval = setup.frame_interval.as_secs_f64();
@@ -253,45 +255,45 @@ impl Lockstep {
         }
     }
 
-    /// A controller that decides by what `model` says.
+    /// A controller that uses the forecast of `model`.
     ///
     /// # Errors
-    /// If the model says that it is another controller's, what goes into it, or comes out of it, is something else, or one of
-    /// its rules makes no sense, whichever latency is asked for.
+    /// [`ModelError::Unfit`] if the metadata names another controller, or if inputs or outputs do not match. The same
+    /// if a rule is invalid. The rules of all latency modes are checked.
     pub fn with_model(setup: &ControllerSetup, model: Arc<Model>) -> Result<Self, ModelError> {
         let net = Net::new(model)?;
         let mut rule = Rule::of(setup.latency);
         for latency in Latency::ALL {
             let key = Rule::key(latency);
-            let said = Rule::read(latency, net.model.metadata(&key).unwrap_or_default());
-            let said = said.map_err(|problem| ModelError::Unfit(format!("its {key}: {problem}")))?;
+            let parsed = Rule::read(latency, net.model.metadata(&key).unwrap_or_default());
+            let parsed = parsed.map_err(|problem| ModelError::Unfit(format!("{key}: {problem}")))?;
             if latency == setup.latency {
-                rule = said;
+                rule = parsed;
             }
         }
         let rule = setup.tuning.rule.apply(rule);
         Ok(Self { net: Some(net), ..Self::without_model(setup) }.with_rule(rule))
     }
 
-    /// The same with another rule than the model's.
+    /// The same controller with `rule` instead of the model's.
     #[must_use]
     pub fn with_rule(self, rule: Rule) -> Self {
         Self { rule, ..self }
     }
 
-    /// The same, keeping lessons of the call, whose path is known.
+    /// The same controller, which records training samples of a call with a known path.
     #[must_use]
     pub fn with_lessons(mut self, path: KnownPath) -> Self {
         self.lessons = Some(Lessons::new(path, ByteCount::new((self.payload + HEADERS) as u64)));
         self
     }
 
-    /// The lessons since they were last taken.
+    /// Takes the training samples since the last call of this method.
     pub fn take_lessons(&mut self) -> Vec<Lesson> {
         self.lessons.as_mut().map(Lessons::take).unwrap_or_default()
     }
 
-    /// Whether it is Sprout that decides, and why.
+    /// The reason why Sprout decides; none if the model does.
     #[must_use]
     pub fn falls_back(&self) -> Option<Fallback> {
         if self.present.is_none() {
@@ -319,7 +321,7 @@ impl Lockstep {
             lessons.next();
         }
         if let Some(present) = &self.present {
-            // As in the lessons, without what `latest` takes away.
+            // As in training, this ignores the limit by `latest`.
             self.given = present.room(self.deadline(), self.rule.level).max(0.0) + present.sent;
         }
     }
@@ -329,24 +331,24 @@ impl Lockstep {
         self.rule.deadline + (self.rule.intervals + left_out) * self.frame_interval
     }
 
-    /// What will be through until the deadline of a frame, by the rule.
+    /// Bytes that the path delivers until the deadline of a frame, by the rule.
     fn through(&self, present: &Present) -> f64 {
         let likely = present.forecast.bytes(self.deadline(), self.rule.level);
         likely.min(present.forecast.bytes(self.rule.latest, LEVELS[0]))
     }
 
-    /// What a frame may take of the link, all headers included.
+    /// Link bytes for a frame, with all headers.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
         let waiting = in_flight.queued.as_f64() * (1.0 + HEADERS / self.payload);
         let through = self.through(present);
         let mut bytes = present.left(through) - waiting;
-        // Of what the forecast itself has through: a mean rate that is too high would leave out all frames, and show nothing.
+        // Relative to the forecast itself. A mean rate that is too high would skip all frames.
         let rate = through / (present.unknown + self.deadline()).max(1e-3);
         if bytes < self.rule.smallest * rate * self.frame_interval {
             bytes = 0.0;
         }
         if in_flight.bytes == ByteCount::ZERO {
-            // A packet that is alone delays nothing.
+            // A single packet delays nothing.
             bytes = bytes.max(self.payload + HEADERS);
         }
         bytes.max(0.0)
@@ -374,7 +376,7 @@ impl Lockstep {
     fn on_time(&mut self, path: &PathView<'_>) {
         let now = path.now;
         self.sprout.on_time(path);
-        // Asked again while it is coded, a picture is decided anew by what has been heard since, but it counts once.
+        // A repeated decision uses newer feedback, but the picture counts once.
         let lasting = Duration::from_secs_f64(PICTURE * self.frame_interval);
         let begins = self.picture_at.is_none_or(|at| now.saturating_since(at) >= lasting);
         if begins {
@@ -443,7 +445,7 @@ impl Controller for Lockstep {
             return allowance;
         }
         let claimed = self.sprout.claimed_share().budget(path, in_flight);
-        // A codec that follows a rate and is given next to none for a second stands still for many.
+        // A codec that follows a rate stops for many seconds after one second of a very low rate.
         let payload_share = self.payload / (self.payload + HEADERS);
         let least = Bitrate::from_bytes_per_second(payload_share * self.config.least_target * self.sprout.mean_rate());
         let beside = self.sprout.claimed_share().rate(path).unwrap_or(0.0);
@@ -451,9 +453,9 @@ impl Controller for Lockstep {
         let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else {
             return Allowance { target: allowance.target.max(least), ..allowance };
         };
-        // Of a path of which nothing was heard a low quantile is that of all paths, and the first picture would be as coarse as
-        // the slowest of them take.
-        let level = if self.history.has_heard() { self.rule.target_level } else { self.rule.level };
+        // Before the first feedback, a low quantile covers all paths. The first picture would be as coarse as on the
+        // slowest one.
+        let level = if self.history.has_feedback() { self.rule.target_level } else { self.rule.level };
         let rate = {
             let time = path.window.as_secs_f64();
             (present.room(time, level) / time).max(0.0)

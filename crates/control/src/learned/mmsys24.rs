@@ -1,22 +1,22 @@
 //! Models in the format of the bandwidth estimation challenge of MMSys 2024, as estimators at the receiver.
 //!
-//! Every 60 ms such a model is given 150 numbers, and, if it remembers, a hidden state and a cell state; it says a bit rate
-//! first, and the states for the next time. The numbers are fifteen features over the five most recent intervals of 60 ms
-//! and the five most recent of 600 ms: ten places a feature, the short intervals first, of each the newest first (the
-//! challenge's description of its data, and of its sample model).
+//! Every 60 ms such a model gets 150 numbers. A recurrent model also gets a hidden state and a cell state. It returns a
+//! bit rate, then the new states. The numbers are fifteen features over the five most recent intervals of 60 ms and of
+//! 600 ms. Each feature has ten numbers: short intervals first, each group newest first. The format follows the
+//! challenge's descriptions of its data and its sample model.
 //!
 //! | feature | here |
 //! |---|---|
-//! | receiving rate (bit/s), packets, bytes | of what arrived in the interval, headers included |
-//! | queueing delay (ms) | mean delay less the least of the call |
+//! | receiving rate (bit/s), packets, bytes | of the packets that arrived in the interval, with headers |
+//! | queueing delay (ms) | mean delay minus the minimum of the call |
 //! | delay (ms) | mean delay less 200 ms |
-//! | least delay (ms) | of the call so far |
+//! | least delay (ms) | minimum of the call so far |
 //! | delay ratio, delay above the least (ms) | mean delay over, and less, the least |
 //! | inter-arrival time, jitter (ms) | mean and standard deviation of the times between arrivals |
-//! | loss ratio, losses in a row | share of the numbers due that did not come; mean length of the gaps |
+//! | loss ratio, losses in a row | share of the expected packets that did not arrive; mean length of the gaps |
 //! | video, audio, probes | shares of the packets: here all are video |
 //!
-//! Delays are differences of two clocks. Where these do not agree, the ratio is that of a least delay of 1 ms at least.
+//! Delays are differences of two clocks. If the clocks differ, the ratio uses a minimum delay of at least 1 ms.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ use super::purpose::check_controller;
 use crate::{Estimator, RateBounds};
 
 const FEATURES: usize = 15;
-/// Intervals of each length.
+/// Number of intervals of each length.
 const INTERVALS: usize = 5;
 const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_millis(600);
-/// Numbers of an observation.
+/// Length of an observation.
 const OBSERVED: usize = FEATURES * 2 * INTERVALS;
 const FIXED_DELAY_MS: f64 = 200.0;
 const LEAST_RATIO_DELAY_MS: f64 = 1.0;
-/// More packets than this are not remembered: three seconds of 60 Mb/s in full fragments.
+/// Maximum number of remembered packets: three seconds at 60 Mb/s in full fragments.
 const MOST_PACKETS: usize = 16_384;
 
 /// A packet that arrived.
@@ -49,11 +49,11 @@ struct Packet {
     size: u64,
     delay_ms: f64,
     sequence: u64,
-    /// The highest number that came before it.
+    /// Highest sequence number that arrived before.
     highest_before: Option<u64>,
 }
 
-/// Makes the 150 numbers.
+/// Computes the 150 numbers.
 #[derive(Debug, Default)]
 struct Monitor {
     packets: VecDeque<Packet>,
@@ -100,7 +100,7 @@ impl Monitor {
     }
 }
 
-/// The features of an interval in which `packets` arrived, oldest first.
+/// Features of an interval with the arrivals `packets`, oldest first.
 fn features(packets: &[Packet], length: Duration, least_ms: f64) -> [f64; FEATURES] {
     let count = packets.len() as f64;
     let (Some(first), Some(last)) = (packets.first(), packets.last()) else {
@@ -120,7 +120,7 @@ fn features(packets: &[Packet], length: Duration, least_ms: f64) -> [f64; FEATUR
         })
         .sum::<f64>()
         / gaps;
-    // Numbers are missing where one jumps over others; those that come late make up for some of them.
+    // A jump of the sequence number counts the skipped packets as missing. Late packets reduce that number.
     let jumped = |packet: &Packet| match packet.highest_before {
         Some(highest) => packet.sequence.saturating_sub(highest).saturating_sub(1),
         None => 0,
@@ -151,9 +151,9 @@ fn features(packets: &[Packet], length: Duration, least_ms: f64) -> [f64; FEATUR
 /// A model of the challenge as an estimator.
 struct Mmsys24 {
     model: Arc<Model>,
-    /// Which input is the observation; the others are states, in their order.
+    /// Index of the observation among the inputs. The other inputs are states, in their order.
     observation: usize,
-    /// What each input is given next; the observation's is empty.
+    /// Next value of each input; empty for the observation.
     states: Vec<Vec<f32>>,
     monitor: Monitor,
     rhythm: Rhythm,
@@ -169,8 +169,8 @@ impl Mmsys24 {
             inputs[self.observation] = &observed;
             let Ok(outputs) = self.model.run(&inputs) else { return };
             let mut outputs = outputs.into_iter();
-            let rate = outputs.next().and_then(|said| said.first().copied());
-            // States that are no numbers would never be any again.
+            let rate = outputs.next().and_then(|output| output.first().copied());
+            // A state with NaN would never recover.
             let fresh: Vec<Vec<f32>> = outputs.collect();
             if fresh.iter().flatten().all(|number| number.is_finite()) {
                 let places = (0..self.states.len()).filter(|&place| place != self.observation);
@@ -201,13 +201,13 @@ impl Estimator for Mmsys24 {
 /// The estimator that runs `model`.
 ///
 /// # Errors
-/// If no input, or more than one, has 150 numbers; if there are more than two others; or if it does not say a rate and then
-/// a state of the same length for each of them.
+/// [`ModelError::Unfit`] if not exactly one input has 150 numbers, or if there are more than two others. The same if
+/// the outputs are not a rate and one state of the same length for each of them.
 pub fn mmsys24(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
     check_controller(&model, "mmsys24")?;
     let unfit = |text: String| {
         ModelError::Unfit(format!(
-            "{text}; models of the MMSys'24 challenge take `obs` of {OBSERVED} numbers, `hidden_states` and `cell_states`"
+            "{text}; models of the MMSys'24 challenge have inputs `obs` of {OBSERVED} numbers, `hidden_states` and `cell_states`"
         ))
     };
     let lengths: Vec<usize> = model.inputs().iter().map(|port| port.shape.iter().product()).collect();
@@ -215,11 +215,11 @@ pub fn mmsys24(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimato
     let observation = named.or_else(|| lengths.iter().position(|&length| length == OBSERVED));
     let observation = observation
         .filter(|&place| lengths[place] == OBSERVED && lengths.len() <= 3)
-        .ok_or_else(|| unfit(format!("its inputs have {lengths:?} numbers")))?;
-    let said: Vec<usize> = model.outputs().iter().map(|port| port.shape.iter().product()).collect();
+        .ok_or_else(|| unfit(format!("inputs of {lengths:?} numbers")))?;
+    let returned: Vec<usize> = model.outputs().iter().map(|port| port.shape.iter().product()).collect();
     let remembered = lengths.iter().enumerate().filter(|&(place, _)| place != observation).map(|(_, length)| length);
-    if said.is_empty() || !said.iter().skip(1).eq(remembered) {
-        return Err(unfit(format!("it says {said:?} numbers for inputs of {lengths:?}")));
+    if returned.is_empty() || !returned.iter().skip(1).eq(remembered) {
+        return Err(unfit(format!("outputs of {returned:?} numbers for inputs of {lengths:?}")));
     }
     let states = lengths.iter().enumerate().map(
         |(place, &length)| {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_features_of_the_newest_short_interval_are_those_worked_out_by_hand() {
+    fn features_of_the_newest_interval_match_manual_results() {
         let mut monitor = Monitor::default();
         monitor.on_arrival(&arrival(899, 939, 1));
         for packet in [arrival(910, 960, 2), arrival(930, 970, 5), arrival(940, 990, 6)] {
@@ -245,7 +245,7 @@ mod tests {
         }
         let seen = monitor.observe(Timestamp::from_millis(1_000));
         assert_eq!(seen.len(), 150);
-        // 939 is in the interval before.
+        // The arrival at 939 ms belongs to the previous interval.
         let newest: Vec<f32> = (0..FEATURES).map(|feature| seen[10 * feature]).collect();
         let mean = 140.0 / 3.0;
         let wanted = [
@@ -268,6 +268,10 @@ mod tests {
         for (feature, (ours, wanted)) in newest.iter().zip(wanted).enumerate() {
             assert!((ours - wanted as f32).abs() < 1e-3, "feature {feature}: {ours} for {wanted}");
         }
-        assert_eq!((seen[11], seen[15]), (1.0, 4.0), "one packet in the interval before, four in the newest long one");
+        assert_eq!(
+            (seen[11], seen[15]),
+            (1.0, 4.0),
+            "one packet in the previous interval, four in the newest long one"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What controllers and estimators do with models that are not for them.
+//! Tests of controllers and estimators with models that do not fit them.
 
 use std::sync::Arc;
 
@@ -18,37 +18,37 @@ fn read(model: &onnx::Model) -> Result<Model, ModelError> {
 }
 
 #[test]
-fn a_controller_refuses_a_model_for_something_else() {
+fn controller_refuses_a_model_that_does_not_fit() {
     let relu =
         |shape: &[i64]| lockstep_nn::build::model(shape, vec![node("Relu", &["x"], "y", Vec::new())], Vec::new());
-    let told = |mut proto: onnx::Model, said: &[(&str, &str)]| {
+    let refusal = |mut proto: onnx::Model, metadata: &[(&str, &str)]| {
         let entry = |&(key, value): &(&str, &str)| Entry { key: key.into(), value: value.into() };
-        proto.metadata_props = said.iter().map(entry).collect();
+        proto.metadata_props = metadata.iter().map(entry).collect();
         let model = Arc::new(read(&proto).unwrap());
-        Concerto::new(&setup(), "concerto", model).expect_err("a refusal").to_string()
+        Concerto::new(&setup(), "concerto", model).expect_err("the model does not fit").to_string()
     };
     let ladder = ("lockstep.ladder_bps", "100000,200000,400000");
     let interval = ("lockstep.interval_ms", "200");
-    assert!(told(relu(&[1, 3]), &[]).contains("does not say its lockstep.ladder_bps"));
-    assert!(told(relu(&[1, 3]), &[ladder]).contains("does not say its lockstep.interval_ms"));
-    assert!(told(relu(&[1, 3]), &[ladder, interval]).contains("not [1, 4, seconds, 15, 4]"));
+    assert!(refusal(relu(&[1, 3]), &[]).contains("missing metadata lockstep.ladder_bps"));
+    assert!(refusal(relu(&[1, 3]), &[ladder]).contains("missing metadata lockstep.interval_ms"));
+    assert!(refusal(relu(&[1, 3]), &[ladder, interval]).contains("expected [1, 4, seconds, 15, 4]"));
     for (key, value) in [("lockstep.ladder_bps", "2,1"), ("lockstep.ladder_bps", "fast"), ("lockstep.interval_ms", "0")]
     {
         let others = if key == interval.0 { ladder } else { interval };
-        assert!(told(relu(&[1, 3]), &[(key, value), others]).contains(key));
+        assert!(refusal(relu(&[1, 3]), &[(key, value), others]).contains(key));
     }
-    assert!(told(relu(&[1, 4, 3, 15, 4]), &[ladder, interval]).contains("not [1, 3], a number for each rate"));
+    assert!(refusal(relu(&[1, 4, 3, 15, 4]), &[ladder, interval]).contains("expected [1, 3], one number per rate"));
 }
 
-/// The model that comes with `shipped`, saying what `change` has it say of itself.
-fn saying(shipped: Shipped, change: impl Fn(&mut Vec<Entry>)) -> Arc<Model> {
-    let mut proto = onnx::Model::decode(shipped.bytes().expect("it is embedded")).unwrap();
+/// The model of `shipped` with metadata changed by `change`.
+fn with_metadata(shipped: Shipped, change: impl Fn(&mut Vec<Entry>)) -> Arc<Model> {
+    let mut proto = onnx::Model::decode(shipped.bytes().expect("the model is embedded")).unwrap();
     change(&mut proto.metadata_props);
     Arc::new(read(&proto).unwrap())
 }
 
 #[test]
-fn a_model_that_says_it_is_for_something_else_is_refused_by_all_and_one_that_says_nothing_by_none() {
+fn metadata_of_another_controller_is_refused_and_none_accepted() {
     let cases = [
         (Shipped::Concerto, Algorithm::Concerto),
         (Shipped::Rlv, Algorithm::Rlv),
@@ -59,44 +59,51 @@ fn a_model_that_says_it_is_for_something_else_is_refused_by_all_and_one_that_say
     ];
     let long = format!("\n{}", "x".repeat(1_000));
     for (shipped, algorithm) in cases {
-        let told = |model| algorithm.controller(&ControllerSetup { model: Some(model), ..setup() });
-        let says = |entry: &Entry| entry.key == "lockstep.controller";
-        assert!(told(saying(shipped, |_| {})).is_ok(), "{algorithm}");
-        assert!(told(saying(shipped, |said| said.retain(|entry| !says(entry)))).is_ok(), "{algorithm}");
+        let controller_with = |model| algorithm.controller(&ControllerSetup { model: Some(model), ..setup() });
+        let names_controller = |entry: &Entry| entry.key == "lockstep.controller";
+        assert!(controller_with(with_metadata(shipped, |_| {})).is_ok(), "{algorithm}");
+        assert!(
+            controller_with(with_metadata(shipped, |entries| entries.retain(|entry| !names_controller(entry)))).is_ok(),
+            "{algorithm}"
+        );
         let another = if shipped == Shipped::Concerto { "rlv" } else { "concerto" };
         for (name, shown) in
             [(another, another), ("", ""), ("mmsys24", "mmsys24"), (&long, &format!("\\n{}...", "x".repeat(39)))]
         {
-            let renamed =
-                saying(shipped, |said| said.iter_mut().find(|entry| says(entry)).unwrap().value = name.to_owned());
-            let error = told(renamed).err().unwrap().to_string();
-            assert!(error.ends_with(&format!("it is one for `{shown}`, not for `{algorithm}`")), "{error}");
+            let renamed = with_metadata(shipped, |entries| {
+                entries.iter_mut().find(|entry| names_controller(entry)).unwrap().value = name.to_owned()
+            });
+            let error = controller_with(renamed).err().unwrap().to_string();
+            assert!(error.ends_with(&format!("lockstep.controller is `{shown}`, expected `{algorithm}`")), "{error}");
         }
     }
 }
 
 #[test]
-fn a_model_for_none_of_the_estimators_is_told_from_one_of_the_challenge() {
+fn unknown_estimator_differs_from_a_challenge_model() {
     let named = |name: &str| {
         let entry = Entry { key: "lockstep.controller".into(), value: name.into() };
-        EstimatorKind::of_model(&saying(Shipped::Bob, |said| *said = vec![entry.clone()]))
+        EstimatorKind::of_model(&with_metadata(Shipped::Bob, |entries| *entries = vec![entry.clone()]))
     };
     assert_eq!(named("bob"), Ok(EstimatorKind::Bob));
-    assert_eq!(EstimatorKind::of_model(&saying(Shipped::Bob, Vec::clear)), Ok(EstimatorKind::Mmsys24));
+    assert_eq!(EstimatorKind::of_model(&with_metadata(Shipped::Bob, Vec::clear)), Ok(EstimatorKind::Mmsys24));
     for name in ["lockstep", "nobody", ""] {
         let error = named(name).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("it is one for `{name}`, not for an estimator at the receiver")), "{error}");
+        assert!(
+            error.ends_with(&format!("lockstep.controller is `{name}`, expected an estimator at the receiver")),
+            "{error}"
+        );
     }
 }
 
 #[test]
-fn a_rule_that_makes_no_sense_is_refused_whichever_latency_is_asked_for() {
+fn invalid_rule_is_refused_at_every_latency() {
     for latency in Latency::ALL {
         let key = format!("lockstep.rule.{latency}");
         let rule = |text: &str| {
-            let model = saying(Shipped::Lockstep, |said| {
-                said.retain(|entry| entry.key != key);
-                said.push(Entry { key: key.clone(), value: text.into() });
+            let model = with_metadata(Shipped::Lockstep, |entries| {
+                entries.retain(|entry| entry.key != key);
+                entries.push(Entry { key: key.clone(), value: text.into() });
             });
             Algorithm::Lockstep
                 .controller(&ControllerSetup { model: Some(model), ..setup() })
@@ -104,14 +111,16 @@ fn a_rule_that_makes_no_sense_is_refused_whichever_latency_is_asked_for() {
                 .map(|error| error.to_string())
         };
         assert_eq!(rule("deadline=0.01"), None);
-        let wanted = format!("its {key}: deadline=1e300 of a rule is not within 0 and 0.5");
+        let wanted = format!("{key}: deadline=1e300 in the rule: expected a number from 0 to 0.5");
         assert!(rule("deadline=1e300").unwrap().ends_with(&wanted));
-        assert!(rule("garbage").unwrap().ends_with(&format!("its {key}: `garbage` of a rule has no `=`")));
+        assert!(
+            rule("garbage").unwrap().ends_with(&format!("{key}: expected FIELD=NUMBER in the rule, found `garbage`"))
+        );
     }
 }
 
-/// A model of the MMSys'24 challenge with a state of one number, which counts its decisions: it says the newest receiving
-/// rate and 1 kb/s for each decision before.
+/// A model of the MMSys'24 challenge whose state of one number counts its decisions. Its output is the newest receiving
+/// rate plus 1 kb/s per earlier decision.
 fn challenge_model() -> onnx::Model {
     let node_of = |kind: &str, inputs: &[&str], output: &str| node(kind, inputs, output, Vec::new());
     let graph = Graph {
@@ -140,7 +149,7 @@ fn challenge_model() -> onnx::Model {
 }
 
 #[test]
-fn a_model_of_the_mmsys24_challenge_estimates_and_remembers() {
+fn challenge_model_estimates_and_keeps_its_state() {
     let model = Arc::new(read(&challenge_model()).unwrap());
     let mut estimator = crate::EstimatorKind::Mmsys24.with_model(RateBounds::default(), Some(model)).unwrap();
     let arrival = |number: u64| lockstep_transport::Arrival {
@@ -156,14 +165,14 @@ fn a_model_of_the_mmsys24_challenge_estimates_and_remembers() {
     for number in 0..50 {
         estimator.on_arrival(&arrival(number));
     }
-    // The first decision is 60 ms after the first packet, at 1,080 ms; that at 1,500 ms is the eighth. It saw six packets
-    // of 8,000 bits in 60 ms, after seven decisions.
+    // The first decision is 60 ms after the first packet, at 1,080 ms. The eighth, at 1,500 ms, covers six packets of
+    // 8,000 bits in 60 ms and follows seven decisions.
     let capacity = estimator.estimate(Timestamp::from_millis(1_515)).capacity.unwrap();
     assert_eq!(capacity.as_bps(), 807_000);
 }
 
 #[test]
-fn a_model_that_is_another_estimators_is_refused_with_what_it_is() {
+fn model_of_another_estimator_is_refused_with_its_name() {
     use crate::{AlgorithmError, EstimatorKind};
 
     let challenge = Arc::new(read(&challenge_model()).unwrap());
@@ -182,7 +191,7 @@ fn a_model_that_is_another_estimators_is_refused_with_what_it_is() {
 }
 
 #[test]
-fn outputs_beyond_forecast_and_memory_are_refused() {
+fn outputs_beyond_forecast_and_state_are_refused() {
     use crate::learned::{HORIZONS, LEVELS, Lockstep, MODEL_STATE, OBSERVED};
 
     let (inputs, outputs) = (OBSERVED + MODEL_STATE, HORIZONS.len() * LEVELS.len() + MODEL_STATE);
@@ -194,5 +203,5 @@ fn outputs_beyond_forecast_and_memory_are_refused() {
     };
     assert!(with_outputs(outputs).is_ok());
     let error = with_outputs(outputs + 2).unwrap_err().to_string();
-    assert!(error.contains(&format!("it makes [1, {}]", outputs + 2)), "{error}");
+    assert!(error.contains(&format!("output [1, {}]", outputs + 2)), "{error}");
 }

@@ -1,26 +1,26 @@
-//! What models see, by name: the same object makes it in training and in calls.
+//! Observations of models. Training and calls use the same object.
 
 use lockstep_transport::{Arrival, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// Makes of what an end hears the numbers that a model is given.
+/// Converts the inputs of one end into the numbers of a model.
 ///
-/// One that is for an end looks only at what that end can know. It is told of decisions, too, since many models look at
+/// An observation of one end uses only inputs that this end receives. It also receives decisions, since many models use
 /// their last ones.
 pub trait Observation: Send {
-    /// The lengths of its dimensions; the numbers are in the order of rows.
+    /// Lengths of its dimensions. The numbers are in row-major order.
     fn shape(&self) -> Vec<usize>;
-    /// The sender's datagram of `size` bytes left.
+    /// The sender sent a datagram of `size` bytes.
     fn on_transmit(&mut self, _now: Timestamp, _size: ByteCount) {}
-    /// The sender heard from the receiver.
+    /// The sender received feedback.
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
-    /// The sender takes fragments for lost.
+    /// The sender declared fragments lost.
     fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
-    /// A datagram reached the receiver.
+    /// A datagram arrived at the receiver.
     fn on_arrival(&mut self, _arrival: &Arrival) {}
-    /// `rate` was decided on.
+    /// The controller or estimator decided on `rate`.
     fn on_decision(&mut self, _now: Timestamp, _rate: Bitrate) {}
-    /// Writes what is seen at `now` over `into`, which has as many numbers as [`Observation::shape`] says; all of them
-    /// are finite.
+    /// Writes the observation at `now` into `into`, whose length follows from [`Observation::shape`]. All numbers are
+    /// finite.
     fn observe(&mut self, now: Timestamp, into: &mut [f32]);
 }

@@ -6,11 +6,11 @@ use std::str::FromStr;
 use super::observation::Observation;
 use super::{BobObservation, ConcertoObservation, GeminiObservation, HrccObservation};
 
-/// The observations that environments can be asked for.
+/// Observations that an environment can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObservationKind {
-    /// Concerto's; RL-V's is the same.
+    /// Concerto's, which RL-V shares.
     Concerto,
     /// BoB's, at the receiver.
     Bob,
@@ -20,22 +20,22 @@ pub enum ObservationKind {
     Gemini,
 }
 
-/// There is no observation of this name.
+/// Error of an unknown observation name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no observation is called `{0}`; there are: {names}", names = ObservationKind::ALL.map(|kind| kind.to_string()).join(", "))]
+#[error("unknown observation `{0}`: choose one of {names}", names = ObservationKind::ALL.map(|kind| kind.to_string()).join(", "))]
 pub struct UnknownObservation(String);
 
 impl ObservationKind {
-    /// All of them.
+    /// All observations.
     pub const ALL: [Self; 4] = [Self::Concerto, Self::Bob, Self::Hrcc, Self::Gemini];
 
-    /// Whether it is made at the receiver, of what arrives.
+    /// Whether the receiver makes it from arrivals.
     #[must_use]
     pub fn is_receivers(self) -> bool {
         !matches!(self, Self::Concerto)
     }
 
-    /// One that has not seen anything yet.
+    /// An observation without inputs.
     #[must_use]
     pub fn make(self) -> Box<dyn Observation> {
         match self {

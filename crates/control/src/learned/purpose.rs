@@ -1,12 +1,12 @@
-//! What a model says it is for.
+//! Check of the controller that a model's metadata names.
 
 use lockstep_nn::{Model, ModelError};
 
-/// Checks that nothing says that `model` is for something else than `controller`: a name under `lockstep.controller`
-/// must be its own. One that says nothing is taken, since models of one's own and of the MMSys'24 challenge do not.
+/// Checks that the metadata entry `lockstep.controller` of `model` is `controller`. A model without this entry is
+/// accepted, since user models and those of the MMSys'24 challenge lack it.
 ///
 /// # Errors
-/// [`ModelError::Unfit`] if it says another name, or none that is a name.
+/// [`ModelError::Unfit`] if the entry is another name.
 pub(super) fn check_controller(model: &Model, controller: &str) -> Result<(), ModelError> {
     match model.metadata("lockstep.controller") {
         Some(other) if other != controller => Err(is_not_for(model, &format!("`{controller}`"))),
@@ -14,13 +14,13 @@ pub(super) fn check_controller(model: &Model, controller: &str) -> Result<(), Mo
     }
 }
 
-/// The error that `model` is none for `wanted`, by what it says of itself.
+/// The error that the metadata of `model` names another purpose than `wanted`.
 pub(crate) fn is_not_for(model: &Model, wanted: &str) -> ModelError {
-    let said = printable(model.metadata("lockstep.controller").unwrap_or_default());
-    ModelError::Unfit(format!("it is one for `{said}`, not for {wanted}"))
+    let found = printable(model.metadata("lockstep.controller").unwrap_or_default());
+    ModelError::Unfit(format!("lockstep.controller is `{found}`, expected {wanted}"))
 }
 
-/// The beginning of a text of a file, in one line that a terminal shows as it is.
+/// The beginning of a text from a file, with control characters escaped.
 pub(super) fn printable(text: &str) -> String {
     lockstep_units::excerpt(text).chars().flat_map(char::escape_debug).collect()
 }

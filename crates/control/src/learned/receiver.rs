@@ -1,5 +1,5 @@
-//! What learned estimators have in common: every 200 ms the model is given what is seen, and the rule of the estimator
-//! makes a rate of what it says. Whatever is used is told to the rule, whose heuristic goes on from there.
+//! Common part of learned estimators: it runs the model every 200 ms, and the estimator's rule turns the output into a
+//! rate. The rule's heuristic continues from the rate that is used.
 
 use std::sync::Arc;
 
@@ -12,49 +12,49 @@ use super::arrived::{INTERVAL, Rhythm};
 use super::purpose::check_controller;
 use crate::{Estimator, RateBounds};
 
-/// What an estimator sees, and what it makes of what its model says.
+/// An observation, and the conversion of the model's output into a rate.
 pub(super) trait Rule: Observation {
-    /// Whether the model is asked for the decision that was last observed for; one that is not costs nothing.
-    fn asks(&self) -> bool {
+    /// Whether the last observed decision needs the model. Other decisions do not run it.
+    fn runs_model(&self) -> bool {
         true
     }
-    /// The rate, bit/s, by what the model says. None if that is no number.
-    fn rate(&self, said: &[f32]) -> Option<f64>;
-    /// The rate, bit/s, without the model.
+    /// Rate by the model's output, bit/s; none if the output is invalid.
+    fn rate(&self, output: &[f32]) -> Option<f64>;
+    /// Rate without the model, bit/s.
     fn heuristic(&self) -> f64;
 }
 
-/// What a model for a receiver must be.
+/// Requirements of a model at the receiver.
 pub(super) struct Fit {
-    /// Its controller, as `lockstep.controller` says.
+    /// Value of `lockstep.controller`.
     pub controller: &'static str,
-    /// The shape of its input, the call's one beside it.
+    /// Shape of its input, without the batch dimension.
     pub input: &'static [usize],
-    /// How many numbers it says.
+    /// Length of its output.
     pub output: usize,
 }
 
 impl Fit {
     /// # Errors
-    /// If `model` is none for this.
+    /// [`ModelError::Unfit`] if `model` does not meet the requirements.
     pub(super) fn check(&self, model: &Model) -> Result<(), ModelError> {
         let Self { controller, input, output } = self;
         check_controller(model, controller)?;
         let wanted = [&[1], *input].concat();
         match (model.inputs(), model.outputs()) {
-            ([given], [said]) if given.shape == wanted && said.shape == [1, *output] => Ok(()),
-            ([given], [said]) => Err(ModelError::Unfit(format!(
-                "it makes {:?} of {:?}; {controller} takes one that makes [1, {output}] of {wanted:?}",
-                said.shape, given.shape
+            ([given], [returned]) if given.shape == wanted && returned.shape == [1, *output] => Ok(()),
+            ([given], [returned]) => Err(ModelError::Unfit(format!(
+                "input {:?} and output {:?}, {controller} expects {wanted:?} and [1, {output}]",
+                given.shape, returned.shape
             ))),
             (inputs, outputs) => {
                 let (inputs, outputs) = (inputs.len(), outputs.len());
-                Err(ModelError::Unfit(format!("it has {inputs} inputs and {outputs} outputs, not one each")))
+                Err(ModelError::Unfit(format!("{inputs} inputs and {outputs} outputs, expected one each")))
             }
         }
     }
 
-    /// How many numbers the model is given.
+    /// Length of the model's input.
     fn numbers(&self) -> usize {
         self.input.iter().product()
     }
@@ -65,7 +65,7 @@ pub(super) struct Learned<R> {
     rule: R,
     model: Arc<Model>,
     seen: Vec<f32>,
-    /// The first so many numbers of what is seen are the model's.
+    /// Number of observed values that the model gets, from the first on.
     given: usize,
     rhythm: Rhythm,
     bounds: RateBounds,
@@ -74,7 +74,7 @@ pub(super) struct Learned<R> {
 
 impl<R: Rule> Learned<R> {
     /// # Errors
-    /// If the model does not fit.
+    /// [`ModelError::Unfit`] if the model does not fit.
     pub(super) fn new(rule: R, fit: &Fit, model: Arc<Model>, bounds: RateBounds) -> Result<Self, ModelError> {
         fit.check(&model)?;
         let seen = vec![0.0; rule.shape().iter().product()];
@@ -85,9 +85,11 @@ impl<R: Rule> Learned<R> {
     fn decide(&mut self, now: Timestamp) {
         while let Some(due) = self.rhythm.next(now, INTERVAL) {
             self.rule.observe(due, &mut self.seen);
-            let learned = if self.rule.asks() {
-                let said = self.model.run(&[&self.seen[..self.given]]).ok();
-                said.and_then(|said| self.rule.rate(said.first()?)).filter(|rate| rate.is_finite() && *rate >= 0.0)
+            let learned = if self.rule.runs_model() {
+                let outputs = self.model.run(&[&self.seen[..self.given]]).ok();
+                outputs
+                    .and_then(|outputs| self.rule.rate(outputs.first()?))
+                    .filter(|rate| rate.is_finite() && *rate >= 0.0)
             } else {
                 None
             };
@@ -101,7 +103,7 @@ impl<R: Rule> Learned<R> {
 impl<R: Rule> Estimator for Learned<R> {
     fn on_arrival(&mut self, arrival: &Arrival) {
         self.rhythm.begin(arrival.arrived_at, INTERVAL);
-        // Whatever came before this belongs to the interval that has ended.
+        // Earlier arrivals belong to the interval that has ended.
         self.decide(arrival.arrived_at);
         self.rule.on_arrival(arrival);
     }

@@ -1,11 +1,11 @@
-//! The models that come with Lockstep. `models` links to the files of the Python package, so that Cargo packs them; each has
-//! a card there with its training data and results (`docs/learning.md`).
+//! Embedded models. `models` links to the files of the Python package, so that Cargo packs them. A card next to each file
+//! describes its training and results (`docs/lab/2026-11-learning.md`).
 
 use std::sync::{Arc, OnceLock};
 
 use lockstep_nn::{Model, ModelError};
 
-/// A controller that comes with a model.
+/// Controller with an embedded model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shipped {
@@ -34,7 +34,7 @@ impl Shipped {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Concerto, Self::Rlv, Self::Lockstep, Self::Bob, Self::Hrcc, Self::Gemini];
 
-    /// The file; none where the program was built without it.
+    /// The ONNX file; none if the build lacks it.
     #[must_use]
     pub fn bytes(self) -> Option<&'static [u8]> {
         match self {
@@ -60,10 +60,10 @@ impl Shipped {
         if self == Self::Lockstep { "learned" } else { "baselines" }
     }
 
-    /// The model. A sweep makes thousands of controllers: it is made ready once, and never changes.
+    /// The model. It is loaded once and shared, since a sweep makes thousands of controllers.
     ///
     /// # Errors
-    /// [`ModelError::NotBuilt`] if the program was built without the file; else if the file is none that can be run.
+    /// [`ModelError::NotBuilt`] if the build lacks the file; another error if the file is invalid.
     pub fn model(self) -> Result<Arc<Model>, ModelError> {
         static MODELS: [OnceLock<Result<Arc<Model>, ModelError>>; Shipped::ALL.len()] =
             [const { OnceLock::new() }; Shipped::ALL.len()];

@@ -1,4 +1,4 @@
-//! A frame has at most what the path recently delivered.
+//! Delivered limit: a frame has at most the bytes that the path recently delivered.
 
 use lockstep_units::{Bitrate, ByteCount};
 
@@ -6,14 +6,14 @@ use super::{Budget, Limit, LimitedBy};
 use crate::path::GROWTH;
 use crate::{DeliveredConfig, PathView};
 
-/// Bytes that a frame may have whatever was observed: ten packets, TCP's initial window (RFC 6928).
+/// Minimum budget before any observation: ten packets, TCP's initial window (RFC 6928).
 const LEAST_FRAME: ByteCount = ByteCount::new(15_000);
 
-/// A frame has at most what the path delivered in the best half second of the last five, or what the spacing of fragments
-/// inside a burst shows that it would have.
+/// A frame has at most the bytes that the path delivered in the best half second of the last five. If the spacing of
+/// fragments inside a burst shows a higher rate, that rate counts.
 ///
-/// Without the latter a quiet scene could never grow again: the vicious circle of Concerto (MobiCom 2019, section 2). Twice
-/// as much may be in flight, and the target is at most twice that rate, so that a sender can double in a round trip.
+/// Without bursts, a sender could never grow again after a quiet scene (Concerto, MobiCom 2019, section 2). Twice as
+/// much may be in flight, and the target is at most twice that rate. So a sender can double its rate in a round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delivered(pub DeliveredConfig);
 
@@ -25,7 +25,7 @@ impl Limit for Delivered {
     fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         let shown = path.delivered.max(path.burst).max(LEAST_FRAME);
         let grown = ByteCount::new(GROWTH * shown.get());
-        // Before the first feedback there is nothing to grow from.
+        // Growth needs a first feedback.
         let flight = if path.round_trip.is_none() { self.0.first_flight } else { grown };
         let room = flight.saturating_sub(budget.in_flight.bytes);
         let target = budget.target.min(Bitrate::mean(grown, path.window));

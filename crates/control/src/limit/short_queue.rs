@@ -1,10 +1,10 @@
-//! Where the bottleneck's queue is shorter than a frame, what waits in the pacer counts.
+//! Short-queue limit: bytes in the pacer count if the bottleneck queue is shorter than a frame.
 
 use super::{Budget, Limit, LimitedBy};
 use crate::PathView;
 
-/// Fragments leave no faster than they fit into a short queue, so frames wait in the pacer, where no controller sees them.
-/// A frame gets no more than the pacer drains soon.
+/// Fragments leave only as fast as a short queue has room, so frames wait in the pacer. Controllers do not see this
+/// wait. A frame gets at most the bytes that the pacer drains soon.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortQueueLimit;
 

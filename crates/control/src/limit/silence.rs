@@ -1,12 +1,12 @@
-//! Nothing goes into silence but probes.
+//! Silence limit: only probes are sent during an outage.
 
 use lockstep_units::ByteCount;
 
 use super::{Budget, Limit, LimitedBy};
 use crate::PathView;
 
-/// No frame while the path is silent; one packet until something that was sent after the silence is acknowledged. Waiting
-/// frames would delay what follows the outage.
+/// No frame during silence. Then one packet until data sent after the silence is acknowledged. Queued frames would
+/// delay the data after the outage.
 #[derive(Debug, Clone, Copy)]
 pub struct SilenceLimit {
     /// Bytes of one packet.

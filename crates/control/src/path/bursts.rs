@@ -1,5 +1,7 @@
-//! Bursts: the fragments of a frame as they passed the bottleneck. Inside a burst they leave the bottleneck right behind
-//! each other, so their spacing shows the rate of the path, whatever share of it the flow has.
+//! Bursts: the fragments of a frame as they pass the bottleneck.
+//!
+//! Inside a burst, fragments leave the bottleneck back to back. Their spacing therefore shows the rate of the path, at
+//! any share of the flow.
 
 use std::time::Duration;
 
@@ -10,27 +12,27 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::PathConfig;
 use crate::fragments::DATAGRAM_CARRIAGE;
 
-/// Shorter bursts are taken to last this long, seconds: a guard against a division by zero.
+/// Lower bound of a burst's duration, seconds: it prevents a division by zero.
 const RESOLUTION: f64 = 1e-4;
 
-/// The fragments of one frame that are acknowledged so far. Times at the bottleneck are on the sender's clock.
+/// Acknowledged fragments of one frame. Times at the bottleneck are on the sender's clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Burst {
     /// The frame.
     pub frame: u32,
     /// Whether the burst starts with the first fragment of the frame.
     pub is_whole: bool,
-    /// How long its first fragment was queued.
+    /// Queueing delay of its first fragment.
     pub queued: Duration,
-    /// When its first fragment was sent.
+    /// Time when its first fragment was sent.
     pub sent_at: Timestamp,
-    /// When its last fragment left the bottleneck, if nothing but queues delays packets.
+    /// Time when its last fragment left the bottleneck, if only queues delay packets.
     pub left_at: Timestamp,
-    /// When its first and its last fragment arrived, on the receiver's clock.
+    /// Arrival times of its first and its last fragment, on the receiver's clock.
     pub arrived_at: (Timestamp, Timestamp),
-    /// Bytes of all its fragments, and of those behind the first.
+    /// Bytes of all its fragments, and of all but the first.
     pub bytes: (ByteCount, ByteCount),
-    /// Bytes of all its fragments, with their headers on the link.
+    /// Bytes of all its fragments, including link headers.
     pub carried: ByteCount,
 }
 
@@ -39,9 +41,9 @@ pub struct Burst {
 pub(super) struct Bursts {
     config: PathConfig,
     last: Option<Burst>,
-    /// Bytes behind the first fragments of bursts and the seconds that they took, faded.
+    /// Bytes behind the first fragments of bursts, and their duration in seconds; both fade.
     behind: (f64, f64),
-    /// When the last fragment that counts in `behind` arrived, on the receiver's clock, and when it was acknowledged.
+    /// Arrival time (receiver's clock) and acknowledgement time of the last fragment that counts in `behind`.
     arrived_at: Option<Timestamp>,
     acknowledged_at: Option<Timestamp>,
 }
@@ -51,34 +53,34 @@ impl Bursts {
         Self { config, last: None, behind: (0.0, 0.0), arrived_at: None, acknowledged_at: None }
     }
 
-    /// The burst that is acknowledged at present.
+    /// The burst whose fragments are being acknowledged.
     pub(super) fn last(&self) -> Option<&Burst> {
         self.last.as_ref()
     }
 
-    /// The rate inside bursts, bytes a second, however old.
+    /// Rate inside bursts at any age, bytes per second.
     pub(super) fn rate(&self) -> Option<f64> {
         let (bytes, seconds) = self.behind;
         (bytes > 0.0).then(|| bytes / seconds.max(RESOLUTION))
     }
 
-    /// The rate inside bursts at `now`.
+    /// Rate inside bursts at `now`; none if it is too old.
     pub(super) fn recent_rate(&self, now: Timestamp) -> Option<Bitrate> {
         let is_recent = self.acknowledged_at.is_some_and(|at| !now.is_later_by(self.config.burst_memory, at));
         self.rate().filter(|_| is_recent).map(Bitrate::from_bytes_per_second)
     }
 
-    /// When the last fragment arrived that shows the rate, on the receiver's clock.
+    /// Arrival time of the last fragment that shows the rate, on the receiver's clock.
     pub(super) fn arrived_at(&self) -> Option<Timestamp> {
         self.arrived_at
     }
 
-    /// When that fragment was acknowledged, on the sender's clock.
+    /// Acknowledgement time of that fragment, on the sender's clock.
     pub(super) fn acknowledged_at(&self) -> Option<Timestamp> {
         self.acknowledged_at
     }
 
-    /// A packet was acknowledged at `now` that had been `queued`.
+    /// Adds a packet that was acknowledged at `now`, with its queueing delay.
     pub(super) fn on_arrival(&mut self, now: Timestamp, arrival: &AcknowledgedFragment, queued: Duration) {
         let (at, left_at) = (arrival.arrived_at, arrival.sent_at + queued);
         let carried = arrival.size + ByteCount::new(DATAGRAM_CARRIAGE as u64);

@@ -1,4 +1,4 @@
-//! How much the path delivered lately, by acknowledgements and by the spacing of fragments inside bursts.
+//! Recent deliveries of the path, by acknowledgements and by the spacing of fragments inside bursts.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -11,9 +11,9 @@ use super::GROWTH;
 use super::bursts::Burst;
 use crate::PathConfig;
 
-/// Bursts shorter than this are taken to have lasted this long, since clocks and timers are no finer.
+/// Lower bound of a burst's duration: the granularity of clocks and timers.
 const SHORTEST_BURST: Duration = Duration::from_millis(1);
-/// Arrivals remembered at most, whatever their times: half a second of a gigabit.
+/// Maximum number of remembered arrivals: half a second at 1 Gb/s.
 const MOST_ARRIVALS: usize = 65_536;
 
 /// Bytes delivered in sliding windows, on the receiver's clock.
@@ -25,7 +25,7 @@ pub(super) struct Deliveries {
     in_window: u64,
     /// Sliding-window maximum of the bytes of a window.
     most_in_window: SlidingMinimum<Reverse<u64>>,
-    /// Sliding-window maximum of the bytes a window that bursts show.
+    /// Sliding-window maximum of the bytes per window that bursts show.
     most_by_bursts: SlidingMinimum<Reverse<u64>>,
 }
 
@@ -55,17 +55,17 @@ impl Deliveries {
         ByteCount::new(self.in_window)
     }
 
-    /// Most bytes that arrived in any window remembered.
+    /// Maximum bytes of any remembered window.
     pub(super) fn most_in_window(&self) -> ByteCount {
         most(&self.most_in_window)
     }
 
-    /// Most bytes a window that the spacing of a burst's fragments shows, up to [`GROWTH`] times the burst's own.
+    /// Maximum bytes per window by the spacing of a burst's fragments, at most [`GROWTH`] times the burst's own bytes.
     pub(super) fn most_by_bursts(&self) -> ByteCount {
         most(&self.most_by_bursts)
     }
 
-    /// A packet was acknowledged at `now`, the last of `burst`.
+    /// Adds a packet that was acknowledged at `now`, the last of `burst`.
     pub(super) fn on_arrival(&mut self, now: Timestamp, arrival: &AcknowledgedFragment, burst: Option<&Burst>) {
         let PathConfig { window, memory, idle_wait, .. } = self.config;
         let (at, size) = (arrival.arrived_at, arrival.size.get());

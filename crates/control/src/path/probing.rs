@@ -1,4 +1,4 @@
-//! When a small frame is sent although no budget holds one, so that something is learned of the path.
+//! Probing: small frames without a budget, and hellos, which measure an unknown or silent path.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::deliveries::Deliveries;
 use super::silence::Silence;
 use crate::{InFlight, ProbingConfig};
 
-/// Bytes that never do harm: one packet of Ethernet.
+/// Bytes that are always harmless: one Ethernet packet.
 const LEAST_HARMLESS: u64 = 1_500;
-/// Bytes of a hello on the link.
+/// Link bytes of a hello.
 const HELLO: ByteCount = ByteCount::new(20 + CARRIAGE);
 
-/// Decides on probes and hellos.
+/// Decides when to send probes and hellos.
 #[derive(Debug)]
 pub(super) struct Probing {
     /// Longest pause between two probes, and between two hellos.
     longest_pause: Duration,
     config: ProbingConfig,
     payload: ByteCount,
-    /// Probes since they exceed what does no harm.
+    /// Number of probes since the unanswered bytes exceeded the harmless amount.
     excess: u32,
 }
 
@@ -30,7 +30,7 @@ impl Probing {
         Self { longest_pause, config, payload, excess: 0 }
     }
 
-    /// A frame was sent that its budget did not hold.
+    /// Records that a frame beyond its budget was sent.
     pub(super) fn on_probe(&mut self, silence: &Silence, deliveries: &Deliveries) {
         if silence.unanswered() > self.harmless(deliveries) {
             self.excess = self.excess.saturating_add(1);
@@ -41,8 +41,8 @@ impl Probing {
         self.excess = 0;
     }
 
-    /// Whether a frame is due now, as small as there is: nothing is in flight that it could wait behind, or nothing was sent
-    /// or acknowledged for so long that nothing would change otherwise.
+    /// Whether a smallest frame is due now. It is due if no data in flight would delay it. It is also due after a long
+    /// time without sending and feedback, since the state would not change otherwise.
     pub(super) fn is_due(
         &self,
         now: Timestamp,
@@ -64,14 +64,15 @@ impl Probing {
         }
         let idle = now.saturating_since(sent_at.max(silence.frame_feedback_at()));
         if in_flight.bytes.get() > through_soon(silence, deliveries) {
-            // Where packets did not wait but feedback did, its arrival says little.
+            // If feedback was delayed but packets were not, the feedback's arrival time shows little.
             let idle = if queueing_delay > silence.config().margin { idle } else { now.saturating_since(sent_at) };
             return idle >= longest_pause;
         }
         idle >= pause.saturating_mul(1 << self.excess.min(8)).min(longest_pause)
     }
 
-    /// Whether the path can carry a probe of `size`: outside of a silence, or where only feedback was late before, always.
+    /// Whether the path can carry a probe of `size`. Always true outside a silence, and if only feedback was late
+    /// before.
     pub(super) fn can_carry_probe(
         &self,
         now: Timestamp,
@@ -86,7 +87,7 @@ impl Probing {
         is_free || self.can_carry(now, size, silence, deliveries)
     }
 
-    /// Pause after a hello into silence.
+    /// Pause after a hello during silence.
     pub(super) fn greeting_pause(&self, now: Timestamp, silence: &Silence, deliveries: &Deliveries) -> Duration {
         let ProbingConfig { hello_pause, hello_fade, hello_share, .. } = self.config;
         let silent_for = now.saturating_since(silence.feedback_at());
@@ -95,20 +96,20 @@ impl Probing {
         rate.time_for(HELLO).max(silent_for / hello_fade).clamp(hello_pause, self.longest_pause)
     }
 
-    /// Whether `size` and the unanswered bytes stay below what does no harm and the share of the delivery rate.
+    /// Whether `size` plus the unanswered bytes stays below the harmless amount plus the share of the delivery rate.
     fn can_carry(&self, now: Timestamp, size: ByteCount, silence: &Silence, deliveries: &Deliveries) -> bool {
         let rate = Bitrate::mean(deliveries.most_in_window(), deliveries.window()).mul_f64(self.config.rate_share);
         let lasting = rate.bytes_in(now.saturating_since(silence.feedback_at()));
         silence.unanswered() + size.get() <= self.harmless(deliveries) + lasting.get()
     }
 
-    /// Bytes that may go into silence without harm.
+    /// Bytes that may be sent into silence without harm.
     fn harmless(&self, deliveries: &Deliveries) -> u64 {
         ((self.config.silent_share * deliveries.most_in_window().as_f64()) as u64).max(LEAST_HARMLESS)
     }
 }
 
-/// Bytes in flight behind which a probe does not wait for long, at the rate of the last deliveries.
+/// Bytes in flight that delay a probe only briefly, at the rate of the last deliveries.
 fn through_soon(silence: &Silence, deliveries: &Deliveries) -> u64 {
     let config = silence.config();
     let time = silence.base_round_trip().unwrap_or(config.first_round_trip) + config.margin;

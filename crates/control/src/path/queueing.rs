@@ -1,4 +1,4 @@
-//! How long packets wait in queues: their one-way delay above the base delay of the path.
+//! Queueing delays of packets: their one-way delay above the base delay.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::path_delay::{PathDelay, Wait};
 #[derive(Debug)]
 pub(super) struct Queueing {
     path_delay: PathDelay,
-    /// Of each packet that the last feedback acknowledges.
+    /// Delay of each packet in the last feedback.
     last: Vec<Wait>,
     /// Whether that feedback shows that the path became longer.
     path_changed: bool,
@@ -23,7 +23,7 @@ impl Queueing {
         Self { path_delay: PathDelay::new(path.base_memory, config), last: Vec::new(), path_changed: false }
     }
 
-    /// Feedback arrived: of each of these packets, how long it was queued.
+    /// Computes the queueing delay of each packet in a feedback.
     pub(super) fn on_feedback(&mut self, arrivals: &[AcknowledgedFragment]) {
         let changes = self.path_delay.steps();
         self.last.clear();
@@ -33,12 +33,12 @@ impl Queueing {
         self.path_changed = self.path_delay.steps() != changes;
     }
 
-    /// Of each packet that the last feedback acknowledges.
+    /// Delay of each packet in the last feedback.
     pub(super) fn delays(&self) -> &[Wait] {
         &self.last
     }
 
-    /// Of the packet that was acknowledged last.
+    /// Delay of the last acknowledged packet.
     pub(super) fn delay(&self) -> Duration {
         self.last.last().copied().unwrap_or_default().queued
     }

@@ -1,4 +1,4 @@
-//! Whether the path is silent: packets were sent, and no feedback came for longer than feedback should take.
+//! Silence detector: packets were sent, and feedback is overdue.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -21,25 +21,26 @@ pub(super) struct Silence {
     round_trip: Option<Duration>,
     last_round_trip: Option<Duration>,
     base_round_trip: SlidingMinimum<Duration>,
-    /// Delay of feedback on its way back, on two clocks, and by how much it exceeded the base lately.
+    /// Base delay of feedback on the reverse path, between two clocks, and its recent maximum excess.
     feedback_delay: BaseDelay,
     late: SlidingMinimum<Reverse<Duration>>,
-    /// How long the first packet of each feedback waited for it, beyond the base delay of feedback, averaged.
+    /// Mean time from a packet's arrival to its feedback, beyond the base delay of feedback. The first packet of each
+    /// feedback counts.
     mean_feedback_delay: Duration,
     feedback_at: Timestamp,
-    /// When feedback last acknowledged a fragment of a frame rather than sound.
+    /// Time of the last feedback for a fragment of a frame, not for sound.
     frame_feedback_at: Timestamp,
-    /// When the oldest packet was sent since the last feedback.
+    /// Sending time of the oldest packet since the last feedback.
     waiting_since: Option<Timestamp>,
-    /// When a fragment of a frame was last sent.
+    /// Time of the last sent fragment of a frame.
     fragment_sent_at: Option<Timestamp>,
-    /// When the path was last found to work again.
+    /// Time when the path was last found to work again.
     returned_at: Option<Timestamp>,
-    /// Bytes sent into silence.
+    /// Bytes sent during silence.
     unanswered: u64,
-    /// Whether the last silence ended with the news that its packets had arrived in time: only feedback was late.
+    /// Whether the packets of the last silence had arrived in time, so that only feedback was late.
     delays_feedback_only: bool,
-    /// The end of the last silence, until a packet that was sent after it is acknowledged.
+    /// End of the last silence, until a packet sent after it is acknowledged.
     restarted_at: Option<Timestamp>,
 }
 
@@ -81,7 +82,7 @@ impl Silence {
         self.mean_feedback_delay
     }
 
-    /// The path became longer: round trips over the former one are no base.
+    /// Resets the base round-trip time, since the path became longer.
     pub(super) fn on_path_change(&mut self) {
         self.base_round_trip = SlidingMinimum::new();
     }
@@ -119,12 +120,12 @@ impl Silence {
         now.is_later_by(patience, from.max(self.feedback_at))
     }
 
-    /// Whether a silence has ended and nothing that was sent since is acknowledged.
+    /// Whether a silence has ended, but no data sent since then is acknowledged.
     pub(super) fn is_restarting(&self) -> bool {
         self.restarted_at.is_some()
     }
 
-    /// Whether the path was found to work again, and no fragment of a frame was sent since.
+    /// Whether the path was found to work again and no fragment was sent since then.
     pub(super) fn has_returned(&self) -> bool {
         self.returned_at.is_some_and(|returned_at| self.fragment_sent_at.is_none_or(|at| at < returned_at))
     }
@@ -133,7 +134,7 @@ impl Silence {
         self.fragment_sent_at = Some(now);
     }
 
-    /// A packet of `size` was sent.
+    /// Records that a packet of `size` was sent.
     pub(super) fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.waiting_since.get_or_insert(now);
         if self.is_silent(now) {
@@ -145,7 +146,7 @@ impl Silence {
         self.returned_at = Some(now);
     }
 
-    /// Feedback arrived that acknowledges something.
+    /// Handles feedback that acknowledges something.
     pub(super) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         if self.is_silent(now) {
             self.restarted_at = Some(now);
@@ -174,7 +175,7 @@ impl Silence {
         }
     }
 
-    /// Finds out which of the two ways delayed the newest packet whose acknowledgement was late.
+    /// Finds which direction delayed the newest packet with a late acknowledgement.
     fn attribute_delay(&mut self, now: Timestamp, acknowledged: &[AcknowledgedFragment]) {
         let expected = self.round_trip.unwrap_or(self.config.first_round_trip) + self.config.latest_feedback;
         let late = acknowledged.iter().filter(|arrival| now.is_later_by(expected, arrival.sent_at));

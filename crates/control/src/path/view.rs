@@ -10,10 +10,10 @@ use crate::loss_rate::LossRate;
 use crate::path_delay::Wait;
 use crate::short_queue::BottleneckQueue;
 
-/// The path at one moment. The default is a path that nothing is known of.
+/// The path at one moment. The default is an unknown path.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PathView<'a> {
-    /// When the view was taken.
+    /// Time of the view.
     pub now: Timestamp,
     /// Length of the window of `delivered` and `burst`.
     pub window: Duration,
@@ -23,13 +23,13 @@ pub struct PathView<'a> {
     pub last_round_trip: Option<Duration>,
     /// Sliding-window minimum of the round-trip time, over 60 s or since the path became longer.
     pub base_round_trip: Option<Duration>,
-    /// How long feedback waits on its way back, averaged.
+    /// Mean delay of feedback on the reverse path.
     pub feedback_delay: Duration,
-    /// How long each packet that the last feedback acknowledges was queued, in the order of the feedback.
+    /// Queueing delay of each packet in the last feedback, in the order of the feedback.
     pub queueing_delays: &'a [Wait],
-    /// Most bytes delivered in any window of the last 5 s, headers included.
+    /// Maximum bytes delivered in any window of the last 5 s, including headers.
     pub delivered: ByteCount,
-    /// Most bytes in a window that the spacing of fragments inside a burst shows, over 5 s.
+    /// Maximum bytes per window by the spacing of fragments inside a burst, over 5 s.
     pub burst: ByteCount,
     /// The last burst of fragments.
     pub last_burst: Option<Burst>,
@@ -39,10 +39,10 @@ pub struct PathView<'a> {
     pub cross_traffic: CrossTraffic,
     /// Loss of fragments and of frames.
     pub loss: LossRate,
-    /// Whether packets were sent and no feedback came for longer than it should take.
+    /// Whether packets were sent and feedback is overdue.
     pub is_silent: bool,
-    /// Whether a silence has ended and nothing that was sent since is acknowledged.
+    /// Whether a silence has ended, but no data sent since then is acknowledged.
     pub is_restarting: bool,
-    /// The queue at the bottleneck, once it is known to hold fewer packets than frames have.
+    /// The bottleneck queue, once it is known to hold fewer packets than a frame has.
     pub bottleneck_queue: Option<BottleneckQueue>,
 }

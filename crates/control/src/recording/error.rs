@@ -1,60 +1,60 @@
-//! Why a recording cannot be read.
+//! Errors of reading a recording.
 
 use std::io;
 
 use super::HeaderError;
 use crate::{AlgorithmError, UnknownLatency};
 
-/// The version of the format: of another one nothing is read.
+/// Version of the format. Other versions are refused.
 pub(super) const VERSION: u32 = 2;
-/// The most bytes of a line: a feedback of some 50,000 fragments, where one of a call has hundreds.
+/// Maximum line length, bytes: a feedback of about 50,000 fragments. A call's feedback has hundreds.
 pub(super) const LONGEST_LINE: usize = 4 << 20;
 
-/// Why a recording cannot be read.
+/// Error of reading a recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Input(#[from] io::Error),
-    /// Its first line is none.
-    #[error("is no recording of a controller's decisions: its first line says nothing of one")]
+    /// The first line is not that of a recording.
+    #[error("not a recording of a controller's decisions: invalid first line")]
     NoRecording,
-    /// It is of another version.
-    #[error("is of version {0} of the format; this Lockstep reads version {VERSION}")]
+    /// The recording has another format version.
+    #[error("format version {0}: this Lockstep reads version {VERSION} only")]
     Version(u32),
-    /// Its first line is not as the format has it.
+    /// The first line does not match the format.
     #[error("line 1: {0}")]
     BadHeader(String),
-    /// Its controller is none that there is.
+    /// The first line names an unknown controller.
     #[error("line 1: {0}")]
     Controller(AlgorithmError),
-    /// Its latency is none that there is.
+    /// The first line names an unknown latency.
     #[error("line 1: {0}")]
     Latency(UnknownLatency),
-    /// No controller can be made of its first line.
+    /// No controller can be made from the first line.
     #[error("line 1: {0}")]
     Header(#[from] HeaderError),
-    /// A line is longer than any that is written.
+    /// A line is too long.
     #[error("line {0} has more than {LONGEST_LINE} bytes")]
     LongLine(u64),
-    /// A line is not as the format has it.
+    /// A line does not match the format.
     #[error("line {line}: {problem}")]
     BadLine {
-        /// Which, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// A value is beyond what any call has.
-    #[error("line {line}: {value} is beyond what any call has")]
+    /// A value is out of range.
+    #[error("line {line}: {value} is out of range")]
     Beyond {
-        /// Which, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// Which value.
+        /// Name of the value.
         value: &'static str,
     },
-    /// There is more after the end.
-    #[error("line {0}: there is more after the end of the recording")]
+    /// Lines follow the end of the recording.
+    #[error("line {0}: unexpected line after the end of the recording")]
     AfterEnd(u64),
 }

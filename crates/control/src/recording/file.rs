@@ -1,5 +1,5 @@
-//! A recording as lines of JSON: a header, then `[NUMBER, EVENT]` for each event, and `[NUMBER, "end"]` when it is
-//! whole. The numbers begin at 0 and leave none out, so that a reader knows when a full disk swallowed some.
+//! File format of recordings: lines of JSON. A header comes first, then `[NUMBER, EVENT]` per event, and `[NUMBER,
+//! "end"]` if it is complete. Numbers start at 0 without gaps, so a reader detects events that a full disk dropped.
 
 use std::io::{BufRead, Read};
 
@@ -7,19 +7,19 @@ use super::error::{LONGEST_LINE, RecordingError, VERSION};
 use super::rows::{HeaderRow, Row, VersionRow};
 use super::{Event, Header};
 
-/// The most bytes of the first line.
+/// Maximum length of the first line, bytes.
 const LONGEST_HEADER: usize = 4 << 10;
-/// Of what the parser says of a line, characters that are told.
+/// Maximum length of a parser's message, characters.
 const LONGEST_WORDS: usize = 160;
 
-/// How a recording ends.
+/// Way in which a recording ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// With everything that was recorded.
+    /// It is complete.
     Whole,
-    /// Whoever wrote it was stopped before its end, perhaps in the midst of a line.
+    /// The writer stopped before the end, possibly within a line.
     CutOff,
-    /// So many events are missing then: what was written took them too slowly.
+    /// This number of events is missing here, because the writer was too slow.
     Gap(u64),
 }
 
@@ -29,24 +29,24 @@ pub fn header_line(header: &Header) -> String {
     line(&HeaderRow::from(header))
 }
 
-/// The line of the event of that number, with its line break.
+/// The line of event `number`, with its line break.
 #[must_use]
 pub fn event_line(number: u64, event: &Event) -> String {
     line(&(number, Row::from(event)))
 }
 
-/// The line at the end of a recording that is whole, which has the number after that of the last event.
+/// The last line of a complete recording. Its number follows that of the last event.
 #[must_use]
 pub fn end_line(number: u64) -> String {
     line(&(number, Row::End))
 }
 
 fn line(row: &impl serde::Serialize) -> String {
-    // Whole numbers, words and lists of them: there is nothing in a row that JSON has no words for.
+    // JSON can represent every row: integers, strings and lists of them.
     serde_json::to_string(row).map(|text| text + "\n").unwrap_or_default()
 }
 
-/// The events of a recording, one by one. It holds a line of it at a time.
+/// Reader of a recording's events. It holds one line at a time.
 #[derive(Debug)]
 pub struct RecordingReader<R> {
     input: R,
@@ -56,19 +56,19 @@ pub struct RecordingReader<R> {
     ending: Option<Ending>,
 }
 
-/// What was read of a line.
+/// Result of reading a line.
 enum LineRead {
     Whole,
-    /// The input ends before it does.
+    /// The input ends within the line.
     Part,
     Nothing,
 }
 
 impl<R: BufRead> RecordingReader<R> {
-    /// Reads the header of a recording, and then its events.
+    /// Reads the header of a recording and returns a reader of its events.
     ///
     /// # Errors
-    /// If `input` is no recording, or one of which no controller can be made.
+    /// [`RecordingError`] if `input` is not a recording, or if no controller can be made from its header.
     pub fn new(input: R) -> Result<(Header, Self), RecordingError> {
         let mut reader = Self { input, buffer: Vec::new(), line: 0, next: 0, ending: None };
         let read = match reader.read_line(LONGEST_HEADER) {
@@ -101,10 +101,10 @@ impl<R: BufRead> RecordingReader<R> {
         }
     }
 
-    /// The next event; none when there are no more, of which [`Self::ending`] says why.
+    /// The next event; none at the end, which [`Self::ending`] describes.
     ///
     /// # Errors
-    /// If the next line is not as the format has it.
+    /// [`RecordingError`] if the next line does not match the format.
     pub fn next_event(&mut self) -> Result<Option<Event>, RecordingError> {
         if self.ending.is_some() {
             return Ok(None);
@@ -136,33 +136,33 @@ impl<R: BufRead> RecordingReader<R> {
         Ok(event)
     }
 
-    /// How many events were read: the number of the next.
+    /// Number of events read so far, which is the number of the next one.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.next
     }
 
-    /// The line that was read last, from 1.
+    /// Number of the last line read, from 1.
     #[must_use]
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// How the recording ends, once [`Self::next_event`] has given none.
+    /// Way in which the recording ends, once [`Self::next_event`] has returned none.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         self.ending
     }
 }
 
-/// What the parser says of a line, without its place in it, which is another's; of foreign words in it the beginning.
+/// A parser's message without its position, which refers to the line as a whole. Long messages are cut.
 fn words(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     let text = text.strip_suffix(&place).unwrap_or(&text);
-    let mut told: String = text.chars().take(LONGEST_WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if told.len() < text.len() {
-        told.push('…');
+    let mut message: String = text.chars().take(LONGEST_WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if message.len() < text.len() {
+        message.push('…');
     }
-    format!("{told} (column {})", error.column())
+    format!("{message} (column {})", error.column())
 }

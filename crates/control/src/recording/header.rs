@@ -1,4 +1,4 @@
-//! What a recorded controller was made of.
+//! Header of a recording: the description of the recorded controller.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use lockstep_units::ByteCount;
 
 use crate::{Algorithm, ControllerSetup, Latency, RateBounds, Tuning};
 
-/// The least and the longest time between two pictures: sources have 1,000 a second at most.
+/// Bounds of the time between two pictures. Sources have at most 1,000 pictures per second.
 const FRAME_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3_600));
-/// The most bytes of a datagram of UDP.
+/// Maximum size of a UDP datagram, bytes.
 pub(super) const MOST_BYTES: u64 = 65_535;
-/// Faster than any link, bit/s.
+/// Upper bound of bit rates, bit/s: faster than any link.
 pub(super) const MOST_RATE: u64 = 1_000_000_000_000_000;
-/// Characters of the hash of a model, and of the version of a program.
+/// Maximum length of a model's hash and of a program's version, characters.
 const LONGEST_WORD: usize = 128;
 
-/// What a recorded controller was made of, so that it can be made again.
+/// Description of a recorded controller, from which it can be made again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The version of Lockstep that recorded it.
     pub program: String,
-    /// Which controller.
+    /// The controller's algorithm.
     pub algorithm: Algorithm,
     /// [`ControllerSetup::payload`].
     pub payload: ByteCount,
@@ -30,36 +30,36 @@ pub struct Header {
     pub bounds: RateBounds,
     /// [`ControllerSetup::latency`].
     pub latency: Latency,
-    /// SHA-256 of the file of the model that the controller runs, in hexadecimal; none if it runs none.
+    /// SHA-256 of the model file that the controller runs, in hexadecimal; none without a model.
     pub model: Option<String>,
 }
 
-/// Why no controller can be made of a header.
+/// Reason why no controller can be made from a header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// It knew what the path carries, and no recording holds that.
-    #[error("the controller {0} must know the path, which no recording holds")]
+    /// It needs the capacity of the path, which a recording does not contain.
+    #[error("cannot replay the controller {0}: a recording does not contain the capacity of the path")]
     KnowsPath(Algorithm),
-    /// It is not among the controllers of this crate.
-    #[error("`lockstep replay` cannot make the controller {0}, which is none of Lockstep's")]
+    /// It is not one of this crate's controllers.
+    #[error("cannot replay the controller {0}: it is not built into Lockstep")]
     Foreign(Algorithm),
-    /// A number is beyond what any call has.
-    #[error("{0} is beyond what any call has")]
+    /// A value is out of range.
+    #[error("{0} is out of range")]
     Beyond(&'static str),
     /// Tuned constants are overridden.
-    #[error("tuned constants are overridden, and no recording holds them")]
+    #[error("cannot record overridden tuned constants: run without overrides")]
     Tuned,
-    /// A word is none.
-    #[error("{0} is no word of letters, digits and points")]
+    /// A string contains other characters than letters, digits, `.`, `-` and `+`.
+    #[error("{0}: expected letters, digits, `.`, `-` and `+`")]
     NoWord(&'static str),
 }
 
 impl Header {
-    /// Of the controller that `algorithm` makes of `setup`; one that runs a model runs that whose file has the hash
-    /// `model`.
+    /// The header of a controller that `algorithm` makes from `setup`. `model` is the hash of the model file that it
+    /// runs.
     ///
     /// # Errors
-    /// If it is one of which no recording can be replayed.
+    /// [`HeaderError`] if a recording of it cannot be replayed.
     pub fn new(algorithm: Algorithm, setup: &ControllerSetup, model: Option<String>) -> Result<Self, HeaderError> {
         let ControllerSetup { payload, frame_interval, bounds, latency, tuning, .. } = *setup;
         if tuning != Tuning::default() {
@@ -71,14 +71,14 @@ impl Header {
         Ok(header)
     }
 
-    /// What the controller was told of its call, with the model that comes with it.
+    /// The setup of the controller, without a model: its embedded model applies.
     #[must_use]
     pub fn setup(&self) -> ControllerSetup {
         let Self { bounds, latency, .. } = *self;
         ControllerSetup { bounds, latency, ..ControllerSetup::new(self.payload, self.frame_interval) }
     }
 
-    /// Finds out whether any call has these values: controllers divide by some of them.
+    /// Checks that the values are in the range of calls, since controllers divide by some of them.
     pub(super) fn check(&self) -> Result<(), HeaderError> {
         if self.algorithm.knows_path() {
             return Err(HeaderError::KnowsPath(self.algorithm.clone()));

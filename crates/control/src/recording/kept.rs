@@ -1,25 +1,25 @@
-//! A recording in memory.
+//! Recordings in memory.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Event, Header, Recorder, end_line, event_line, header_line};
 
-/// Keeps all that it hears; its clones keep the same.
+/// Recorder in memory. Its clones share the recording.
 #[derive(Debug, Clone, Default)]
 pub struct KeptEvents(Arc<Mutex<Kept>>);
 
-/// What one controller was made of, told and answered.
+/// Description, inputs and answers of one controller.
 #[derive(Debug, Clone, Default)]
 pub struct Kept {
-    /// What it was made of; none before there was one.
+    /// Description of the controller; none before the start.
     pub header: Option<Header>,
-    /// What it was told and answered, in that order.
+    /// Inputs and answers in order.
     pub events: Vec<Event>,
 }
 
 impl KeptEvents {
-    /// What was kept so far; it begins anew.
+    /// Takes the recording so far and starts an empty one.
     #[must_use]
     pub fn take(&self) -> Kept {
         mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -27,7 +27,7 @@ impl KeptEvents {
 }
 
 impl Kept {
-    /// The same as a file has it.
+    /// The recording in the format of a file.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text: String = self.header.iter().map(header_line).collect();

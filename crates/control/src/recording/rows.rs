@@ -1,4 +1,4 @@
-//! A recording's lines as JSON has them: whole numbers only, in the units that the names end in.
+//! JSON rows of a recording: integers only, in the units that the names end in.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::header::{MOST_BYTES, MOST_RATE};
 use super::{Answer, Event, Header, RecordedInput};
 use crate::{Allowance, InFlight, RateBounds, Traits};
 
-/// No clock of a call shows more, nanoseconds: 36 years.
+/// Largest time of a call, nanoseconds: 36 years.
 const LATEST: u64 = 1 << 60;
-/// More than is ever counted: of bytes and fragments on the way, of fragments in a call.
+/// Upper bound of counts: bytes and fragments in flight, fragments of a call.
 const MOST_COUNTED: u64 = 1 << 48;
 
-/// The first line.
+/// First line of a recording.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HeaderRow {
@@ -32,19 +32,19 @@ pub(super) struct HeaderRow {
     model_sha256: Option<String>,
 }
 
-/// What every version of the first line has.
+/// Part of the first line that all versions share.
 #[derive(Deserialize)]
 pub(super) struct VersionRow {
     pub lockstep_decisions: u32,
 }
 
-/// Of an acknowledged fragment: frame, place in it, bytes, sent, arrived, acknowledged (all ns), whether congestion was
-/// marked.
+/// Acknowledged fragment: frame, fragment number, bytes, times of sending, arrival and acknowledgement (ns), congestion
+/// mark.
 type Acknowledged = (u32, u16, u64, u64, u64, u64, bool);
-/// Of a lost one: frame, place in it, bytes, sent (ns).
+/// Lost fragment: frame, fragment number, bytes, time of sending (ns).
 type Lost = (u32, u16, u64, u64);
 
-/// Any other line, beside its number.
+/// Any other line, without its number.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Row {
@@ -206,7 +206,7 @@ impl Row {
     /// The event; none at the end.
     ///
     /// # Errors
-    /// The name of a value that is more than a call ever has.
+    /// The name of a value out of range.
     pub(super) fn event(self) -> Result<Option<Event>, &'static str> {
         let input = |at_ns, input| Ok(Some(Event::Input(time(at_ns)?, input)));
         let answer = |answer| Ok(Some(Event::Answer(answer)));
@@ -310,19 +310,19 @@ fn in_flight(fragments: u64, bytes: u64, queued: u64) -> Result<InFlight, &'stat
 fn acknowledged(fragment: &AcknowledgedFragment) -> Acknowledged {
     let AcknowledgedFragment { frame, fragment, size, sent_at, arrived_at, acknowledged_at, congestion_experienced } =
         *fragment;
-    let [sent, arrived, heard] = [sent_at, arrived_at, acknowledged_at].map(Timestamp::as_nanos);
-    (frame, fragment, size.get(), sent, arrived, heard, congestion_experienced)
+    let [sent, arrived, acknowledged] = [sent_at, arrived_at, acknowledged_at].map(Timestamp::as_nanos);
+    (frame, fragment, size.get(), sent, arrived, acknowledged, congestion_experienced)
 }
 
 fn fragment(row: Acknowledged) -> Result<AcknowledgedFragment, &'static str> {
-    let (frame, fragment, bytes, sent, arrived, heard, congestion_experienced) = row;
+    let (frame, fragment, bytes, sent, arrived, acknowledged, congestion_experienced) = row;
     Ok(AcknowledgedFragment {
         frame,
         fragment,
         size: size(bytes)?,
         sent_at: time(sent)?,
         arrived_at: time(arrived)?,
-        acknowledged_at: time(heard)?,
+        acknowledged_at: time(acknowledged)?,
         congestion_experienced,
     })
 }

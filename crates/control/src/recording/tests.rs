@@ -15,7 +15,7 @@ fn written(header: &Header, events: &[Event]) -> String {
     Kept { header: Some(header.clone()), events: events.to_vec() }.text()
 }
 
-/// All events of a recording, and how it ends.
+/// All events of a recording, and the way it ends.
 fn read(bytes: &[u8]) -> Result<(Header, Vec<Event>, Ending), RecordingError> {
     let (header, mut reader) = RecordingReader::new(bytes)?;
     let mut events = Vec::new();
@@ -23,10 +23,10 @@ fn read(bytes: &[u8]) -> Result<(Header, Vec<Event>, Ending), RecordingError> {
         events.push(event);
     }
     assert_eq!(reader.events() - u64::from(reader.ending() == Some(Ending::Whole)), events.len() as u64);
-    Ok((header, events, reader.ending().expect("it has ended")))
+    Ok((header, events, reader.ending().expect("the recording has ended")))
 }
 
-/// Any moment that a recording may have; most of them in the first minutes of a call.
+/// Any valid time of a recording; most are in the first minutes of a call.
 fn moment() -> impl Strategy<Value = Timestamp> {
     prop_oneof![8 => 0_u64..200_000_000_000, 1 => 0_u64..=1 << 60].prop_map(Timestamp::from_nanos)
 }
@@ -119,7 +119,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![(moment(), input()).prop_map(|(at, input)| Event::Input(at, input)), answer().prop_map(Event::Answer),]
 }
 
-/// Events at times that do not go back, as a clock has them, and what is said of other times is past then.
+/// Events at increasing times, like those of a clock.
 fn course() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event(), 1..60).prop_map(|mut events| {
         let mut times: Vec<Timestamp> = events.iter().filter_map(Event::at).collect();
@@ -128,7 +128,7 @@ fn course() -> impl Strategy<Value = Vec<Event>> {
         for event in &mut events {
             match event {
                 Event::Input(at, _) | Event::Answer(Answer::Allowance(at, ..) | Answer::Pacing(at, ..)) => {
-                    *at = times.next().expect("one for each");
+                    *at = times.next().expect("one time per event");
                 }
                 Event::Answer(Answer::Traits(_)) => {}
             }
@@ -139,14 +139,14 @@ fn course() -> impl Strategy<Value = Vec<Event>> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_as_it_was(events in prop::collection::vec(event(), 0..40)) {
+    fn recording_round_trips_through_text(events in prop::collection::vec(event(), 0..40)) {
         let header = header(Algorithm::Lockstep);
         let (of, again, ending) = read(written(&header, &events).as_bytes()).unwrap();
         prop_assert_eq!((of, again, ending), (header, events, Ending::Whole));
     }
 
     #[test]
-    fn a_recording_that_was_cut_off_is_read_up_to_its_last_whole_line(
+    fn cut_recording_is_read_up_to_its_last_whole_line(
         events in prop::collection::vec(event(), 1..12),
         share in 0.0..1.0_f64,
     ) {
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn foreign_bytes_in_the_place_of_a_part_are_refused_or_read_and_never_more(
+    fn replaced_bytes_are_refused_or_read_without_extra_events(
         events in prop::collection::vec(event(), 1..8),
         place in any::<prop::sample::Index>(),
         foreign in prop::collection::vec(any::<u8>(), 0..40),
@@ -176,16 +176,16 @@ proptest! {
 }
 
 proptest! {
-    // Each case runs every controller, learned ones included.
+    // Each case runs every controller, including learned ones.
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_recorded_controller_decides_as_it_does_by_itself_and_what_was_recorded_replays_to_the_same(
+    fn recording_changes_no_decision_and_replays_identically(
         events in course(),
     ) {
         for algorithm in Algorithm::all().filter(|algorithm| !algorithm.knows_path()) {
             let header = header(algorithm.clone());
-            let made = || algorithm.controller(&header.setup()).expect("it needs no path");
+            let made = || algorithm.controller(&header.setup()).expect("the controller needs no known path");
             let mut paths = [(); 3].map(|()| PathObserver::new(header.setup().payload, &Tuning::default()));
             let (mut plain, mut again, kept) = (made(), made(), KeptEvents::default());
             let mut recorded = Recorded::new(made(), &header, Box::new(kept.clone()));
@@ -208,7 +208,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_asked_twice_with_nothing_told_between_is_recorded_once() {
+fn repeated_question_without_input_is_recorded_once() {
     let (header, kept) = (header(Algorithm::Gcc), KeptEvents::default());
     let controller = header.algorithm.controller(&header.setup()).unwrap();
     let mut recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
@@ -222,20 +222,20 @@ fn what_is_asked_twice_with_nothing_told_between_is_recorded_once() {
 }
 
 #[test]
-fn events_that_a_full_disk_swallowed_end_a_recording_and_are_counted() {
+fn missing_events_end_a_recording_and_are_counted() {
     let header = header(Algorithm::Nada);
     let time = |millis| Event::Input(Timestamp::from_millis(millis), RecordedInput::Time);
     let text = header_line(&header) + &event_line(0, &time(1)) + &event_line(7, &time(8)) + &end_line(8);
     assert_eq!(read(text.as_bytes()).unwrap(), (header, vec![time(1)], Ending::Gap(6)));
 }
 
-/// What is said of a file that is no recording.
+/// Error message for a file that is not a recording.
 fn refusal(text: &str) -> String {
-    read(text.as_bytes()).expect_err("it is none").to_string()
+    read(text.as_bytes()).expect_err("not a recording").to_string()
 }
 
 #[test]
-fn what_is_no_recording_is_refused_in_a_line_that_says_where_and_why() {
+fn invalid_recording_is_refused_with_line_and_reason() {
     let first = header_line(&header(Algorithm::Scream));
     let with = |from: &str, to: &str| {
         assert!(first.contains(from), "{first}");
@@ -243,27 +243,27 @@ fn what_is_no_recording_is_refused_in_a_line_that_says_where_and_why() {
     };
     let time = |number: u64| event_line(number, &Event::Input(Timestamp::ZERO, RecordedInput::Time));
     let cases = [
-        (String::new(), "no recording of a controller's decisions"),
-        ("{\"start\":{\"epoch\":1}}\n".to_owned(), "no recording of a controller's decisions"),
-        ("x".repeat(10_000_000), "no recording of a controller's decisions"),
-        (with("\"lockstep_decisions\":2", "\"lockstep_decisions\":3"), "version 3 of the format"),
-        (with("scream", "reno"), "line 1: no controller is called `reno`"),
-        (with("scream", "hindsight"), "line 1: the controller hindsight must know the path"),
-        (with("balanced", "no"), "line 1: no latency is called `no`"),
-        (with("\"payload_bytes\":1200", "\"payload_bytes\":0"), "line 1: the payload of a fragment is beyond"),
-        (with("\"least_bps\":30000", "\"least_bps\":0"), "line 1: a bit rate is beyond"),
+        (String::new(), "not a recording of a controller's decisions"),
+        ("{\"start\":{\"epoch\":1}}\n".to_owned(), "not a recording of a controller's decisions"),
+        ("x".repeat(10_000_000), "not a recording of a controller's decisions"),
+        (with("\"lockstep_decisions\":2", "\"lockstep_decisions\":3"), "format version 3"),
+        (with("scream", "reno"), "line 1: unknown controller `reno`"),
+        (with("scream", "hindsight"), "line 1: cannot replay the controller hindsight"),
+        (with("balanced", "no"), "line 1: unknown latency `no`"),
+        (with("\"payload_bytes\":1200", "\"payload_bytes\":0"), "line 1: the payload of a fragment is out of range"),
+        (with("\"least_bps\":30000", "\"least_bps\":0"), "line 1: a bit rate is out of range"),
         (with("\"frame_interval_ns\":33333333", "\"frame_interval_ns\":0"), "line 1: the time between two pictures"),
         (first.clone() + "nonsense\n", "line 2: expected ident (column 2)"),
         (first.clone() + "[0,{\"time\":{\"at_ns\":-1}}]\n", "line 2: invalid value"),
-        (first.clone() + "[0,{\"time\":{\"at_ns\":18446744073709551615}}]\n", "line 2: a time is beyond"),
-        (first.clone() + "[0,{\"sent\":{\"at_ns\":0,\"bytes\":65536}}]\n", "line 2: a packet's size is beyond"),
+        (first.clone() + "[0,{\"time\":{\"at_ns\":18446744073709551615}}]\n", "line 2: a time is out of range"),
+        (first.clone() + "[0,{\"sent\":{\"at_ns\":0,\"bytes\":65536}}]\n", "line 2: a packet's size is out of range"),
         (first.clone() + &"[".repeat(100_000) + "\n", "line 2: "),
         (first.clone() + &"[0,".repeat(2_000_000), "line 2 has more than 4194304 bytes"),
         (first.clone() + &time(0) + &time(0), "line 3: event 0 comes after event 0"),
-        (first.clone() + &end_line(0) + &time(1), "line 3: there is more after the end"),
+        (first.clone() + &end_line(0) + &time(1), "line 3: unexpected line after the end"),
     ];
-    for (text, said) in cases {
+    for (text, expected) in cases {
         let refused = refusal(&text);
-        assert!(refused.contains(said) && refused.len() < 600 && !refused.contains('\n'), "{said}: {refused}");
+        assert!(refused.contains(expected) && refused.len() < 600 && !refused.contains('\n'), "{expected}: {refused}");
     }
 }

@@ -1,23 +1,23 @@
-//! What became of packets, told apart by how many waited, and what that says of how many fit.
+//! Outcomes of packets by queue length, and the queue capacity that follows from them.
 
 use crate::ShortQueueConfig;
 
-/// How many packets waited is told apart one by one below so many, beyond that by so many parts of an octave, for so many octaves.
+/// Classes of queue lengths: exact below this number, then parts of an octave, for a number of octaves.
 const EXACT: usize = 64;
 const PARTS: usize = 8;
 const OCTAVES: usize = 6;
 const PLACES: usize = EXACT + PARTS * OCTAVES;
-/// The prior: one of ten counts as lost in such a way before anything was seen.
+/// Prior: one lost packet of ten before any observation.
 const DOUBT: (f64, f64) = (1.0, 10.0);
 
-/// What became of packets with which about as many waited.
+/// Outcomes of packets with about the same queue length.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     arrived: f64,
     lost: f64,
 }
 
-/// What became of packets, by how many waited, each itself included.
+/// Outcomes of packets by queue length. The length includes the packet itself.
 #[derive(Debug)]
 pub(super) struct Places([Place; PLACES]);
 
@@ -28,17 +28,17 @@ impl Default for Places {
 }
 
 impl Places {
-    /// One arrived that was one of so many.
+    /// Adds an arrival at a queue length of `packets`.
     pub(super) fn arrived(&mut self, packets: usize) {
         self.0[place_of(packets)].arrived += 1.0;
     }
 
-    /// One was lost that was one of so many.
+    /// Adds a loss at a queue length of `packets`.
     pub(super) fn lost(&mut self, packets: usize) {
         self.0[place_of(packets)].lost += 1.0;
     }
 
-    /// Leaves only a share of what is known.
+    /// Multiplies all counts by `share`.
     pub(super) fn fade(&mut self, share: f64) {
         for place in &mut self.0 {
             place.arrived *= share;
@@ -46,7 +46,7 @@ impl Places {
         }
     }
 
-    /// How many packets fit: those from which on packets are lost, if there is such a number.
+    /// Capacity of the queue in packets: the length from which on packets are lost, if one exists.
     pub(super) fn what_fits(&self, config: &ShortQueueConfig) -> Option<usize> {
         let ShortQueueConfig { least_lost, worth_of_arrived, significance, .. } = *config;
         let (mut arrived, mut lost) = (0.0, 0.0);
@@ -64,7 +64,7 @@ impl Places {
             arrived: sum.arrived + place.arrived,
             lost: sum.lost + place.lost,
         });
-        // What loss of any other kind would have left of these.
+        // Losses that other causes would explain.
         let share = (inside.lost + DOUBT.0) / (inside.arrived + inside.lost + DOUBT.1);
         let expected = share * (arrived + lost);
         let tells = from > 0 && lost > expected + significance * libm::sqrt(expected);
@@ -72,7 +72,7 @@ impl Places {
     }
 }
 
-/// The place of a packet that is one of so many.
+/// Class of a queue length.
 fn place_of(packets: usize) -> usize {
     if packets < EXACT {
         return packets;
@@ -82,7 +82,7 @@ fn place_of(packets: usize) -> usize {
     (EXACT + PARTS * (octave - EXACT.ilog2()) as usize + part).min(PLACES - 1)
 }
 
-/// The fewest packets at a place.
+/// Smallest queue length of a class.
 fn packets_at(place: usize) -> usize {
     let Some(beyond) = place.checked_sub(EXACT) else { return place };
     (PARTS + beyond % PARTS) * ((EXACT / PARTS) << (beyond / PARTS))
@@ -93,20 +93,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_many_waited_is_known_to_an_eighth_and_exactly_if_they_were_few() {
+    fn queue_lengths_are_exact_below_64_and_within_an_eighth_above() {
         for packets in 0..2 * (EXACT << OCTAVES) {
             let least = packets_at(place_of(packets));
-            assert!(least <= packets, "{packets} taken for {least}");
+            assert!(least <= packets, "{packets} counted as {least}");
             if packets < EXACT {
                 assert_eq!(least, packets);
             } else if packets < EXACT << OCTAVES {
-                assert!(packets < least + least.div_ceil(PARTS), "{packets} taken for {least}");
+                assert!(packets < least + least.div_ceil(PARTS), "{packets} counted as {least}");
             }
         }
     }
 
     #[test]
-    fn what_fits_is_where_losses_begin() {
+    fn capacity_is_where_losses_begin() {
         for fits in [1, 20, 63, 64, 80, 256, 1_024, 2_048] {
             let mut places = Places::default();
             (0..fits).for_each(|packets| places.arrived(packets));

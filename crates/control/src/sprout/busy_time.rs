@@ -1,65 +1,63 @@
-//! From acknowledgements and silence to what the filter learns from: bytes that the bottleneck delivered, and the time
-//! for which it had something to deliver.
+//! Input of the filter from acknowledgements and silence: the bytes that the bottleneck delivered, and the time in
+//! which it had data to deliver.
 
 use super::rate_filter::{RateFilter, TICK};
 
-/// A packet that found nothing before it shows only that the path is no slower than this share of what is expected of
-/// it: the rate then still grows while a source has little to send, but not within a few packets to what no path
-/// carries.
+/// Lower bound of the service time of a packet on an idle link, as a share of its expected time. Such a packet shows
+/// only that the path is at least this fast. With the bound, the rate of a quiet source grows only gradually.
 const LEAST_SHARE: f64 = 0.5;
 
-/// The bottleneck's time, in the sender's clock: a packet that is sent at a moment and waits for nothing has left at
-/// that moment. Seconds.
+/// Busy time of the bottleneck on the sender's clock: a packet that waits for nothing leaves when it is sent. Seconds.
 ///
-/// Silence is believed as long as it lasts, and forgotten when something is heard: that says what the bottleneck did in
-/// the meantime. Where acknowledgements come late, as where the other end's pictures are before them, nothing would say
-/// otherwise that it had delivered all along.
+/// The effect of silence lasts only until the next feedback, which shows the real deliveries. Otherwise, if
+/// acknowledgements are late, for example behind pictures of the other end, a working bottleneck would count as
+/// stopped.
 #[derive(Debug)]
 pub(super) struct BusyTime {
-    heard: Ledger,
-    /// The same with what silence says since.
+    confirmed: Ledger,
+    /// The confirmed state plus the effect of the present silence.
     presumed: Option<Ledger>,
 }
 
 impl BusyTime {
     pub(super) fn new(filter: RateFilter) -> Self {
-        let heard = Ledger { filter, known_until: 0.0, free_at: 0.0, tick_end: TICK, bytes: 0.0, seconds: 0.0 };
-        Self { heard, presumed: None }
+        let confirmed = Ledger { filter, known_until: 0.0, free_at: 0.0, tick_end: TICK, bytes: 0.0, seconds: 0.0 };
+        Self { confirmed, presumed: None }
     }
 
     pub(super) fn filter(&self) -> &RateFilter {
-        &self.presumed.as_ref().unwrap_or(&self.heard).filter
+        &self.presumed.as_ref().unwrap_or(&self.confirmed).filter
     }
 
-    /// When the last packet had left that is known to.
+    /// Time when the last confirmed packet had left.
     pub(super) fn free_at(&self) -> f64 {
-        self.heard.free_at
+        self.confirmed.free_at
     }
 
-    /// A packet of `bytes` left at `left`; its service began at `start`, unless that of the one before ended later.
-    /// `idle`: nothing of the sender's own was before it.
+    /// Adds a packet of `bytes` that left at `left`. Its service began at `start`, or at the end of the previous one if
+    /// that is later. `idle` means that none of the sender's packets was in front of it.
     pub(super) fn departed(&mut self, bytes: f64, start: f64, left: f64, idle: bool) {
         self.presumed = None;
-        self.heard.departed(bytes, start, left, idle);
+        self.confirmed.departed(bytes, start, left, idle);
     }
 
-    /// Nothing left until `until`, although something was there from `since` on.
+    /// Records that nothing left until `until`, although data was waiting from `since` on.
     pub(super) fn silent(&mut self, since: f64, until: f64) {
-        let since = since.max(self.heard.free_at);
-        let known_until = self.presumed.as_ref().unwrap_or(&self.heard).known_until;
+        let since = since.max(self.confirmed.free_at);
+        let known_until = self.presumed.as_ref().unwrap_or(&self.confirmed).known_until;
         if until > since.max(known_until) {
-            self.presumed.get_or_insert_with(|| self.heard.clone()).pass(until, since);
+            self.presumed.get_or_insert_with(|| self.confirmed.clone()).pass(until, since);
         }
     }
 }
 
-/// What the filter was told, and what it has not been told yet.
+/// The filter, and the observations since its last tick.
 #[derive(Debug, Clone)]
 struct Ledger {
     filter: RateFilter,
-    /// All is known until then.
+    /// Time up to which all deliveries are known.
     known_until: f64,
-    /// When the last packet had left that is known to.
+    /// Time when the last known packet had left.
     free_at: f64,
     tick_end: f64,
     bytes: f64,
@@ -79,7 +77,7 @@ impl Ledger {
     }
 
     fn pass(&mut self, until: f64, busy_from: f64) {
-        // After a long silence there is nothing to remember between its ticks.
+        // After a long silence, earlier ticks do not matter.
         const MOST_TICKS: f64 = 500.0;
         if until - self.known_until > MOST_TICKS * TICK {
             self.known_until = until - MOST_TICKS * TICK;
@@ -103,7 +101,7 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// A path of 125,000 bytes a second that is kept busy, and what is believed of it; heard of until 4 s.
+    /// A busy path of 125,000 bytes per second, with feedback until 4 s.
     fn busy() -> BusyTime {
         let mut busy = BusyTime::new(RateFilter::new(125_000.0, 0.5, 0.55, Default::default()));
         for packet in 0..400 {
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_believed_in_silence_is_forgotten_when_it_is_heard_that_there_was_none() {
+    fn late_feedback_undoes_the_effect_of_silence() {
         let mut path = busy();
         let before = path.filter().mean_rate();
         for until in 1..=10 {
@@ -122,7 +120,7 @@ mod tests {
         }
         let silent = path.filter().mean_rate();
         assert!(silent < 0.7 * before, "{silent} of {before}");
-        // News was late: the path had gone on as before.
+        // The feedback was late: the path had worked as before.
         for packet in 0..20 {
             let left = 4.0 + f64::from(packet + 1) * 0.01;
             path.departed(1_250.0, left - 0.01, left, false);
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_the_path_did_make_stays_known() {
+    fn real_pause_of_the_path_lowers_the_rate() {
         let mut path = busy();
         let before = path.filter().mean_rate();
         path.silent(4.0, 4.5);

@@ -1,36 +1,36 @@
-//! What is believed of the link's rate, before and after each tick, and how much will be delivered at least (Sprout,
-//! NSDI 2013, section 3): Bayes' rule over a range of rates, which drift from tick to tick.
+//! Bayesian filter over the link's rate, with a lower bound of deliveries (Sprout, NSDI 2013, section 3).
 //!
-//! Other than there, rates are spaced by factors, from 8 kb/s to 1.7 Gb/s, and drift in proportion (a link of 0.5 Mb/s
-//! and one of 50 have little in common but that); and deliveries need not be a Poisson process. How much they scatter
-//! about it, the dispersion, is learned: a wire has next to none, a cell that serves its users in turns has much.
+//! Rates drift from tick to tick. Unlike in the paper, they are spaced by factors, from 8 kb/s to 1.7 Gb/s. They drift
+//! in proportion, so that slow and fast links behave alike. Deliveries need not be a Poisson process. Their dispersion
+//! is learned: it is close to zero for a wire and large for a cell that serves its users in turns.
 
 use libm::{exp, fabs, log, sqrt};
 
 use crate::RateFilterConfig;
 
-/// Rates that are told apart, each this much (natural logarithm) above the one before.
+/// Distance of two rates (natural logarithm).
 const STEP: f64 = 0.1;
-/// The smallest of them, bytes a second.
+/// Lowest rate, bytes per second.
 const LEAST_RATE: f64 = 1_000.0;
 const RATES: usize = 123;
 /// Length of a tick, seconds (Sprout, section 3.2).
 pub(super) const TICK: f64 = 0.020;
-/// How many steps a rate may move in a tick, either way.
+/// Maximum number of steps that a rate moves in a tick, in each direction.
 const REACH: usize = 6;
-/// Probability in a tick that the rate becomes any other: a numerical guard, which keeps every rate possible.
+/// Probability per tick that the rate jumps to any other: a numerical guard that keeps every rate possible.
 const JUMP: f64 = 1e-4;
-/// Rates less likely than this are left out of sums.
+/// Probability below which sums skip a rate.
 const NEGLIGIBLE: f64 = 1e-5;
-/// What a delivery opportunity carries, bytes.
+/// Bytes of a delivery opportunity.
 const OPPORTUNITY: f64 = 1_500.0;
 /// Bounds of the dispersion: variance over mean of the deliveries, in opportunities.
 const DISPERSION: (f64, f64) = (0.05, 8.0);
-/// No comparison counts for more: a JUMP of the rate is no scatter.
+/// Upper bound of one comparison: a jump of the rate is not dispersion.
 const MOST_SURPRISE: f64 = 30.0;
-/// No scatter lasts longer, seconds: a guard for the slowest links, where a packet takes as long.
+/// Upper bound of the variation of delivery times, seconds: a guard for the slowest links, where one packet takes this
+/// long.
 const LONGEST_SCATTER: f64 = 0.3;
-/// Halvings in the search for a quantile.
+/// Number of bisections in the search for a quantile.
 const HALVINGS: usize = 10;
 
 #[derive(Debug, Clone)]
@@ -39,21 +39,21 @@ pub(super) struct RateFilter {
     rates: [f64; RATES],
     logarithms: [f64; RATES],
     belief: [f64; RATES],
-    /// How belief spreads in a tick.
+    /// Weights with which probability spreads in a tick.
     kernel: [f64; 2 * REACH + 1],
-    /// Standard deviation of the drift in a second, natural logarithm.
+    /// Standard deviation of the drift per second, natural logarithm.
     volatility: f64,
     dispersion: f64,
-    /// Bytes delivered and bytes expected since they were last compared.
+    /// Delivered and expected bytes since the last comparison.
     compared: (f64, f64),
-    /// How many comparisons the dispersion is made of, the first belief included.
+    /// Number of comparisons in the dispersion, including the weight of the first value.
     comparisons: f64,
     mean_rate: f64,
 }
 
 impl RateFilter {
-    /// A filter that expects about `rate` bytes a second, give or take `deviation` (natural logarithm), of a link whose
-    /// rate drifts by `volatility` (natural logarithm) in a second.
+    /// A filter with an initial rate of `rate` bytes per second and a standard deviation of `deviation` (natural
+    /// logarithm). The rate drifts by `volatility` (natural logarithm) per second.
     pub(super) fn new(rate: f64, deviation: f64, volatility: f64, config: RateFilterConfig) -> Self {
         let rates: [f64; RATES] = std::array::from_fn(|index| LEAST_RATE * exp(STEP * index as f64));
         let logarithms = rates.map(log);
@@ -87,7 +87,7 @@ impl RateFilter {
         self.mean_rate = self.belief.iter().zip(&self.rates).map(|(belief, rate)| belief * rate).sum();
     }
 
-    /// A tick passes, in which the rate may have moved (Sprout, section 3.2, "evolve").
+    /// Advances a tick, in which the rate may have moved (Sprout, section 3.2, "evolve").
     pub(super) fn evolve(&mut self) {
         let mut moved = [JUMP / RATES as f64; RATES];
         for (index, &belief) in self.belief.iter().enumerate().filter(|(_, belief)| **belief > NEGLIGIBLE * JUMP) {
@@ -100,13 +100,13 @@ impl RateFilter {
         self.normalise();
     }
 
-    /// `bytes` were delivered in `seconds` in which there was something to deliver (Sprout, section 3.2, "observe").
+    /// Adds `bytes` delivered in `seconds` of busy time (Sprout, section 3.2, "observe").
     pub(super) fn observe(&mut self, bytes: f64, seconds: f64) {
         if seconds <= 0.0 && bytes <= 0.0 {
             return;
         }
         self.compare(bytes, self.mean_rate * seconds);
-        // However even the deliveries, in a tick there is a whole packet or none.
+        // Even with perfectly regular deliveries, a tick contains a whole packet or none.
         let granularity = self.config.granularity;
         let packets = self.mean_rate * TICK / OPPORTUNITY;
         let scale = 1.0 / (OPPORTUNITY * (self.dispersion + granularity / packets.max(granularity)));
@@ -133,12 +133,12 @@ impl RateFilter {
         self.dispersion = self.dispersion.clamp(DISPERSION.0, DISPERSION.1);
     }
 
-    /// The mean of what is believed, bytes a second.
+    /// Mean of the rate, bytes per second.
     pub(super) fn mean_rate(&self) -> f64 {
         self.mean_rate
     }
 
-    /// How uncertain the rate is: the standard deviation of its natural logarithm.
+    /// Uncertainty of the rate: standard deviation of its natural logarithm.
     pub(super) fn spread(&self) -> f64 {
         let moment = |of: fn(f64) -> f64| -> f64 {
             self.belief.iter().zip(&self.logarithms).map(|(belief, &logarithm)| belief * of(logarithm)).sum()
@@ -147,15 +147,15 @@ impl RateFilter {
         sqrt((moment(|logarithm| logarithm * logarithm) - mean * mean).max(0.0))
     }
 
-    /// Over what time the deliveries of about one opportunity scatter, seconds.
+    /// Variation of delivery times: the time in which deliveries vary by about one opportunity, seconds.
     pub(super) fn scatter_time(&self) -> f64 {
         (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(LONGEST_SCATTER)
     }
 
-    /// The rate that will be kept at least in the mean of the next `seconds`, but for a share `risk`; bytes a second
-    /// (Sprout, section 3.3, where the share is 5 %).
+    /// Lower bound of the mean rate over the next `seconds`, except with probability `risk`; bytes per second (Sprout,
+    /// section 3.3, with 5 %).
     pub(super) fn cautious_rate(&self, seconds: f64, risk: f64) -> f64 {
-        // What the rate drifts meanwhile, in the mean, and what the deliveries scatter about it.
+        // Mean drift of the rate in that time, and the variation of deliveries.
         let drift = self.volatility * self.volatility * seconds / 3.0;
         let scatter = OPPORTUNITY * self.dispersion / seconds;
         let likely = || self.belief.iter().zip(&self.rates).filter(|(belief, _)| **belief > NEGLIGIBLE);
@@ -172,7 +172,7 @@ impl RateFilter {
     }
 }
 
-/// The share of a normal distribution that is below `x` deviations: a logistic function of a cubic, right to 0.0002.
+/// Standard normal distribution function: a logistic function of a cubic, accurate to 0.0002.
 fn normal_share(x: f64) -> f64 {
     if fabs(x) > 8.0 {
         return if x > 0.0 { 1.0 } else { 0.0 };
@@ -184,7 +184,7 @@ fn normal_share(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// After so many seconds of `bytes` a tick.
+    /// The filter after `seconds` with `bytes` per tick.
     fn after(seconds: f64, bytes: impl Fn(usize) -> f64) -> RateFilter {
         let mut filter = RateFilter::new(150_000.0, 0.5, 0.55, RateFilterConfig::default());
         for tick in 0..(seconds / TICK) as usize {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_rates_of_a_wide_range() {
+    fn filter_finds_rates_of_a_wide_range() {
         for (rate, error) in [(5e3, 0.5), (60e3, 0.2), (1e6, 0.2), (60e6, 0.2)] {
             let found = after(20.0, |_| rate * TICK).mean_rate();
             assert!((found / rate - 1.0).abs() < error, "{found} of {rate}");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cautious_rate_is_nearer_to_the_mean_on_a_steady_link_than_on_one_that_scatters() {
+    fn cautious_rate_is_closer_to_the_mean_on_a_steady_link() {
         let share = |filter: &RateFilter| filter.cautious_rate(0.1, 0.1) / filter.mean_rate();
         let (steady, bursts) =
             (after(20.0, |_| 4_000.0), after(20.0, |tick| if tick % 8 == 0 { 32_000.0 } else { 0.0 }));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_brings_the_rate_down_and_deliveries_bring_it_back() {
+    fn silence_lowers_the_rate_and_deliveries_restore_it() {
         let mut filter = after(5.0, |_| 4_000.0);
         for _ in 0..50 {
             filter.observe(0.0, TICK);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn no_observation_breaks_it() {
+    fn extreme_observations_keep_rates_finite() {
         let mut filter = RateFilter::new(150_000.0, 0.5, 0.55, RateFilterConfig::default());
         for (bytes, seconds) in [(0.0, 0.0), (1e12, 0.0), (0.0, 1e6), (1e12, 1e6), (1.0, 1e-9)] {
             filter.observe(bytes, seconds);

@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn words_that_name_no_controller_are_refused() {
         for (words, reason) in [
-            (&["reno"][..], "no controller is called `reno`"),
-            (&["reno:run.onnx"], "no controller is called `reno`"),
-            (&["fixed:fast"], "names no bit rate"),
+            (&["reno"][..], "unknown controller `reno`"),
+            (&["reno:run.onnx"], "unknown controller `reno`"),
+            (&["fixed:fast"], "expected a bit rate"),
             (&["estimator:"], "a file stands behind the colon"),
             (&["program:"], "expected a file behind the colon"),
             (&["=gcc"], "a name stands before the equals sign"),

@@ -1,31 +1,31 @@
-//! A distribution of the bytes that the path will take until a deadline, as a model says it.
+//! Forecast: the model's distribution of the bytes that the path delivers until a deadline.
 //!
-//! Counted are the bytes that leave the bottleneck from the moment on until which deliveries are known: what is on the way
-//! is among them. They are said relative to what Sprout's filter expects in its mean, so that a link of 0.1 Mb/s and one of
-//! 10 look alike, and a model that says zero says what the filter does.
+//! The bytes leave the bottleneck after the last known delivery, so they include the bytes in flight. They are relative
+//! to the mean of Sprout's filter. Therefore links of 0.1 and 10 Mb/s look alike, and an output of zero means the
+//! filter's mean.
 
 use libm::{exp, log};
 
 use super::MODEL_STATE;
 
-/// Deadlines that forecasts are made for, seconds from the moment of the decision.
+/// Deadlines of forecasts, seconds after the decision.
 pub const HORIZONS: [f64; 4] = [0.025, 0.06, 0.15, 0.5];
-/// Of each, these quantiles.
+/// Quantiles of each deadline.
 pub const LEVELS: [f64; 5] = [0.1, 0.25, 0.4, 0.55, 0.75];
-/// How many values make a forecast: the quantiles of the first deadline, of the second, and so on.
+/// Number of values in a forecast: the quantiles of the first deadline, of the second, and so on.
 pub const FORECAST: usize = HORIZONS.len() * LEVELS.len();
 
-/// Added to the ratio before its logarithm is taken, so that nothing at all has one.
+/// Added to the ratio before the logarithm, so that a ratio of zero is defined.
 const LEAST_RATIO: f64 = 0.02;
 /// Bounds of the logarithm.
 const BOUNDS: (f64, f64) = (-3.9, 3.0);
 
-/// What forecasts are relative to.
+/// Basis to which forecasts are relative.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Basis {
-    /// Bytes a second.
+    /// Mean rate of Sprout's filter, bytes per second.
     pub rate: f64,
-    /// For how long it has not been known what the path delivered, seconds.
+    /// Time since the last known delivery, seconds.
     pub unknown: f64,
 }
 
@@ -34,13 +34,13 @@ impl Basis {
         (self.rate * (self.unknown + horizon)).max(1.0)
     }
 
-    /// What a model should say of `bytes` until `horizon`.
-    pub fn said(&self, horizon: f64, bytes: f64) -> f64 {
+    /// The model output that means `bytes` until `horizon`.
+    pub fn output_for(&self, horizon: f64, bytes: f64) -> f64 {
         log(bytes.max(0.0) / self.expected(horizon) + LEAST_RATIO).clamp(BOUNDS.0, BOUNDS.1)
     }
 
-    fn bytes(&self, horizon: f64, said: f64) -> f64 {
-        (exp(said.clamp(BOUNDS.0, BOUNDS.1)) - LEAST_RATIO).max(0.0) * self.expected(horizon)
+    fn bytes(&self, horizon: f64, output: f64) -> f64 {
+        (exp(output.clamp(BOUNDS.0, BOUNDS.1)) - LEAST_RATIO).max(0.0) * self.expected(horizon)
     }
 }
 
@@ -49,8 +49,8 @@ impl Basis {
 pub(super) struct Forecast([[f64; LEVELS.len()]; HORIZONS.len()]);
 
 impl Forecast {
-    /// From what a model says, of which the first [`FORECAST`] values are taken; none where one of them is no number.
-    /// Quantiles rise with their level and with time, whatever the model says.
+    /// The forecast in a model's output, whose first [`FORECAST`] values are used; none if one of them is not finite.
+    /// Quantiles never decrease with level or time, for any output.
     pub fn of(values: &[f32], basis: Basis) -> Option<Self> {
         let values = values.get(..FORECAST).filter(|_| values.len() == FORECAST + MODEL_STATE)?;
         if values.iter().any(|value| !value.is_finite()) {
@@ -60,24 +60,24 @@ impl Forecast {
         for (deadline, horizon) in HORIZONS.into_iter().enumerate() {
             let mut least = 0.0_f64;
             for level in 0..LEVELS.len() {
-                let said = f64::from(values[deadline * LEVELS.len() + level]);
+                let output = f64::from(values[deadline * LEVELS.len() + level]);
                 let sooner = if deadline > 0 { bytes[deadline - 1][level] } else { 0.0 };
-                least = least.max(basis.bytes(horizon, said)).max(sooner);
+                least = least.max(basis.bytes(horizon, output)).max(sooner);
                 bytes[deadline][level] = least;
             }
         }
         Some(Self(bytes))
     }
 
-    /// What will be through in `seconds` but for a share `level` of all cases, between and beyond what is forecast by
-    /// straight lines.
+    /// Bytes that the path delivers within `seconds` except in a share `level` of cases, by linear interpolation and
+    /// extrapolation.
     pub fn bytes(&self, seconds: f64, level: f64) -> f64 {
         let by_level = self.0.map(|bytes| between(&LEVELS, &bytes, level.clamp(LEVELS[0], LEVELS[LEVELS.len() - 1])));
         between(&HORIZONS, &by_level, seconds.max(0.0)).max(0.0)
     }
 }
 
-/// The value at `place` of the broken line through `values` at `places`.
+/// The value at `place` of the piecewise linear function through `values` at `places`.
 fn between(places: &[f64], values: &[f64], place: f64) -> f64 {
     let after = places.iter().position(|&known| place < known).unwrap_or(places.len() - 1).max(1);
     let share = (place - places[after - 1]) / (places[after] - places[after - 1]);
@@ -90,18 +90,18 @@ mod tests {
 
     const BASIS: Basis = Basis { rate: 100_000.0, unknown: 0.05 };
 
-    fn said(value: f32) -> Vec<f32> {
+    fn output(value: f32) -> Vec<f32> {
         let mut values = vec![value; FORECAST + MODEL_STATE];
         values[FORECAST..].fill(0.0);
         values
     }
 
     #[test]
-    fn a_model_that_says_what_was_right_forecasts_it() {
+    fn output_for_known_bytes_forecasts_them() {
         let bytes = [4_000.0, 9_000.0, 9_000.0, 60_000.0];
-        let mut values = said(0.0);
+        let mut values = output(0.0);
         for (deadline, horizon) in HORIZONS.into_iter().enumerate() {
-            let right = BASIS.said(horizon, bytes[deadline]) as f32;
+            let right = BASIS.output_for(horizon, bytes[deadline]) as f32;
             values[deadline * LEVELS.len()..][..LEVELS.len()].fill(right);
         }
         let forecast = Forecast::of(&values, BASIS).unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_rise_with_level_and_time_whatever_is_said() {
+    fn quantiles_never_decrease_with_level_or_time() {
         let values: Vec<f32> = (0..FORECAST + MODEL_STATE).map(|index| ((index * 7) % 5) as f32 - 2.0).collect();
         let forecast = Forecast::of(&values, BASIS).unwrap();
         for (seconds, level) in [(0.03, 0.2), (0.1, 0.3), (0.4, 0.6)] {
@@ -122,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_too_little_is_no_forecast() {
-        let mut values = said(0.0);
+    fn nan_or_short_output_is_no_forecast() {
+        let mut values = output(0.0);
         assert!(Forecast::of(&values[1..], BASIS).is_none());
         values[3] = f32::NAN;
         assert!(Forecast::of(&values, BASIS).is_none());

@@ -1,4 +1,4 @@
-//! What a model sees of a call: what Sprout's filter makes of the path, and how packets lately left and arrived.
+//! Observation of the model: Sprout's view of the path and recent packet statistics.
 
 mod averages;
 mod mean_rates;
@@ -18,21 +18,21 @@ use pauses::Pauses;
 use pictures::Pictures;
 use waits::Waits;
 
-/// How many values a model sees of a picture.
+/// Number of values that a model observes per picture.
 pub const OBSERVED: usize = 45;
 
-/// What the values are that a model sees, in their order. Rates are logarithms of ratios to Sprout's mean rate, times
-/// `ln(1 + t / 20 ms)`, everything within -4 to 4.
+/// Descriptions of the observed values, in order. Rates are logarithms of ratios to Sprout's mean rate. Times are `ln(1
+/// + t / 20 ms)`. All values are clamped to -4 to 4.
 pub const OBSERVATIONS: [&str; OBSERVED] = [
     "mean rate, ln(rate / 150 kB/s) / 2",
     "cautious rate / mean rate, ln",
     "path's rate by bursts / mean rate, ln",
     "uncertainty of the rate: standard deviation of its ln",
-    "time over which deliveries scatter",
-    "time for which it is not known what was delivered",
-    "bytes on the way / mean rate in a round trip, ln(1 + ratio)",
-    "bytes on the way / mean rate in that time and 25 ms, ln(ratio + 0.05)",
-    "time that the link is kept by what is on the way",
+    "variation of delivery times",
+    "time since the last known delivery",
+    "bytes in flight / mean rate in a round trip, ln(1 + ratio)",
+    "bytes in flight / mean rate in that time and 25 ms, ln(ratio + 0.05)",
+    "time in which the link delivers the bytes in flight",
     "shortest round trip",
     "last round trip - shortest",
     "time since feedback",
@@ -43,13 +43,13 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
     "the same over 0.4 s",
     "the same over 1.6 s",
     "the same over 6.4 s",
-    "wait in the queue over 30 ms",
+    "queueing delay over 30 ms",
     "the same over 0.1 s",
     "the same over 0.4 s",
     "the same over 1.6 s",
     "the same over 6.4 s",
-    "wait of the packet that arrived last",
-    "longest wait of a packet of late, fading over 0.4 s",
+    "queueing delay of the packet that arrived last",
+    "longest recent queueing delay, fading over 0.4 s",
     "share lost over 0.4 s",
     "share lost over 6.4 s",
     "sending rate over 30 ms / mean rate, ln(ratio + 0.05)",
@@ -58,34 +58,34 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
     "rate inside the last frame's burst / mean rate, ln(ratio + 0.05)",
     "bytes of that burst / mean rate in a frame interval, ln(1 + ratio)",
     "time since the last delivery, beyond the shortest round trip",
-    "pauses between deliveries, mean of late",
-    "longest such pause of late, fading over 2 s",
-    "how much longer the oldest packet on the way is underway than the shortest round trip",
+    "pauses between deliveries, recent mean",
+    "longest recent pause, fading over 2 s",
+    "age of the oldest packet in flight, beyond the shortest round trip",
     "bytes sent for the last picture / mean rate in a frame interval, ln(ratio + 0.05)",
-    "room that was given to the last picture / mean rate in a frame interval, ln(ratio + 0.05)",
+    "budget of the last picture / mean rate in a frame interval, ln(ratio + 0.05)",
     "the mean rate a second ago / mean rate, ln",
     "the mean rate 0.2 s ago / mean rate, ln",
     "greatest mean rate of ten seconds / mean rate, ln",
-    "rate at which the last frame came through from its first packet's departure on / mean rate, ln(ratio + 0.05)",
+    "rate of the last frame from its first packet's departure on / mean rate, ln(ratio + 0.05)",
     "bytes of that frame / mean rate in a frame interval, ln(1 + ratio)",
-    "time since deliveries began again after a pause of 0.3 s",
+    "time since deliveries resumed after a pause of 0.3 s",
 ];
 
-/// The least time that a frame is on its way, seconds: what clocks and schedulers can tell apart.
+/// Lower bound of a frame's transmission time, seconds: the resolution of clocks and schedulers.
 const LEAST_PASSAGE: f64 = 0.004;
-/// Observations are clamped to this, with either sign.
+/// Bound of observations in both directions.
 const LARGEST: f64 = 4.0;
 
-/// What a model observes of the path beyond Sprout's estimates.
+/// Observations of the path in addition to Sprout's estimates.
 #[derive(Debug)]
 pub(super) struct History {
-    /// When the first observation was made, seconds; none before.
+    /// Time of the first observation, seconds; none before it.
     began_at: Option<f64>,
-    /// When the averages were last advanced, seconds.
+    /// Time to which the averages are advanced, seconds.
     at: f64,
-    /// When feedback last arrived, seconds; zero before.
+    /// Time of the last feedback, seconds; zero before the first.
     feedback_at: f64,
-    /// When the last packet left the link, sender's clock, as if there were no propagation delay.
+    /// Time when the last packet left the link on the sender's clock, without propagation delay.
     left_at: f64,
     arrivals: Rate,
     sendings: Rate,
@@ -113,7 +113,7 @@ impl History {
         }
     }
 
-    /// `bytes` were sent.
+    /// Records that `bytes` were sent.
     pub fn sent(&mut self, bytes: f64) {
         self.sendings.add(bytes);
         self.pictures.sent(bytes);
@@ -123,21 +123,21 @@ impl History {
         self.losses.add(packets as f64);
     }
 
-    /// Feedback arrived.
+    /// Adds feedback.
     pub fn on_feedback(&mut self, path: &PathView<'_>, arrivals: &[AcknowledgedFragment]) {
         self.feedback_at = path.now.as_secs_f64();
         for (arrival, wait) in arrivals.iter().zip(path.queueing_delays) {
             let wait = wait.queued.as_secs_f64();
             self.arrivals.add(arrival.size.as_f64());
             self.waits.add(wait);
-            // Acknowledgements may list fragments in another order than they were sent in.
+            // Acknowledgements may list fragments in another order than their sending.
             self.left_at = self.left_at.max(arrival.sent_at.as_secs_f64() + wait);
             self.pauses.on_arrival(arrival.arrived_at.as_secs_f64(), self.feedback_at);
         }
     }
 
-    /// Whether anything is known to have arrived.
-    pub fn has_heard(&self) -> bool {
+    /// Whether any arrival is known.
+    pub fn has_feedback(&self) -> bool {
         self.feedback_at > 0.0
     }
 
@@ -146,12 +146,12 @@ impl History {
         self.mean_rates.change(mean_rate)
     }
 
-    /// The next picture begins.
+    /// Begins the next picture.
     pub fn next(&mut self) {
         self.pictures.next();
     }
 
-    /// Advances the averages to `now`, `elapsed` seconds after the last time.
+    /// Advances the averages by `elapsed` seconds to `now`.
     fn advance(&mut self, now: f64, elapsed: f64) {
         if elapsed <= 0.0 {
             return;
@@ -165,7 +165,7 @@ impl History {
         self.at = now;
     }
 
-    /// What is seen of the path, with what Sprout makes of it, and what the last picture was given.
+    /// The observation of the path with Sprout's view of it. `given` are the bytes that the last picture was given.
     pub fn observe(&mut self, path: &PathView<'_>, outlook: &Outlook, given: f64) -> [f32; OBSERVED] {
         let at = path.now;
         let now = at.as_secs_f64();

@@ -1,4 +1,5 @@
-//! What a model is to learn: what was seen, and what the path really took from then on. Only a simulator knows.
+//! Training samples: an observation, and the bytes that the path really delivered afterwards. Only a simulator knows
+//! both.
 
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{ByteCount, Timestamp};
@@ -8,20 +9,20 @@ use super::forecast::{Basis, HORIZONS};
 use crate::KnownPath;
 use crate::hindsight::bottleneck::Bottleneck;
 
-/// A picture of a call.
+/// Training sample of one picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lesson {
-    /// What was seen when it was decided on.
+    /// Observation at the decision.
     pub seen: [f32; OBSERVED],
-    /// For each of [`HORIZONS`], what would have been right to say.
+    /// Correct model output for each of [`HORIZONS`].
     pub right: [f32; HORIZONS.len()],
 }
 
-/// Lessons of a call whose path is known.
+/// Training samples of a call with a known path.
 #[derive(Debug)]
 pub(super) struct Lessons {
     path: Bottleneck,
-    /// Of the present picture, by its last decision so far.
+    /// Sample of the present picture, by its last decision so far.
     present: Option<Lesson>,
     past: Vec<Lesson>,
 }
@@ -31,23 +32,23 @@ impl Lessons {
         Self { path: Bottleneck::new(path, datagram.get()), present: None, past: Vec::new() }
     }
 
-    /// A datagram of `size` leaves.
+    /// Adds a datagram of `size` to the path.
     pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         self.path.take(now, size + ByteCount::new(CARRIAGE));
     }
 
-    /// The next picture begins.
+    /// Begins the next picture.
     pub fn next(&mut self) {
         self.past.extend(self.present.take());
     }
 
-    /// It is decided at `now` by what is `seen`, with so many bytes on the way.
+    /// Records the decision at `now` with the observation `seen` and `on_the_way` bytes in flight.
     pub fn decided(&mut self, now: Timestamp, seen: [f32; OBSERVED], on_the_way: f64, basis: Basis) {
-        // Of what is on the way, what does not wait any more has passed.
+        // Bytes in flight that are no longer in the queue have left the bottleneck.
         let passed = on_the_way - self.path.backlog(now).as_f64();
         let right = HORIZONS.map(|horizon| {
             let until = now + std::time::Duration::from_secs_f64(horizon);
-            basis.said(horizon, passed + self.path.carried(now, until).as_f64()) as f32
+            basis.output_for(horizon, passed + self.path.carried(now, until).as_f64()) as f32
         });
         self.present = Some(Lesson { seen, right });
     }

@@ -1,5 +1,5 @@
-//! What is done with a forecast: a deadline, a quantile, and which frames are too small to be sent. The numbers come with a
-//! model, in its metadata, since they are tuned for it (`python/lockstep/learn/rule.py`).
+//! Rule that turns a forecast into a budget: a deadline, a quantile, and the smallest frame to send. Its numbers are
+//! tuned for a model and stored in its metadata (`python/lockstep/learn/rule.py`).
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use crate::Latency;
 use crate::learned::purpose::printable;
 use crate::learned::shipped::Shipped;
 
-/// How many numbers a rule has.
+/// Number of fields in a rule.
 const COUNT: usize = 8;
 
 const fn field(name: &'static str, about: &'static str, unit: &'static str, least: f64, most: f64) -> Constant {
-    // The default is the model's.
-    Constant { name, about, unit, default: f64::NAN, least, most, is_whole: false, lab: "docs/learning.md, The rule" }
+    // The shipped model gives the default.
+    Constant { name, about, unit, default: f64::NAN, least, most, is_whole: false, lab: "2026-11-learning" }
 }
 
-/// The numbers of a rule.
+/// Fields of a rule.
 const FIELDS: [Constant; COUNT] = [
     field(
         "deadline",
-        "Time from its decision until a frame is to be delivered, beside the frame intervals.",
+        "Time from the decision to the delivery of a frame, in addition to the frame intervals.",
         "s",
         0.0,
         0.5,
@@ -36,13 +36,7 @@ const FIELDS: [Constant; COUNT] = [
         1.0,
     ),
     field("target_level", "Quantile of the rate for a codec that follows a rate.", "", 0.1, 0.75),
-    field(
-        "shared",
-        "Bursts this many times as fast as the mean rate show that others share the path.",
-        "",
-        1.2,
-        1000.0,
-    ),
+    field("shared", "Bursts this many times as fast as the mean rate indicate cross traffic.", "", 1.2, 1000.0),
     field(
         "shared_steady",
         "Such bursts count while the logarithm of the rate changes by no more than this in a second.",
@@ -50,35 +44,35 @@ const FIELDS: [Constant; COUNT] = [
         0.0,
         10.0,
     ),
-    field("latest", "Time by which nine in ten frames are to be delivered.", "s", 0.06, 0.5),
+    field("latest", "Time by which nine of ten frames must be delivered.", "s", 0.06, 0.5),
 ];
 
-/// How a forecast becomes what a frame may have.
+/// Rule that turns a forecast into the budget of a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// By when a frame is to be through: so many seconds, and so many frame intervals, from its decision on.
+    /// Deadline of a frame after its decision, in addition to `intervals`, seconds.
     pub deadline: f64,
     /// Frame intervals of the deadline.
     pub intervals: f64,
-    /// The share of frames that may be late: the quantile of the forecast.
+    /// Share of frames that may be late: the quantile of the forecast.
     pub level: f64,
-    /// A frame is left out where it could have less than this share of what the forecast has through in a frame interval:
-    /// with real pixels one frame that is larger is worth more than two that are small.
+    /// Smallest budget of a frame, as a share of the forecast's bytes per frame interval. Below it the frame is
+    /// skipped. With pixels, one large frame is better than two small ones.
     pub smallest: f64,
-    /// The quantile of the rate that a codec is given which follows one.
+    /// Quantile of the rate for a codec that follows a rate.
     pub target_level: f64,
-    /// Bursts that come through so many times as fast as the mean rate say that others share the path,
+    /// Bursts this many times as fast as the mean rate indicate cross traffic.
     pub shared: f64,
-    /// where the natural logarithm of that rate has changed by no more than this in a second.
+    /// Such bursts count only if the natural logarithm of the mean rate changes by at most this per second.
     pub shared_steady: f64,
-    /// By when nine in ten frames are to be through, seconds: after a pause most paths are as fast as before, and some are
-    /// not, and there a frame that is likely to be through soon may be underway for seconds (`docs/learning.md`, "The rule").
+    /// Time by which nine of ten frames must be delivered, seconds. After a pause most paths are as fast as before, but
+    /// some are not. There a frame that is likely to arrive soon may take seconds (`docs/lab/2026-11-learning.md`, "The rule").
     pub latest: f64,
 }
 
 impl Rule {
-    /// Where no model says otherwise: where the search for one begins. Chosen by calls with pixels (`docs/learning.md`, "The
-    /// rule"; `lockstep train lockstep --tuned-clip`).
+    /// The default rule, from which the search for a model's rule starts. It was chosen by calls with pixels
+    /// (`docs/lab/2026-11-learning.md`, "The rule"; `lockstep train lockstep --tuned-clip`).
     #[must_use]
     pub fn of(latency: Latency) -> Self {
         let balanced = Self {
@@ -105,29 +99,34 @@ impl Rule {
         text.and_then(|text| Self::read(latency, &text).ok()).unwrap_or_else(|| Self::of(latency))
     }
 
-    /// The name under which a model has its rule for `latency`.
+    /// The metadata key of a model's rule for `latency`.
     #[must_use]
     pub fn key(latency: Latency) -> String {
         format!("lockstep.rule.{latency}")
     }
 
-    /// The rule in `text`, such as `deadline=0.01,level=0.4`; what is not in it is as in [`Rule::of`].
+    /// Parses a rule such as `deadline=0.01,level=0.4`. Missing fields are those of [`Rule::of`].
     ///
     /// # Errors
-    /// What is wrong: an unknown name, or a number out of its bounds.
+    /// A message about an unknown field or a number out of its bounds.
     pub fn read(latency: Latency, text: &str) -> Result<Self, String> {
         let mut rule = Self::of(latency);
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
-            let (name, text) =
-                part.split_once('=').ok_or_else(|| format!("`{}` of a rule has no `=`", printable(part)))?;
+            let (name, text) = part
+                .split_once('=')
+                .ok_or_else(|| format!("expected FIELD=NUMBER in the rule, found `{}`", printable(part)))?;
             let place = FIELDS.iter().position(|known| known.name == name.trim());
-            let place = place.ok_or_else(|| format!("a rule has no `{}`", printable(name)))?;
+            let place = place.ok_or_else(|| format!("a rule has no field `{}`", printable(name)))?;
             let Constant { name, least, most, .. } = FIELDS[place];
             let text = text.trim();
-            let number: f64 = text.parse().map_err(|_| format!("`{}` of a rule is no number", printable(text)))?;
+            let number: f64 =
+                text.parse().map_err(|_| format!("expected a number in the rule, found `{}`", printable(text)))?;
             if !(least..=most).contains(&number) {
-                // As it stands there: written out, a number such as 1e300 has 300 digits.
-                return Err(format!("{name}={} of a rule is not within {least} and {most}", printable(text)));
+                // The number is printed as written: formatted, 1e300 would have 300 digits.
+                return Err(format!(
+                    "{name}={} in the rule: expected a number from {least} to {most}",
+                    printable(text)
+                ));
             }
             *rule.field(place) = number;
         }
@@ -159,14 +158,14 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Numbers of the rule that are overridden. All others come with the model.
+/// Overrides of a rule's fields. Other fields come from the model.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RuleTuning {
     given: [Option<f64>; COUNT],
 }
 
 impl RuleTuning {
-    /// `rule` with what is overridden.
+    /// `rule` with the overrides.
     #[must_use]
     pub fn apply(&self, mut rule: Rule) -> Rule {
         for (place, &given) in self.given.iter().enumerate() {
@@ -203,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_read_as_it_is_written() {
+    fn rule_round_trips_through_text() {
         for latency in Latency::ALL {
             let rule = Rule { level: 0.31, intervals: 1.7, ..Rule::of(latency) };
             assert_eq!(Rule::read(latency, &rule.to_string()), Ok(rule));
@@ -211,18 +210,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_and_named() {
-        for (text, said) in [
-            ("deadline", "has no `=`"),
-            ("haste=1", "no `haste`"),
-            ("level=0.9", "level=0.9 of a rule is not within 0.1 and 0.75"),
-            ("deadline=1e300", "deadline=1e300 of a rule is not within 0 and 0.5"),
-            (&format!("deadline={}", "9".repeat(300)), "9999... of a rule is not within 0 and 0.5"),
-            ("level=NaN", "level=NaN of a rule is not within"),
-            ("level=x", "`x` of a rule is no number"),
+    fn invalid_rule_is_refused_and_named() {
+        for (text, expected) in [
+            ("deadline", "found `deadline`"),
+            ("haste=1", "no field `haste`"),
+            ("level=0.9", "level=0.9 in the rule: expected a number from 0.1 to 0.75"),
+            ("deadline=1e300", "deadline=1e300 in the rule: expected a number from 0 to 0.5"),
+            (&format!("deadline={}", "9".repeat(300)), "9999... in the rule: expected a number from 0 to 0.5"),
+            ("level=NaN", "level=NaN in the rule: expected"),
+            ("level=x", "expected a number in the rule, found `x`"),
         ] {
             let error = Rule::read(Latency::Balanced, text).unwrap_err();
-            assert!(error.contains(said) && error.len() < 120, "{error}");
+            assert!(error.contains(expected) && error.len() < 120, "{error}");
         }
     }
 }

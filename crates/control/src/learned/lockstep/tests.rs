@@ -11,7 +11,7 @@ fn shipped() -> Lockstep {
 }
 
 #[test]
-fn without_a_model_it_is_sprout_to_the_byte() {
+fn controller_without_a_model_equals_sprout() {
     let plan = Plan::constant(1_000);
     let ours = run(&plan, &mut Lockstep::without_model(&setup()), None);
     let sprout = run(&plan, &mut Sprout::new(&setup()), None);
@@ -19,16 +19,16 @@ fn without_a_model_it_is_sprout_to_the_byte() {
 }
 
 #[test]
-fn lessons_say_what_the_path_took() {
+fn training_samples_contain_the_delivered_bytes() {
     let plan = Plan::constant(1_000);
-    // The loop's link carries nothing around datagrams, with which lessons reckon (56 bytes around most of 1,264): a path a
-    // little faster is the same.
+    // The test link carries no overhead, but training samples include it (56 bytes for most datagrams of 1,264). A
+    // slightly faster path has the same effect.
     let known = Trace::constant(lockstep_units::Bitrate::from_kbps(1_060));
     let mut controller = Lockstep::without_model(&setup()).with_lessons(known_path(&known));
     run(&plan, &mut controller, None);
     let lessons = controller.take_lessons();
-    assert!((590..=600).contains(&lessons.len()), "a lesson a picture: {}", lessons.len());
-    // Of half a second, a constant link that is kept busy carries just what the filter expects.
+    assert!((590..=600).contains(&lessons.len()), "one sample per picture: {}", lessons.len());
+    // Within half a second, a busy constant link delivers the filter's expectation.
     let late: Vec<f32> = lessons[300..].iter().map(|lesson| lesson.right[3]).collect();
     let mean = late.iter().sum::<f32>() / late.len() as f32;
     assert!(mean.abs() < 0.15, "{mean}");
@@ -37,7 +37,7 @@ fn lessons_say_what_the_path_took() {
 }
 
 #[test]
-fn an_outage_is_in_the_lessons_before_it_is_seen() {
+fn training_samples_show_an_outage_before_feedback() {
     let trace = Trace::from_opportunities((0..2_000).chain(4_000..6_000).collect(), 6_000).unwrap();
     let plan = Plan::new(trace);
     let mut controller = Lockstep::without_model(&setup()).with_lessons(known_path(&plan.trace));
@@ -48,25 +48,25 @@ fn an_outage_is_in_the_lessons_before_it_is_seen() {
 }
 
 #[test]
-fn the_model_that_comes_with_it_fills_most_of_a_link_and_keeps_the_queue_short() {
+fn shipped_model_fills_most_of_a_link_with_a_short_queue() {
     let outcome = run(&Plan::constant(1_000), &mut shipped(), None);
     assert!((0.6..1.05).contains(&outcome.rate(5, 20).as_mbps()), "{outcome:?}");
     assert!(outcome.queueing_delay(5, 20, 0.5) < Duration::from_millis(80), "{outcome:?}");
 }
 
 #[test]
-fn the_same_feedback_gives_the_same_decisions() {
+fn same_feedback_gives_the_same_decisions() {
     let calls = [(), ()].map(|()| format!("{:?}", run(&Plan::step(2_500, 600, 20), &mut shipped(), None)));
     assert_eq!(calls[0], calls[1]);
 }
 
 #[test]
-fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
+fn inputs_unlike_training_fall_back_to_sprout() {
     let mut controller = shipped();
     run(&Plan::constant(1_000), &mut controller, None);
     assert_eq!(controller.falls_back(), None);
     let net = controller.net.as_mut().unwrap();
-    // As if it had been trained where nothing was ever seen.
+    // A range that no input is in.
     net.range = Some(([-5.0; OBSERVED], [-4.9; OBSERVED]));
     let now = Timestamp::ZERO + Duration::from_secs(20);
     let round_trip = Some(Duration::from_millis(50));
@@ -78,7 +78,7 @@ fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
     assert_eq!(controller.falls_back(), Some(Fallback::UnlikeTraining));
     let counted = controller.counters();
     let unlike = counted.iter().find(|(name, _)| *name == Fallback::UnlikeTraining.name()).unwrap();
-    assert!(counted[0].1 > 600 && unlike.1 > 30, "it is told in reports: {counted:?}");
+    assert!(counted[0].1 > 600 && unlike.1 > 30, "the counter shows it: {counted:?}");
     let (path, in_flight) = (PathView { now, ..PathView::default() }, InFlight::default());
     let (ours, sprout) = (controller.allowance(&path, in_flight), controller.sprout.allowance(&path, in_flight));
     assert_eq!((ours.budget, ours.pacing_interval), (sprout.budget, sprout.pacing_interval));
@@ -86,13 +86,13 @@ fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
 }
 
 #[test]
-fn a_model_for_something_else_is_refused() {
+fn model_of_another_controller_is_refused() {
     let error = Lockstep::with_model(&setup(), Shipped::Concerto.model().unwrap()).err().unwrap();
-    assert!(error.to_string().contains("it is one for `concerto`, not for `lockstep`"), "{error}");
+    assert!(error.to_string().contains("lockstep.controller is `concerto`, expected `lockstep`"), "{error}");
 }
 
 #[test]
-fn a_path_that_becomes_faster_is_not_taken_for_one_that_others_share() {
+fn faster_path_is_not_mistaken_for_cross_traffic() {
     let mut controller = shipped();
     let outcome = run(&Plan::step(400, 4_000, 20), &mut controller, None);
     let by_sprout: u64 = controller.counters()[1..].iter().map(|(_, pictures)| pictures).sum();
@@ -101,7 +101,7 @@ fn a_path_that_becomes_faster_is_not_taken_for_one_that_others_share() {
 }
 
 #[test]
-fn from_a_slow_path_to_a_much_faster_one_takes_no_second_whatever_frames_are_left_out() {
+fn rate_reaches_a_much_faster_path_within_1_s() {
     for (smallest, from) in [0.0, 0.4, 0.6].into_iter().flat_map(|smallest| [60, 150, 400].map(|from| (smallest, from)))
     {
         let rule = Rule { smallest, ..Rule::of(crate::Latency::Balanced) };
@@ -111,7 +111,7 @@ fn from_a_slow_path_to_a_much_faster_one_takes_no_second_whatever_frames_are_lef
 }
 
 #[test]
-fn a_frame_that_would_be_small_is_left_out() {
+fn small_frame_is_skipped() {
     let mut controller = shipped();
     run(&Plan::constant(2_000), &mut controller, None);
     let budgets = |smallest: f64, controller: Lockstep| {
@@ -126,13 +126,13 @@ fn a_frame_that_would_be_small_is_left_out() {
     };
     let (any, controller) = budgets(0.0, controller);
     let (large, controller) = budgets(0.5, controller);
-    // In a frame interval such a link carries 8 kB.
+    // The link delivers 8 kB in a frame interval.
     let carried = controller.sprout.mean_rate() * controller.frame_interval;
     assert!(any < 0.1 * carried && large > 0.25 * carried, "{any} {large} of {carried}");
 }
 
 #[test]
-fn of_a_path_of_which_nothing_was_heard_the_target_is_not_that_of_the_slowest() {
+fn target_before_feedback_is_not_that_of_the_slowest_path() {
     let (mut ours, mut sprout) = (shipped(), Sprout::new(&setup()));
     let targets = [&mut ours as &mut dyn Controller, &mut sprout].map(|controller| {
         controller.handle(&PathView::default(), Input::Time);
@@ -141,19 +141,19 @@ fn of_a_path_of_which_nothing_was_heard_the_target_is_not_that_of_the_slowest() 
     assert!(targets[0] >= targets[1], "{targets:?}");
 }
 
-/// A forecast of 20 kB soon, rather likely, but in a case of ten of no more than `least` by each deadline.
+/// A forecast of 20 kB soon as the likely case. In one of ten cases it is `least` by each deadline.
 fn rather_likely(least: [f64; HORIZONS.len()]) -> Present {
     let basis = Basis { rate: 100_000.0, unknown: 0.0 };
-    let said = HORIZONS.iter().zip(least).flat_map(|(&horizon, least)| {
-        [least, 20_000.0, 20_000.0, 20_000.0, 20_000.0].map(|bytes| basis.said(horizon, bytes) as f32)
+    let output = HORIZONS.iter().zip(least).flat_map(|(&horizon, least)| {
+        [least, 20_000.0, 20_000.0, 20_000.0, 20_000.0].map(|bytes| basis.output_for(horizon, bytes) as f32)
     });
-    let said: Vec<f32> = said.chain([0.0; MODEL_STATE]).collect();
-    let forecast = Forecast::of(&said, basis).unwrap();
+    let output: Vec<f32> = output.chain([0.0; MODEL_STATE]).collect();
+    let forecast = Forecast::of(&output, basis).unwrap();
     Present { forecast, on_the_way: 500.0, sent: 0.0, unknown: 0.0 }
 }
 
 #[test]
-fn a_frame_that_is_likely_to_be_through_soon_is_no_larger_than_what_is_through_at_last_in_nine_cases_of_ten() {
+fn budget_fits_the_latest_time_in_nine_of_ten_cases() {
     let budget = |least: [f64; HORIZONS.len()], latest: f64| {
         let rule = Rule { smallest: 0.0, latest, ..Rule::of(crate::Latency::Balanced) };
         let in_flight = InFlight { bytes: ByteCount::new(500), ..InFlight::default() };
@@ -167,7 +167,7 @@ fn a_frame_that_is_likely_to_be_through_soon_is_no_larger_than_what_is_through_a
 }
 
 #[test]
-fn the_net_is_told_of_budgets_as_in_its_lessons_whatever_the_rule_takes_away() {
+fn observed_budget_ignores_the_latest_time_of_the_rule() {
     let given = [0.06, 0.5].map(|latest| {
         let rule = Rule { latest, ..Rule::of(crate::Latency::Balanced) };
         let present = Some(rather_likely([100.0, 200.0, 500.0, 2_500.0]));

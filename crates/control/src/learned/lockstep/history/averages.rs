@@ -5,7 +5,7 @@ use libm::exp;
 /// The times of the averages, seconds.
 const TIMES: [f64; 5] = [0.03, 0.1, 0.4, 1.6, 6.4];
 
-/// What part of each average a new value replaces.
+/// Share of each average that a new value replaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weights([f64; TIMES.len()]);
 
@@ -64,7 +64,7 @@ impl Losses {
         self.lost += packets;
     }
 
-    /// Advances the averages, unless no packet was lost nor `arrived`.
+    /// Advances the averages, unless no packet was lost or `arrived`.
     pub(super) fn advance(&mut self, arrived: f64, weights: Weights) {
         let lost = std::mem::take(&mut self.lost);
         if arrived + lost > 0.0 {

@@ -1,4 +1,4 @@
-//! The path's former mean rates, in Sprout's estimate.
+//! Former mean rates of the path, by Sprout's estimate.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use libm::{exp, log};
 use lockstep_units::{SlidingMinimum, Timestamp};
 
-/// The times over which former mean rates fade, seconds.
+/// Time constants of the former mean rates, seconds.
 const FORMER: [f64; 2] = [1.0, 0.2];
-/// The window of the greatest mean rate.
+/// Window of the greatest mean rate.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// The mean rates before the present one, bytes per second.
+/// Mean rates before the present one, bytes per second.
 #[derive(Debug)]
 pub(super) struct MeanRates {
     /// Exponential averages; none before the first mean rate.
@@ -25,7 +25,7 @@ impl MeanRates {
         Self { former: None, greatest: SlidingMinimum::new() }
     }
 
-    /// Sprout estimates `mean_rate`, `elapsed` seconds after its last estimate.
+    /// Adds Sprout's estimate `mean_rate`, `elapsed` seconds after its last one.
     pub(super) fn put(&mut self, at: Timestamp, elapsed: f64, mean_rate: f64) {
         let former = self.former.get_or_insert([mean_rate; FORMER.len()]);
         if elapsed > 0.0 {
@@ -41,7 +41,7 @@ impl MeanRates {
         self.former.unwrap_or([mean_rate; FORMER.len()])
     }
 
-    /// The greatest mean rate of ten seconds, `mean_rate` included.
+    /// The greatest mean rate of ten seconds, including `mean_rate`.
     pub(super) fn greatest(&self, mean_rate: f64) -> f64 {
         self.greatest.get().map_or(mean_rate, |Reverse(rate)| rate.max(mean_rate))
     }

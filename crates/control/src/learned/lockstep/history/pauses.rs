@@ -2,13 +2,13 @@
 
 use libm::exp;
 
-/// Deliveries nearer than this are one, seconds.
+/// Arrivals closer than this count as one delivery, seconds.
 const LEAST: f64 = 0.001;
 /// The weight of a pause in the mean.
 const WEIGHT: f64 = 0.1;
-/// The longest pause fades over this time, seconds.
+/// Time over which the longest pause fades, seconds.
 const LONGEST_FADES: f64 = 2.0;
-/// Deliveries resume after a pause of at least this length, seconds.
+/// Shortest pause after which deliveries count as resumed, seconds.
 const RETURN: f64 = 0.3;
 
 /// The pauses between deliveries, seconds.
@@ -25,7 +25,7 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// A packet arrived at `at`, as feedback reports at `now`.
+    /// Adds an arrival at `at`, which feedback reported at `now`.
     pub(super) fn on_arrival(&mut self, at: f64, now: f64) {
         let pause = at - self.arrived_at;
         if pause > LEAST && self.arrived_at > 0.0 {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_below_a_millisecond_are_none() {
+    fn pauses_below_1_ms_do_not_count() {
         let mut pauses = Pauses::default();
         [1.0, 1.0005, 1.001].iter().for_each(|&at| pauses.on_arrival(at, at));
         assert_eq!((pauses.mean, pauses.longest), (0.0, 0.0));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_return_after_a_pause_of_300_ms() {
+    fn deliveries_resume_after_a_pause_of_300_ms() {
         let mut pauses = Pauses::default();
         [(1.0, 1.1), (1.2, 1.3), (1.6, 1.7), (1.7, 1.8)].iter().for_each(|&(at, now)| pauses.on_arrival(at, now));
         assert!((pauses.since_return(2.0) - 0.3).abs() < 1e-9, "{pauses:?}");

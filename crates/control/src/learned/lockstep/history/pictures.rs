@@ -1,11 +1,11 @@
-//! Bytes that were sent for the present picture and for the last one.
+//! Bytes sent for the present and for the last picture.
 
 /// The bytes of pictures, and the time between them.
 #[derive(Debug)]
 pub(super) struct Pictures {
     /// Bytes sent since the present picture began.
     present: f64,
-    /// Bytes sent for the picture before.
+    /// Bytes sent for the picture before the present one.
     pub(super) last: f64,
     /// Time between pictures, seconds.
     pub(super) interval: f64,
@@ -20,7 +20,7 @@ impl Pictures {
         self.present += bytes;
     }
 
-    /// The next picture begins.
+    /// Begins the next picture.
     pub(super) fn next(&mut self) {
         self.last = std::mem::take(&mut self.present);
     }

@@ -1,21 +1,21 @@
-//! How long packets waited in the queue of the link.
+//! Queueing delays of packets at the link.
 
 use libm::exp;
 
 use super::averages::{Averages, Weights};
 
-/// The longest wait fades over this time, seconds.
+/// Time over which the longest delay fades, seconds.
 const LONGEST_FADES: f64 = 0.4;
 
-/// The waits of packets in the queue, seconds.
+/// Queueing delays of packets, seconds.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// Sum of the waits since the averages were last advanced.
+    /// Sum of the delays since the averages were last advanced.
     sum: f64,
     /// Number of packets since then.
     packets: f64,
     pub(super) last: f64,
-    /// The longest wait, which fades.
+    /// The longest delay, which fades.
     pub(super) longest: f64,
     pub(super) averages: Averages,
 }
