@@ -363,8 +363,8 @@ mod tests {
             let differs =
                 |settings: &Map<String, Value>| settings[name] != Value::Null && settings[name] != usual[name];
             // The limit of an estimator ends a call or does not affect it.
-            let told = name == "estimator_limit" || said.iter().any(differs);
-            assert!(told, "the settings of a call say nothing of {name}");
+            let is_in_settings = name == "estimator_limit" || said.iter().any(differs);
+            assert!(is_in_settings, "the settings of a call lack {name}");
         }
     }
 
