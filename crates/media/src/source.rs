@@ -98,7 +98,7 @@ pub enum SourceError {
         reason: String,
     },
     /// VP8 does not support the output of ffmpeg.
-    #[error("{input} {problem}; make another of it with: ffmpeg -i {input} -vf {filter} OUT.y4m")]
+    #[error("{input} {problem}; convert it with: ffmpeg -i {input} -vf {filter} OUT.y4m")]
     Unsuited {
         /// Input of ffmpeg.
         input: String,
