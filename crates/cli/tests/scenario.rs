@@ -135,7 +135,7 @@ fn the_table_of_a_section_can_be_had_in_markdown() {
     let output = scenario(&["all", "--section", "9999"]);
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("no scenario is of it") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("no scenario has this prefix") && said.lines().count() == 1, "{said}");
 }
 
 #[test]

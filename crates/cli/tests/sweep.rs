@@ -75,7 +75,7 @@ fn what_cannot_be_swept_is_said_before_any_call_runs() {
     for (more, message) in [
         (["--traces", "nosuchfile"], "no such file"),
         (["--controllers", "reno"], "unknown controller `reno`"),
-        (["--seeds", "5-3"], "no range"),
+        (["--seeds", "5-3"], "expected a range"),
         (["--seeds", "1-1000000,2000001-2000001"], "1000001 calls, more than 1000000"),
         (["--workers", "1000000"], "not an integer from 1 to 1024"),
         (["--on", "elsewhere"], "no cluster"),

@@ -248,7 +248,7 @@ pub(crate) struct EmulatedPath<M> {
     log: Option<PacketLog>,
     gone: Gone,
     /// Number of drops reported to the log, by direction and reason.
-    told: [[u64; REASONS.len()]; 2],
+    reported: [[u64; REASONS.len()]; 2],
     lateness: Distribution,
     overflow: u64,
     refused: u64,
@@ -315,7 +315,7 @@ impl<M: Meter> EmulatedPath<M> {
             meter,
             log,
             gone: Gone::default(),
-            told: Default::default(),
+            reported: Default::default(),
             lateness: Distribution::of_milliseconds(),
             overflow: 0,
             refused: 0,
@@ -372,16 +372,16 @@ impl<M: Meter> EmulatedPath<M> {
     }
 
     /// Reports the drops of the links up to `now` to the log.
-    fn tell_of_drops(&mut self, now: Timestamp) {
+    fn report_drops(&mut self, now: Timestamp) {
         let Some(log) = &mut self.log else { return };
         let gone = std::mem::take(&mut *self.gone.lock().unwrap_or_else(PoisonError::into_inner));
         for (direction, size, in_at) in gone {
             let link = direction as usize;
             let happened = drops(self.links[link].statistics());
             // The links count drops by reason only. Drops between two calls get the reasons in order.
-            let reason = (0..REASONS.len()).find(|&reason| self.told[link][reason] < happened[reason]);
+            let reason = (0..REASONS.len()).find(|&reason| self.reported[link][reason] < happened[reason]);
             if let Some(reason) = reason {
-                self.told[link][reason] += 1;
+                self.reported[link][reason] += 1;
             }
             let fate = Fate::Dropped(reason.map(|reason| REASONS[reason]));
             let out_at = self.clock.epoch() + now.saturating_since(Timestamp::ZERO);
@@ -422,7 +422,7 @@ impl<M: Meter> EmulatedPath<M> {
         } else {
             self.open[index].send(at, size, carried)
         };
-        self.tell_of_drops(at);
+        self.report_drops(at);
     }
 
     /// Delivers the packets that left the links.
@@ -444,7 +444,7 @@ impl<M: Meter> EmulatedPath<M> {
                 self.hand_over(ends, direction, delivered, due)?;
             }
         }
-        self.tell_of_drops(now);
+        self.report_drops(now);
         Ok(())
     }
 

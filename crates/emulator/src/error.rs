@@ -15,6 +15,6 @@ pub enum EmulatorError {
     #[error("the TUN device failed: {0}; was its network namespace removed?")]
     Device(io::Error),
     /// The configuration of the link is invalid.
-    #[error("the emulated link: {0}")]
+    #[error("invalid emulated link: {0}")]
     Link(String),
 }

@@ -112,7 +112,12 @@ fn rows(live: &Scores, simulated: &Scores) -> Vec<Row> {
 }
 
 /// Describes the coding times of the simulated call and their source.
-fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: bool, decode_ms: f64) -> String {
+fn describe_coding_times(
+    times: Option<&CodingTimes>,
+    first_work: EncodeWork,
+    measured: bool,
+    decode_ms: f64,
+) -> String {
     let Some(CodingTimes { machine, first_job_ms, later_pass_ms }) = times else { return String::new() };
     let processor = &machine.processor;
     let work = match first_work {
@@ -136,7 +141,7 @@ pub struct BothWays {
     /// Scores of the simulated call.
     pub simulated: Scores,
     /// Coding times of the simulated call.
-    told: String,
+    coding_times: String,
 }
 
 /// Runs `settings` as a live call over the emulator, and again in virtual time.
@@ -175,8 +180,8 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
     };
     let simulated = simulate(&settings, Observers::default())?.report;
     let times = simulated.coding_times.as_ref();
-    let told = told_times(times, first_work, first_job_ms.is_some(), decode_ms.unwrap_or(0.0));
-    Ok(BothWays { live: live.report.scores, simulated: simulated.scores, told })
+    let coding_times = describe_coding_times(times, first_work, first_job_ms.is_some(), decode_ms.unwrap_or(0.0));
+    Ok(BothWays { live: live.report.scores, simulated: simulated.scores, coding_times })
 }
 
 /// `lockstep compare`.
@@ -188,10 +193,10 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     };
     let settings = given.settings()?;
     output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;
-    let BothWays { live, simulated, told } = both_ways(&settings)?;
+    let BothWays { live, simulated, coding_times } = both_ways(&settings)?;
     let rows = rows(&live, &simulated);
     warn_of_early_end(settings.length.as_f64(), &live);
-    say!("{told}\n");
+    say!("{coding_times}\n");
     say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure: name, live, simulated, difference } in &rows {
         let (live, simulated) = (figure(*live, 2), figure(*simulated, 2));
@@ -251,14 +256,16 @@ mod tests {
             times.frame(&LoggedFrame { record, video_delay: Duration::ZERO, followed: true });
         }
         assert_eq!(times.medians(), (Some(5.0), None));
-        let told = CodingTimes {
+        let coding_times = CodingTimes {
             machine: Machine { processor: "an abacus".to_owned(), cores: 1 },
             first_job_ms: 5.0,
             later_pass_ms: 3.0,
         };
-        let said = told_times(Some(&told), EncodeWork::FirstPass, true, 1.0);
+        let said = describe_coding_times(Some(&coding_times), EncodeWork::FirstPass, true, 1.0);
         assert!(said.contains("5.0 ms for coding a picture for the first time (the live call's median)"), "{said}");
         assert!(said.contains("each time more 3.0 ms"), "{said}");
-        assert!(!told_times(Some(&told), EncodeWork::OneFrame, true, 1.0).contains("each time more"));
+        assert!(
+            !describe_coding_times(Some(&coding_times), EncodeWork::OneFrame, true, 1.0).contains("each time more")
+        );
     }
 }

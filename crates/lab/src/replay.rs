@@ -170,7 +170,7 @@ impl Replay {
 
     /// Passes `event` to the controller. `number` and `line` are its position. Returns the recorded and the replayed
     /// answer.
-    fn hear(&mut self, event: &Event, number: u64, line: u64) -> Option<(Answer, Answer)> {
+    fn on_event(&mut self, event: &Event, number: u64, line: u64) -> Option<(Answer, Answer)> {
         if let Some(at) = event.at() {
             self.first_at.get_or_insert(at);
             self.now = at;
@@ -252,7 +252,8 @@ fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
     let mut table = arguments.allowances.as_deref().map(AllowanceTable::create).transpose()?;
     let mut events = 0;
     while let Some(event) = reader.next_event()? {
-        if let (Some((recorded, replayed)), Some(table)) = (replay.hear(&event, events, reader.line()), &mut table) {
+        if let (Some((recorded, replayed)), Some(table)) = (replay.on_event(&event, events, reader.line()), &mut table)
+        {
             table.add(events, &recorded, &replayed).context("the table of allowances")?;
         }
         events += 1;

@@ -92,7 +92,7 @@ fn list() {
 
 /// Writes the session logs of the calls of `scenario`.
 fn log_sessions(
-    told: &SessionArguments,
+    session_log: &SessionArguments,
     arguments: &ScenarioArguments,
     scenario: &str,
     sessions: Vec<ScenarioSession>,
@@ -100,7 +100,7 @@ fn log_sessions(
 ) -> Result<()> {
     for ScenarioSession { flow, meter, seconds, format } in sessions {
         let name = serde_json::to_string(&(scenario, &flow, arguments))?;
-        let Some(mut log) = told.open("scenario", "both", Some(&name))? else { break };
+        let Some(mut log) = session_log.open("scenario", "both", Some(&name))? else { break };
         let description = log.description();
         description.control(control);
         description.pictures(&format);

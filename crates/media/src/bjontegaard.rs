@@ -19,7 +19,7 @@ pub enum RateCurveError {
     #[error("a rate-quality curve needs at least 2 points of rising quality, got {0}")]
     TooFewPoints(usize),
     /// A rate or quality is NaN, infinite or not positive.
-    #[error("a point of the curve has a rate or quality that is no positive, finite number")]
+    #[error("a point of the curve has a rate or quality that is not a positive finite number")]
     NotANumber,
     /// The curves have no common quality range.
     #[error("the two curves have no quality in common")]

@@ -34,7 +34,7 @@ pub enum IvfError {
     #[error("ivf file holds {0}, not VP80")]
     Codec(String),
     /// The size or the rate is zero, or a side exceeds the limit of VP8.
-    #[error("ivf header says {width}x{height} at {rate}/{scale}, which no VP8 video has")]
+    #[error("ivf header has {width}x{height} at {rate}/{scale}, which VP8 does not support")]
     Format {
         /// Width from the header.
         width: u16,

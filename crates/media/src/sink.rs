@@ -106,7 +106,7 @@ pub enum SinkError {
         error: IvfError,
     },
     /// The sink is already finished.
-    #[error("the sink is finished and takes no more pictures")]
+    #[error("the sink is finished and accepts no more pictures")]
     Finished,
     /// This build does not support windows.
     #[error(

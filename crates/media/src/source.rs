@@ -98,7 +98,7 @@ pub enum SourceError {
         reason: String,
     },
     /// VP8 does not support the output of ffmpeg.
-    #[error("{input} {problem}; make another of it with: ffmpeg -i {input} -vf {filter} OUT.y4m")]
+    #[error("{input} {problem}; convert it with: ffmpeg -i {input} -vf {filter} OUT.y4m")]
     Unsuited {
         /// Input of ffmpeg.
         input: String,
@@ -131,7 +131,7 @@ pub struct SourceOptions {
 /// Opens the source `specification`:
 /// - `generated`, `generated:640x360`, `generated:@25` or `generated:640x360@25`: an endless clip, see
 ///   [`GeneratedClip`]. Missing values come from `options`, else 1280x720 at 30 pictures per second;
-/// - `camera` or a device such as `/dev/video0`, which is the default;
+/// - a device such as `/dev/video0`, or `camera` for that one;
 /// - `-` for standard input: y4m, or any format that ffmpeg reads from a pipe;
 /// - a `.y4m` file of 8-bit 4:2:0, unless `options` request another size or rate;
 /// - any other input of ffmpeg.

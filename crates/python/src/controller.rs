@@ -7,8 +7,8 @@ use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A controller written in Python: its name in reports, and the function `make` that creates a `lockstep.Controller`
-/// per sender. `lockstep.controllers.answer` calls it.
+/// A controller written in Python. It has a name for reports, `make`, which creates a `lockstep.Controller` per sender,
+/// and `lockstep.controllers.answer`, which passes events to it.
 #[derive(FromPyObject)]
 pub struct PyController {
     name: String,

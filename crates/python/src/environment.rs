@@ -88,8 +88,8 @@ impl VectorEnvironment {
         };
         // A precision of 0.001 is enough: 29.97 stands for 30000/1001.
         let frame_rate = FrameRate::new((frames_per_second * 1e3).round() as u32, 1_000);
-        setting.call.frame_rate =
-            frame_rate.ok_or_else(|| invalid(format!("{frames_per_second} pictures a second are none or too many")))?;
+        setting.call.frame_rate = frame_rate
+            .ok_or_else(|| invalid(format!("expected 1 to 1000 frames per second, got {frames_per_second}")))?;
         setting.call.codec =
             match CodecKind::from_word(codec).map_err(|problem| invalid(format!("codec: {problem}")))? {
                 CodecKind::Functional => ModelledCodec::Functional(MenuMode::default()),
@@ -143,7 +143,7 @@ impl VectorEnvironment {
     /// finished episodes.
     fn step<'py>(&mut self, py: Python<'py>, rates: PyReadonlyArray1<'py, f64>) -> PyResult<Arrays<'py>> {
         if rates.ndim() != 1 {
-            return Err(invalid("the rates are no row of numbers"));
+            return Err(invalid("expected a contiguous array of rates"));
         }
         let rates = rates.as_array().to_vec();
         py.detach(|| self.vector().step(&rates)).map_err(invalid)?;

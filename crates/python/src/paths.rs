@@ -59,7 +59,7 @@ pub(crate) fn clips(
     let possible = 1..=16_383;
     if let Some((width, height)) = sizes.iter().find(|size| !possible.contains(&size.0) || !possible.contains(&size.1))
     {
-        return Err(invalid(format!("pictures of {width}x{height} are not between 1x1 and 16383x16383")));
+        return Err(invalid(format!("expected pictures from 1x1 to 16383x16383, got {width}x{height}")));
     }
     let model = model.map_or_else(CodecModel::built_in, CodecModel::from_json).map_err(invalid)?;
     let chosen = match names {

@@ -71,7 +71,8 @@ impl LessonSetting {
         let clips = paths::clips(None, None, &sizes)?;
         let paths = Paths::new(&traces, delay_ms, queue_packets, loss)?;
         let rate = |rate: u32| {
-            FrameRate::new(rate, 1).ok_or_else(|| invalid(format!("{rate} pictures a second are none or too many")))
+            FrameRate::new(rate, 1)
+                .ok_or_else(|| invalid(format!("expected 1 to 1000 pictures per second, got {rate}")))
         };
         Ok(Self(simulated::LessonSetting {
             traces: paths.traces,

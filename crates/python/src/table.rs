@@ -44,7 +44,7 @@ pub fn unpickled_table(columns: Vec<PickledColumn<'_>>) -> PyResult<Table> {
         columns.iter().map(|(name, array, nullable)| (name, array.clone(), *nullable)),
     )
     .map(Table)
-    .map_err(|error| PyValueError::new_err(format!("this is no pickled table: {error}")))
+    .map_err(|error| PyValueError::new_err(format!("invalid pickled table: {error}")))
 }
 
 /// Values of a pickled column.
@@ -52,7 +52,7 @@ fn unpickled(values: &Bound<'_, PyAny>, present: Option<NullBuffer>) -> Result<A
     fn buffer<T: numpy::Element + arrow_buffer::ArrowNativeType>(values: &Bound<'_, PyArray1<T>>) -> ScalarBuffer<T> {
         values.readonly().as_array().to_vec().into()
     }
-    const UNEQUAL: &str = "has more values than flags, or fewer";
+    const UNEQUAL: &str = "has another number of values than of flags";
     let unequal = |_: ArrowError| UNEQUAL;
     Ok(if let Ok(values) = values.cast::<PyArray1<f64>>() {
         Arc::new(Float64Array::try_new(buffer(values), present).map_err(unequal)?)
@@ -67,7 +67,7 @@ fn unpickled(values: &Bound<'_, PyAny>, present: Option<NullBuffer>) -> Result<A
         }
         Arc::new(BooleanArray::new(values, present))
     } else {
-        let words: Vec<String> = values.extract().map_err(|_| "is of a kind that tables do not have")?;
+        let words: Vec<String> = values.extract().map_err(|_| "has a type that tables do not support")?;
         if present.as_ref().is_some_and(|present| present.len() != words.len()) {
             return Err(UNEQUAL);
         }
@@ -164,7 +164,7 @@ impl Table {
             let words = PyList::new(py, array.iter().map(Option::unwrap_or_default))?;
             py.import("numpy")?.call_method1("array", (words,))
         } else {
-            Err(PyRuntimeError::new_err(format!("column {name} is of a kind that NumPy does not have")))
+            Err(PyRuntimeError::new_err(format!("column {name} has a type that NumPy does not support")))
         }
     }
 
@@ -191,7 +191,7 @@ impl Table {
             } else if let Some(array) = array.downcast_ref::<StringArray>() {
                 PyList::new(py, array.iter().map(Option::unwrap_or_default))?.into_any()
             } else {
-                let message = format!("column {} is of a kind that cannot be pickled", field.name());
+                let message = format!("column {} has a type that cannot be pickled", field.name());
                 return Err(PyRuntimeError::new_err(message));
             };
             let present = column.nulls().map(|present| PyArray1::from_iter(py, present.iter()));

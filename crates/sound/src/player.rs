@@ -83,9 +83,9 @@ impl PlayerStatistics {
     #[must_use]
     pub fn concealed_share(&self) -> f64 {
         let PlayoutStatistics { played, recoverable, concealed, .. } = self.playout;
-        let heard = played + recoverable + concealed;
+        let total = played + recoverable + concealed;
         let made_up = concealed + recoverable - self.recovered + self.undecodable;
-        if heard == 0 { 0.0 } else { made_up as f64 / heard as f64 }
+        if total == 0 { 0.0 } else { made_up as f64 / total as f64 }
     }
 }
 

@@ -87,8 +87,8 @@ impl PlayoutStatistics {
     /// Concealed share of the sound, 0 to 1.
     #[must_use]
     pub fn concealed_share(&self) -> f64 {
-        let heard = self.played + self.recoverable + self.concealed;
-        if heard == 0 { 0.0 } else { self.concealed as f64 / heard as f64 }
+        let total = self.played + self.recoverable + self.concealed;
+        if total == 0 { 0.0 } else { self.concealed as f64 / total as f64 }
     }
 }
 
@@ -305,11 +305,11 @@ mod tests {
     }
 
     /// Plays `frames` packets. `delay` gives milliseconds from capture to arrival, or None for a lost packet.
-    fn hear(frames: u32, delay: impl Fn(u32) -> Option<u64>) -> (Vec<Playout<u32>>, PlayoutBuffer<u32>) {
+    fn play(frames: u32, delay: impl Fn(u32) -> Option<u64>) -> (Vec<Playout<u32>>, PlayoutBuffer<u32>) {
         let mut arrivals: Vec<(u64, u32)> =
             (0..frames).filter_map(|frame| Some((u64::from(frame) * 20 + delay(frame)?, frame))).collect();
         arrivals.sort_unstable();
-        let (mut buffer, mut heard, mut arrivals) =
+        let (mut buffer, mut playouts, mut arrivals) =
             (PlayoutBuffer::default(), Vec::new(), arrivals.into_iter().peekable());
         for tick in 0..u64::from(frames) {
             // The frames of the receiver begin at other times than those of the sender.
@@ -317,13 +317,13 @@ mod tests {
             while let Some((at, frame)) = arrivals.next_if(|&(at, _)| milliseconds(at) <= now) {
                 buffer.insert(milliseconds(at), frame, milliseconds(u64::from(frame) * 20), frame);
             }
-            heard.push(buffer.next(now));
+            playouts.push(buffer.next(now));
         }
-        (heard, buffer)
+        (playouts, buffer)
     }
 
-    fn is_in_order(heard: &[Playout<u32>]) -> bool {
-        let played = heard.iter().filter_map(|playout| match playout {
+    fn is_in_order(playouts: &[Playout<u32>]) -> bool {
+        let played = playouts.iter().filter_map(|playout| match playout {
             Playout::Packet { payload, .. } => Some(*payload),
             _ => None,
         });
@@ -332,8 +332,8 @@ mod tests {
 
     #[test]
     fn without_jitter_all_frames_play_in_order_with_low_delay() {
-        let (heard, buffer) = hear(500, |_| Some(30));
-        assert!(is_in_order(&heard));
+        let (playouts, buffer) = play(500, |_| Some(30));
+        assert!(is_in_order(&playouts));
         let statistics = buffer.statistics();
         assert!(statistics.played >= 495 && statistics.concealed == 0, "{statistics:?}");
         assert!(buffer.wait() <= Duration::from_millis(11), "{:?}", buffer.wait());
@@ -342,8 +342,8 @@ mod tests {
     #[test]
     fn jitter_raises_the_wait_and_little_is_concealed() {
         let jitter = |frame: u32| rand_pcg::Pcg32::seed_from_u64(u64::from(frame)).random_range(0..60);
-        let (heard, buffer) = hear(3_000, |frame| Some(20 + jitter(frame)));
-        assert!(is_in_order(&heard));
+        let (playouts, buffer) = play(3_000, |frame| Some(20 + jitter(frame)));
+        assert!(is_in_order(&playouts));
         let statistics = buffer.statistics();
         let made_up = statistics.concealed + statistics.recoverable;
         assert!(made_up < 120, "{statistics:?}");
@@ -353,8 +353,8 @@ mod tests {
     #[test]
     fn single_loss_is_restored_and_the_first_of_two_concealed() {
         let is_lost = |frame: u32| [50, 75, 76].contains(&(frame % 100));
-        let (heard, buffer) = hear(2_000, |frame| (!is_lost(frame)).then_some(30));
-        assert!(is_in_order(&heard));
+        let (playouts, buffer) = play(2_000, |frame| (!is_lost(frame)).then_some(30));
+        assert!(is_in_order(&playouts));
         // The buffer does not wait for copies before it observes loss, so the first losses are concealed.
         let statistics = buffer.statistics();
         assert!(statistics.played >= 1_935, "{statistics:?}");
@@ -367,10 +367,10 @@ mod tests {
         // Packets sent from 4 to 5 s arrive at 5 s.
         let delay =
             |frame: u32| Some(if (200..250).contains(&frame) { (250 - u64::from(frame)) * 20 + 30 } else { 30 });
-        let (heard, buffer) = hear(1_000, delay);
-        assert!(is_in_order(&heard));
+        let (playouts, buffer) = play(1_000, delay);
+        assert!(is_in_order(&playouts));
         // Half a second after the outage, sound is at most 200 ms old.
-        let behind = heard.iter().zip(0u64..).skip(275).filter_map(|(playout, tick)| match playout {
+        let behind = playouts.iter().zip(0u64..).skip(275).filter_map(|(playout, tick)| match playout {
             Playout::Packet { captured, .. } => Some(tick * 20 + 7 - captured.as_micros() / 1_000),
             _ => None,
         });
@@ -403,14 +403,14 @@ mod tests {
         fn arbitrary_packets_play_once_in_order_in_bounded_memory(
             packets in prop::collection::vec((any::<u32>(), any::<u64>(), 0..50_u64), 0..2_000),
         ) {
-            let (mut buffer, mut now, mut heard) = (PlayoutBuffer::default(), Timestamp::ZERO, Vec::new());
+            let (mut buffer, mut now, mut playouts) = (PlayoutBuffer::default(), Timestamp::ZERO, Vec::new());
             for (frame, captured, pause) in packets {
                 now += Duration::from_millis(pause);
                 buffer.insert(now, frame % 2_000, Timestamp::from_nanos(captured), frame % 2_000);
-                heard.push(buffer.next(now));
+                playouts.push(buffer.next(now));
                 prop_assert!(buffer.packets.len() <= MOST_WAITING && buffer.delays.len() <= DELAYS);
             }
-            prop_assert!(is_in_order(&heard));
+            prop_assert!(is_in_order(&playouts));
         }
     }
 }

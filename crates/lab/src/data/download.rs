@@ -48,7 +48,7 @@ fn copy(mut from: impl Read, mut to: impl Write, mut each: impl FnMut(u64)) -> R
         }
         size += read as u64;
         if size > MOST_BYTES {
-            bail!("it is larger than {MOST_BYTES} bytes");
+            bail!("the file is larger than {MOST_BYTES} bytes");
         }
         hash.update(&buffer[..read]);
         to.write_all(&buffer[..read])?;
@@ -66,7 +66,7 @@ fn one(agent: &ureq::Agent, file: &Wanted, folder: &Path, known: Option<&Known>)
     let (size, hash) = copy(body, part.as_file_mut(), |size| progress.update(size, &format!("{} kB", size / 1_000)))?;
     progress.finish();
     if length.is_some_and(|length| length != size) {
-        bail!("it ended after {size} bytes of {}", length.unwrap_or(0));
+        bail!("the file ended after {size} of {} bytes", length.unwrap_or(0));
     }
     if let Some(known) = known
         && (known.size, &known.sha256) != (size, &hash)
@@ -103,7 +103,7 @@ pub fn all(files: &[Wanted], folder: &Path) -> Result<()> {
         if let (Some(known), Some(there)) = (known.get(&file.name), there)
             && copy(there, std::io::sink(), |_| {}).is_ok_and(|found| found == (known.size, known.sha256.clone()))
         {
-            say!("{} is there as recorded", file.name);
+            say!("{} matches its record", file.name);
             continue;
         }
         match one(&agent, file, folder, known.get(&file.name)) {

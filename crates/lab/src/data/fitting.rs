@@ -109,7 +109,7 @@ pub fn run(arguments: &FitArguments) -> Result<()> {
     families.families.sort_by(|one, other| one.name.cmp(&other.name));
     let text = serde_json::to_string(&families)? + "\n";
     if let Err(why) = Families::from_json(&text) {
-        bail!("{} is not written, as it could not be read: {why}", path.display());
+        bail!("cannot read {}, so it is not overwritten: {why}", path.display());
     }
     write_text(path, &text)?;
     say!("written to {}", path.display());

@@ -114,7 +114,7 @@ pub fn named(name: &str) -> Result<&'static DataSet> {
         Some(set) => Ok(set),
         None => {
             let names: Vec<&str> = ALL.iter().map(|set| set.name).collect();
-            bail!("no data set is called `{name}`; there are: {}", names.join(", "))
+            bail!("unknown data set `{name}`; expected one of: {}", names.join(", "))
         }
     }
 }

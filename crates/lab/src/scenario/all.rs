@@ -149,7 +149,7 @@ pub(super) fn run(all: &AllArguments, controllers: &Controllers) -> Result<()> {
     let scenarios: Vec<Scenario> = Scenario::built_in().into_iter().filter(wanted).collect();
     if scenarios.is_empty() {
         let asked = all.section.as_deref().unwrap_or_default();
-        bail!("--section {asked}: no scenario is of it; they are like 8867-5.1, 8867-6.2 and 8869-3");
+        bail!("--section {asked}: no scenario has this prefix; expected one such as 8867-5.1, 8867-6.2 or 8869-3");
     }
     let control = all.arguments.control.settings_with(controllers)?;
     let model = open_model(all.codec_model.as_ref())?;

@@ -152,7 +152,7 @@ fn make_on(
         done(&made.batch);
         Ok(())
     })?;
-    failure.map_or(Ok(()), |reason| bail!("{reason}; what was made is kept"))
+    failure.map_or(Ok(()), |reason| bail!("{reason}; finished batches are kept"))
 }
 
 /// `lockstep sessions generate`.

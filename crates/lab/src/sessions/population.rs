@@ -92,21 +92,21 @@ pub struct Population {
 
 fn check_shares(what: &str, shares: impl Iterator<Item = f64> + Clone) -> Result<()> {
     if shares.clone().any(|share| !share.is_finite() || share < 0.0) || shares.sum::<f64>() <= 0.0 {
-        bail!("{what}: shares are numbers from 0 on, and not all of them 0");
+        bail!("{what}: expected shares from 0 on that are not all 0");
     }
     Ok(())
 }
 
 fn check_range(what: &str, [from, to]: [f64; 2], most: f64) -> Result<()> {
     if !(0.0..=most).contains(&from) || !(from..=most).contains(&to) {
-        bail!("{what}: [{from}, {to}] is no range within 0 and {most}");
+        bail!("{what}: expected a range within 0 and {most}, got [{from}, {to}]");
     }
     Ok(())
 }
 
 fn check_spread(what: &str, spread: Spread, most: f64) -> Result<()> {
     if !(spread.median > 0.0 && spread.median <= most && (0.0..=5.0).contains(&spread.deviation)) {
-        bail!("{what}: the median is above 0 and at most {most}, the deviation from 0 to 5");
+        bail!("{what}: expected a median above 0 and at most {most}, and a deviation from 0 to 5");
     }
     Ok(())
 }
@@ -133,29 +133,29 @@ impl Population {
     fn check(&self) -> Result<()> {
         for (what, hours) in [("hours", &self.hours), ("busy", &self.busy)] {
             if hours.len() != 24 {
-                bail!("{what}: {} numbers, and a day has 24 hours", hours.len());
+                bail!("{what}: expected 24 numbers, one per hour, got {}", hours.len());
             }
         }
         check_shares("hours", self.hours.iter().copied())?;
         if self.busy.iter().any(|busy| !(0.0..=1.0).contains(busy)) {
-            bail!("busy: numbers from 0 to 1");
+            bail!("busy: expected numbers from 0 to 1");
         }
         let Length { median, deviation, least, most } = self.length_s;
         check_spread("length_s", Spread { median, deviation }, LONGEST_S)?;
         if !(least >= 1.0 && least <= most && most <= LONGEST_S) {
-            bail!("length_s: from 1 to {LONGEST_S} s, the least no more than the most");
+            bail!("length_s: expected bounds from 1 to {LONGEST_S} s, in order");
         }
         check_shares("places", self.places.iter().map(|place| place.share))?;
         for place in &self.places {
             check_range(&format!("{}: farther_ms", place.name), place.farther_ms, 1_000.0)?;
             check_shares(&format!("{}: access", place.name), place.access.values().copied())?;
             if let Some(name) = place.access.keys().find(|name| !self.access.contains_key(*name)) {
-                bail!("{}: there is no access network called `{name}`", place.name);
+                bail!("{}: unknown access network `{name}`", place.name);
             }
         }
         for (name, access) in &self.access {
             if !ACCESS.contains(&name.as_str()) {
-                bail!("access: `{name}` is none of {}", ACCESS.join(", "));
+                bail!("access: unknown network `{name}`; expected one of: {}", ACCESS.join(", "));
             }
             access.check().with_context(|| format!("access network {name}"))?;
         }
@@ -165,7 +165,7 @@ impl Population {
         }
         check_shares("codecs", self.codecs.values().copied())?;
         if let Some(name) = self.codecs.keys().find(|name| !["functional", "conventional"].contains(&name.as_str())) {
-            bail!("codecs: `{name}` is neither functional nor conventional");
+            bail!("codecs: unknown codec `{name}`; expected functional or conventional");
         }
         check_shares("clips", self.clips.values().copied())?;
         for name in self.clips.keys() {
@@ -185,7 +185,7 @@ impl Access {
         check_spread("loss", self.loss, 1.0)?;
         let [least, most] = self.queue_packets;
         if least == 0 || least > most || most > 100_000 {
-            bail!("queue_packets: [{least}, {most}] is no range within 1 and 100000");
+            bail!("queue_packets: expected a range within 1 and 100000, got [{least}, {most}]");
         }
         Ok(())
     }
@@ -213,14 +213,14 @@ mod tests {
             format!("{:#}", Population::read(&changed.to_string()).unwrap_err())
         };
         let cases: [(Change<'_>, &str); 9] = [
-            (&|all| all["hours"] = serde_json::json!([1.0]), "a day has 24 hours"),
+            (&|all| all["hours"] = serde_json::json!([1.0]), "expected 24 numbers"),
             (&|all| all["length_s"]["least"] = 0.0.into(), "from 1 to"),
-            (&|all| all["places"][0]["share"] = (-1.0).into(), "not all of them 0"),
-            (&|all| all["places"][0]["access"]["pigeon"] = 1.0.into(), "no access network called `pigeon`"),
+            (&|all| all["places"][0]["share"] = (-1.0).into(), "not all 0"),
+            (&|all| all["places"][0]["access"]["pigeon"] = 1.0.into(), "unknown access network `pigeon`"),
             (&|all| all["access"]["3g"]["family"] = "pigeon".into(), "pigeon"),
-            (&|all| all["access"]["3g"]["taken"] = 1.0.into(), "no range"),
+            (&|all| all["access"]["3g"]["taken"] = 1.0.into(), "expected a range"),
             (&|all| all["controllers"]["pigeon"] = 1.0.into(), "pigeon"),
-            (&|all| all["codecs"] = serde_json::json!({"h264": 1.0}), "neither functional nor"),
+            (&|all| all["codecs"] = serde_json::json!({"h264": 1.0}), "expected functional or"),
             (&|all| all["colour"] = 1.0.into(), "unknown field"),
         ];
         for (change, said) in cases {

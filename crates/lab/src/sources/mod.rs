@@ -231,15 +231,15 @@ fn print<R: Compared>(rows: &[R], figures: &[Figure<R>]) {
     say!("");
 }
 
-/// `lockstep sources`. `told` tells whether an option was given.
+/// `lockstep sources`. `is_given` tells whether an option was given.
 ///
 /// # Errors
 /// If an option that the command decides itself was given, or a trace cannot be read. Also if a call fails or the
 /// numbers cannot be written.
-pub fn run(arguments: &SourcesArguments, told: &dyn Fn(&str) -> bool) -> Result<()> {
-    refuse(&DECIDED, told)?;
-    refuse(&["modelled"], told)?;
-    if let Some(name) = ["menu", "fit_passes"].iter().find(|name| told(name)) {
+pub fn run(arguments: &SourcesArguments, is_given: &dyn Fn(&str) -> bool) -> Result<()> {
+    refuse(&DECIDED, is_given)?;
+    refuse(&["modelled"], is_given)?;
+    if let Some(name) = ["menu", "fit_passes"].iter().find(|name| is_given(name)) {
         bail!("--{} does not apply to the conventional codec of this command; omit it", name.replace('_', "-"));
     }
     let takes = |links| arguments.links.contains(&links);

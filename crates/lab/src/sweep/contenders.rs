@@ -34,14 +34,14 @@ impl Contender {
             _ => (None, word),
         };
         if name.as_deref() == Some("") {
-            bail!("`={word}`: a name stands before the equals sign, such as mine={word}");
+            bail!("`={word}`: expected a name before the equals sign, such as mine={word}");
         }
         if word.starts_with(ControllerName::PROGRAM) {
             let program = ControllerName::from_word(word).map_err(anyhow::Error::msg)?;
             return Ok((name, Self::new(Some(program), None, None)));
         }
         let parsed = match (word.strip_prefix(ESTIMATOR), controllers.find(word), word.split_once(':')) {
-            (Some(""), ..) => bail!("`{word}`: a file stands behind the colon, such as {ESTIMATOR}mine.py"),
+            (Some(""), ..) => bail!("`{word}`: expected a file after the colon, such as {ESTIMATOR}mine.py"),
             (Some(path), ..) => Self::new(None, None, Some(path.into())),
             (None, Ok(algorithm), _) => Self::new(Some(algorithm.into()), given.model.clone(), None),
             (None, Err(_), Some((algorithm, model))) if !algorithm.starts_with("fixed") => {
@@ -112,7 +112,7 @@ pub fn all(words: &[String], given: &CallArguments, controllers: &Controllers) -
         .collect();
     contenders.sort_by(|one, other| one.name.cmp(&other.name));
     if let Some(pair) = contenders.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        bail!("--controllers: two are called `{0}`; give one another name, such as other={0}", pair[0].name);
+        bail!("--controllers: two contenders have the name `{0}`; rename one, such as other={0}", pair[0].name);
     }
     Ok(contenders)
 }
@@ -174,10 +174,10 @@ mod tests {
             (&["reno"][..], "unknown controller `reno`"),
             (&["reno:run.onnx"], "unknown controller `reno`"),
             (&["fixed:fast"], "expected a bit rate"),
-            (&["estimator:"], "a file stands behind the colon"),
+            (&["estimator:"], "expected a file after the colon"),
             (&["program:"], "expected a file behind the colon"),
-            (&["=gcc"], "a name stands before the equals sign"),
-            (&["gcc=estimator:mine.py", "gcc"], "two are called `gcc`"),
+            (&["=gcc"], "expected a name before the equals sign"),
+            (&["gcc=estimator:mine.py", "gcc"], "two contenders have the name `gcc`"),
         ] {
             let error = named(words).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");

@@ -78,7 +78,7 @@ impl FromStr for Seeds {
                 Some((first, last)) => {
                     let (first, last) = (number(first)?, number(last)?);
                     if last < first || last - first >= MOST_SEEDS {
-                        return Err(format!("`{part}` is no range of at most {MOST_SEEDS} seeds"));
+                        return Err(format!("expected a range of at most {MOST_SEEDS} seeds, got `{part}`"));
                     }
                     seeds.extend(first..=last);
                 }
@@ -223,7 +223,7 @@ pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<
     let calls = arguments.seeds.as_ref().map_or(1, |seeds| seeds.0.len());
     let calls = [contenders.len(), codecs.len(), traces.len()].iter().fold(calls, |all, &of| all.saturating_mul(of));
     if calls > MOST_CALLS {
-        bail!("these are {calls} calls, more than {MOST_CALLS}; ask for fewer seeds, traces or controllers");
+        bail!("the sweep has {calls} calls, more than {MOST_CALLS}; give fewer seeds, traces or controllers");
     }
 
     let mut contents = Contents::default();
@@ -363,8 +363,8 @@ mod tests {
             let differs =
                 |settings: &Map<String, Value>| settings[name] != Value::Null && settings[name] != usual[name];
             // The limit of an estimator ends a call or does not affect it.
-            let told = name == "estimator_limit" || said.iter().any(differs);
-            assert!(told, "the settings of a call say nothing of {name}");
+            let is_in_settings = name == "estimator_limit" || said.iter().any(differs);
+            assert!(is_in_settings, "the settings of a call lack {name}");
         }
     }
 
@@ -425,7 +425,7 @@ mod tests {
         let seeds = |text: &str| text.parse::<Seeds>().map(|seeds| seeds.0);
         assert_eq!(seeds("3-5"), Ok(vec![3, 4, 5]));
         assert_eq!(seeds("7,1,2-3,3"), Ok(vec![1, 2, 3, 7]));
-        assert!(seeds("5-3").unwrap_err().contains("no range"));
+        assert!(seeds("5-3").unwrap_err().contains("expected a range"));
         assert!(seeds("0-99999999999").is_err());
         assert!(seeds("one").unwrap_err().contains("not like"));
     }

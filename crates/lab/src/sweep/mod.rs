@@ -182,7 +182,7 @@ fn run_calls(arguments: &SweepArguments, controllers: &Controllers) -> Result<()
     output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
     let mut journal = Journal::of_output(Some(&arguments.output), arguments.fresh)?;
     if arguments.on.is_some() && arguments.session.is_given() {
-        bail!("--session-log: calls on a cluster leave no logs; leave --on out");
+        bail!("--session-log: calls on a cluster write no logs; omit --on");
     }
     let mut open = Vec::new();
     for job in &jobs {

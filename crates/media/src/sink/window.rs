@@ -237,11 +237,11 @@ mod tests {
     #[test]
     fn each_key_press_is_reported_once_short_or_held() {
         let (keys, pressed) = mpsc::channel();
-        let mut heard = Pressed { keys, down: Vec::new() };
+        let mut receiver = Pressed { keys, down: Vec::new() };
         for (key, is_down) in
             [(Key::M, true), (Key::M, false), (Key::M, true), (Key::M, true), (Key::A, true), (Key::V, true)]
         {
-            heard.set_key_state(key, is_down);
+            receiver.set_key_state(key, is_down);
         }
         assert_eq!(pressed.try_iter().collect::<String>(), "mmv");
     }

@@ -243,17 +243,17 @@ mod tests {
                 .status()
                 .unwrap();
             assert!(made.success());
-            let told = FfmpegSource::open(&input, &SourceOptions::default()).unwrap_err().to_string();
-            assert!(told.starts_with(&input) && !told.contains("y4m video"), "{told}");
-            assert!(told.contains(&format!("ffmpeg -i {input} -vf")), "{told}");
-            told
+            let error = FfmpegSource::open(&input, &SourceOptions::default()).unwrap_err().to_string();
+            assert!(error.starts_with(&input) && !error.contains("y4m video"), "{error}");
+            assert!(error.contains(&format!("ffmpeg -i {input} -vf")), "{error}");
+            error
         };
         let clip = "testsrc=size=64x48:rate=10:duration=0.5";
         let interlaced = ["-vf", "setfield=tff", "-c:v", "mpeg4", "-flags", "+ildct+ilme"];
-        let told = refused("interlaced.mp4", clip, &interlaced);
-        assert!(told.contains("is interlaced") && told.contains("yadif"), "{told}");
-        let told = refused("fast.mp4", "testsrc=size=64x48:rate=2000:duration=0.01", &["-c:v", "mpeg4"]);
-        assert!(told.contains("2000 pictures a second, more than 1000") && told.contains("fps=30"), "{told}");
+        let error = refused("interlaced.mp4", clip, &interlaced);
+        assert!(error.contains("is interlaced") && error.contains("yadif"), "{error}");
+        let error = refused("fast.mp4", "testsrc=size=64x48:rate=2000:duration=0.01", &["-c:v", "mpeg4"]);
+        assert!(error.contains("2000 pictures a second, more than 1000") && error.contains("fps=30"), "{error}");
     }
 
     #[test]
