@@ -19,17 +19,17 @@ use crate::commands::output::OutputArguments;
 use crate::decisions::DecisionsArgument;
 use crate::sound_file::SoundFile;
 
-/// What the session in the opposite direction is labelled with.
+/// Label of the session in the opposite direction.
 const OPPOSITE: &str = "opposite";
 
-/// What `lockstep simulate` is told.
+/// Arguments of `lockstep simulate`.
 #[derive(Debug, Clone, Args)]
 pub struct SimulateCommand {
     #[command(flatten)]
     simulation: SimulateWords,
     #[command(flatten)]
     output: OutputArguments,
-    /// Where what is heard goes, a WAV file; for calls with --audio.
+    /// WAV file for the received sound; requires --audio.
     #[arg(long, value_name = "FILE", help_heading = "Outputs")]
     audio_output: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `lockstep emulate --tun`: a link between two network namespaces, and a program in one of them.
+//! `lockstep emulate --tun`: emulates a link between two network namespaces, and runs a program in one of them.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, stderr, stdin};
@@ -30,23 +30,23 @@ use lockstep_units::Timestamp;
 use crate::packet_csv::PacketCsv;
 use crate::reporter::StatusArgument;
 
-/// The exit status where this machine lacks what a tunnel takes, as tests that are skipped have it.
+/// Exit status if this machine lacks a requirement of the tunnel, as for skipped tests.
 const MISSING: u8 = 77;
-/// The exit statuses of programs that run others (env, timeout, nohup): they failed themselves, and the other is not there.
+/// Exit statuses of env, timeout and nohup: the command itself failed, or the program does not exist.
 const FAILED: u8 = 125;
 const NO_PROGRAM: u8 = 127;
 
-/// The command ends with this status. A message was for people, where there is one.
+/// Error that ends the command with an exit status, and a message if there is one.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct EndsWith {
     /// The exit status.
     pub status: u8,
-    /// What is said; nothing where the program that ran has said what there is to say.
+    /// Message for the user; empty if the program printed its own.
     pub message: String,
 }
 
-/// When the traces begin.
+/// Value of `--start`: when the traces begin.
 #[derive(Debug, Clone, Copy)]
 struct StartWord(Start);
 
@@ -61,7 +61,7 @@ fn start_word(text: &str) -> Result<StartWord, String> {
             let seconds: f64 = text.parse().map_err(|_| wrong())?;
             let since = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            // A day from now is a slip of units, not a plan.
+            // A larger distance is probably an error of units.
             if since > now + Duration::from_secs(86_400) || now > since + Duration::from_secs(86_400) {
                 return Err(format!("{text} is not within a day of now, {:.0} s since 1970", now.as_secs_f64()));
             }
@@ -70,37 +70,37 @@ fn start_word(text: &str) -> Result<StartWord, String> {
     }))
 }
 
-/// What `lockstep emulate` is told of a link between network namespaces.
+/// Arguments of `lockstep emulate --tun`.
 #[derive(Debug, Clone, Args)]
 pub struct TunnelArguments {
-    /// Emulate a whole network: two network namespaces with this link as the only way between them, for programs of any kind.
-    /// Takes Linux, and root or user namespaces; exit status 77 says that something is missing.
+    /// Emulate a network: two network namespaces, with this link as the only path between them, for any programs.
+    /// Requires Linux, and root or user namespaces; exit status 77 means that a requirement is missing.
     #[arg(long, conflicts_with_all = ["to", "listen", "near_moves_at", "far_moves_at", "mtu"])]
     pub tun: bool,
-    /// The namespaces are called NAME-near and NAME-far; lockstep-PROCESS if not given.
+    /// Prefix of the namespaces NAME-near and NAME-far; lockstep-PROCESS if not given.
     #[arg(long, requires = "tun")]
     name: Option<String>,
-    /// Give them addresses of IPv6, too.
+    /// Assign IPv6 addresses to the namespaces, too.
     #[arg(long, requires = "tun")]
     ipv6: bool,
-    /// When the traces begin: with the `first-packet` from the near namespace (so it is if not given), `now`, a time in seconds since 1970, or `signal` (SIGUSR1
-    /// to this process). Packets before that have the delay only.
+    /// When the traces begin: with the `first-packet` from the near namespace (the default); `now`; at a time in
+    /// seconds since 1970; or on `signal` (SIGUSR1 to this process). Until then, the link only delays packets.
     #[arg(long, value_name = "WHEN", requires = "tun", value_parser = start_word)]
     start: Option<StartWord>,
-    /// Where the result goes, JSON: what became of the packets, and how late this process was.
+    /// JSON file for the result: packet counts, and the lateness of this process.
     #[arg(long, requires = "tun")]
     json: Option<PathBuf>,
-    /// End in order when standard input ends.
+    /// Stop and write the result when standard input ends.
     #[arg(long, hide = true, requires = "tun", conflicts_with = "command")]
     attached: bool,
-    /// A program to run in the near namespace; the link ends with it, and its exit status is this command's.
+    /// Program to run in the near namespace; the link ends with it, and its exit status is this command's.
     #[arg(last = true, requires = "tun", conflicts_with = "seconds")]
     command: Vec<OsString>,
 }
 
 impl TunnelArguments {
-    /// An option that was given and is for a tunnel only. (That clap knows it, too, is for the text of its help: it asks for
-    /// no `--tun` where there is a far side, which `--tun` cannot be given with.)
+    /// First given option that requires `--tun`. (clap also knows this requirement, but does not enforce it next to a
+    /// far side, which conflicts with `--tun`.)
     fn given(&self) -> Option<&'static str> {
         let given = [
             (self.name.is_some(), "--name"),
@@ -113,10 +113,10 @@ impl TunnelArguments {
         given.into_iter().find_map(|(given, option)| given.then_some(option))
     }
 
-    /// Says so.
+    /// Refuses options of a tunnel without `--tun`.
     ///
     /// # Errors
-    /// If one was given.
+    /// If such an option was given.
     pub fn refuse(&self) -> Result<()> {
         match self.given() {
             Some(option) => {
@@ -127,9 +127,9 @@ impl TunnelArguments {
     }
 }
 
-/// The signals that this command was sent.
+/// Signals sent to this command.
 struct Signals {
-    /// Whether any came since this was asked.
+    /// Whether any signal arrived since the last check.
     any: Arc<AtomicBool>,
     came: Vec<(i32, Arc<AtomicBool>)>,
 }
@@ -149,7 +149,7 @@ impl Signals {
         Ok(Self { any, came })
     }
 
-    /// Those that came since this was asked.
+    /// Signals that arrived since the last call.
     fn take(&self) -> impl Iterator<Item = i32> {
         self.came.iter().filter(|(_, flag)| flag.swap(false, Ordering::Relaxed)).map(|&(signal, _)| signal)
     }
@@ -194,13 +194,13 @@ fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elaps
     })
 }
 
-/// How the program that ran has ended, as shells say it.
+/// Exit status of the program, by the convention of shells.
 fn shell_status(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
 }
 
-/// Whether a program of this name can be run.
+/// Whether a program of this name exists.
 fn is_there(program: &OsString) -> bool {
     let path = Path::new(program);
     if path.components().count() > 1 {
@@ -257,9 +257,9 @@ fn run_link(
         let message = format!("there is no program {}", first.to_string_lossy());
         return Err(EndsWith { status: NO_PROGRAM, message }.into());
     }
-    // As reports of calls have them: with the defaults for what was not given.
+    // Defaults fill in the options that were not given, as in reports of calls.
     let mut recorded = CallArguments { ecn: None, ..link.said().clone() }.settings()?.options();
-    // A call has controllers that heed no marks; here nobody asks what runs over the link.
+    // The settings of a call refuse ECN for most controllers; here any program may use it.
     recorded.ecn = Some(settings.ecn);
     let options_of_link = json!(recorded.record(LinkWords::GROUPS));
     let signals = Signals::watch()?;
@@ -270,7 +270,7 @@ fn run_link(
         false => StatusArgument::None,
     });
     let (near, far) = (tunnel.near(), tunnel.far());
-    // The program has standard output for itself.
+    // Standard output belongs to the program.
     let tell = |line: &str| if program.is_empty() { say!("{line}") } else { aside!("{line}") };
     match status {
         StatusArgument::Json => tell(
@@ -318,7 +318,7 @@ fn run_link(
                 (SIGUSR1, _) => go = Go::Start,
                 (SIGCHLD, _) => {}
                 (signal, None) => ended_by = Some(signal),
-                // A terminal gives these to every program that runs on it.
+                // The terminal sends these signals to the program, too.
                 (SIGINT | SIGQUIT, Some(_)) if on_terminal => {}
                 (signal, Some(child)) => forward_signal(signal, child),
             }
@@ -360,7 +360,7 @@ fn run_link(
     let carried = match carried {
         Ok(carried) => carried,
         Err(error) => {
-            // Nothing carries its packets any more.
+            // The program's packets are no longer carried.
             if let Some(child) = &mut child {
                 let _ = child.kill().and_then(|()| child.wait());
             }
@@ -423,6 +423,6 @@ fn forward_signal(signal: i32, child: &Child) {
         SIGQUIT => Signal::QUIT,
         _ => Signal::TERM,
     };
-    // It may have ended meanwhile.
+    // The program may have ended meanwhile.
     let _ = kill_process(pid, signal);
 }
