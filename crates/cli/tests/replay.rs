@@ -66,7 +66,7 @@ fn a_live_call_replays_to_the_same_decisions_in_virtual_time() {
         assert!(said.contains("every decision is the same: ") && said.contains(controller), "{said}");
     }
     let said = refused(folder.path(), &[&words[..], &["-"]].concat());
-    assert!(said.contains("--decisions -: the sender is a process of its own"), "{said}");
+    assert!(said.contains("--decisions -: the sender is a separate process"), "{said}");
 }
 
 #[test]

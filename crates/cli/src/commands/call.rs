@@ -58,11 +58,11 @@ pub struct CallCommand {
 pub fn run(arguments: &CallCommand, controllers: &Controllers) -> Result<()> {
     let sink = sink_path(&arguments.sink)?;
     if sink.is_some_and(is_standard_output) {
-        bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
+        bail!("--sink {}: the receiver is a separate process; name a file", arguments.sink);
     }
     let decisions = arguments.decisions.output();
     if decisions.1.is_some_and(is_standard_output) {
-        bail!("--decisions -: the sender is a process of its own; name a file");
+        bail!("--decisions -: the sender is a separate process; name a file");
     }
     let given = CallArguments {
         clip: Some(arguments.clip.clone()),
@@ -71,7 +71,7 @@ pub fn run(arguments: &CallCommand, controllers: &Controllers) -> Result<()> {
     };
     let heard = arguments.audio_output.as_deref();
     if heard.is_some() && arguments.audio.is_none() {
-        bail!("--audio-output: nothing is heard of a call without --audio");
+        bail!("--audio-output requires --audio: without it, the call has no sound");
     }
     let settings = CallSettings { audio: arguments.audio.clone(), ..given.settings_with(controllers)? };
     let live = LiveCall {

@@ -94,7 +94,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
     output_file::check(&[("--log", arguments.log.as_deref())], &link.inputs())?;
     let (packets, log) = arguments.log.as_deref().map(PacketCsv::create).transpose()?.unzip();
     let interruption = Interruption::watch()?;
-    let to = match arguments.to.as_ref().context("where is the far side?")? {
+    let to = match arguments.to.as_ref().context("no far side was given; name a ticket or HOST:PORT")? {
         FarSide::Ticket(ticket) => {
             let through = Ticket { addresses: near, rendezvous: Vec::new(), ..ticket.clone() };
             say!("ticket: {through}");

@@ -51,7 +51,7 @@ pub fn limit(text: &str) -> Result<Limit, String> {
         "none" => Ok(Limit(None)),
         text => match Seconds::from_word(text) {
             Ok(seconds) => Ok(Limit(Some(seconds.get()))),
-            Err(error) => Err(format!("{error}, nor `none`")),
+            Err(error) => Err(format!("{error}, or `none`")),
         },
     }
 }
@@ -107,8 +107,8 @@ pub struct ReceiveArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     way: WayArguments,
-    /// Where the pictures go: `window`, `none`, a .webm or .mkv file (VP8 encoded again, with the sound), an .ivf file
-    /// (the same without sound), a .y4m file; or `-` for y4m on standard output. A file grows during the call and plays
+    /// Where the pictures go: `window`; `none`; a .webm or .mkv file (VP8 encoded again, with the sound); an .ivf file
+    /// (the same without sound); a .y4m file; or `-` for y4m on standard output. A file grows during the call and plays
     /// even if the receiver is killed. Each of several video streams has a separate window or file, such as
     /// x.front.webm for x.webm.
     #[arg(long, default_value = "none")]
@@ -199,7 +199,7 @@ impl ListeningArguments {
     pub fn listener(&self, way: WayArguments) -> Result<(Listener, Ticket)> {
         let servers = self.rendezvous.as_deref().map(resolve).transpose()?.unwrap_or_default();
         if way.relay_only && servers.is_empty() {
-            bail!("--relay-only sends all by a rendezvous: say which with --rendezvous HOST:PORT");
+            bail!("--relay-only requires a rendezvous: name it with --rendezvous HOST:PORT");
         }
         let identity = if self.reusable { Identity::standing(&standing_identity()?)? } else { Identity::new()? };
         let listener = Listener::bind(self.listen, identity)?.meeting_at(&servers, way.relay_only);
@@ -211,7 +211,7 @@ impl ListeningArguments {
         let leads_here = ticket.addresses.iter().all(|address| address.ip().is_loopback());
         if self.listen.ip().is_unspecified() && ticket.rendezvous.is_empty() && leads_here {
             aside!(
-                "lockstep: warning: this machine is on no network that it knows of, and the ticket is good on this machine \
+                "lockstep: warning: this machine has no network address, and the ticket works on this machine \
                  only; name an address at which others reach it with --address HOST:PORT"
             );
         }
@@ -226,7 +226,7 @@ fn standing_identity() -> Result<PathBuf> {
         .or_else(|| Some(folder("XDG_STATE_HOME")?.join("lockstep")))
         .or_else(|| Some(folder("HOME")?.join(".local").join("state").join("lockstep")))
         .or_else(|| Some(folder("LOCALAPPDATA")?.join("lockstep")));
-    Ok(home.context("there is no folder for the standing ticket's key; set LOCKSTEP_HOME")?.join("standing-ticket"))
+    Ok(home.context("cannot find a folder for the standing ticket's key; set LOCKSTEP_HOME")?.join("standing-ticket"))
 }
 
 /// Ticket to join with: the one given, that of LOCKSTEP_TICKET, or the one that the user types.

@@ -50,14 +50,14 @@ pub struct RendezvousArguments {
 fn rate(text: &str) -> Result<Bitrate, String> {
     match parse_rate(text) {
         Ok(rate) if rate > Bitrate::ZERO => Ok(rate),
-        _ => Err(format!("`{text}` is no rate, such as 4mbps or 500kbps")),
+        _ => Err(format!("expected a rate such as 4mbps or 500kbps, found `{text}`")),
     }
 }
 
 /// `lockstep rendezvous`.
 pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     if arguments.calls == 0 || arguments.calls_per_address == 0 {
-        bail!("--calls and --calls-per-address: a rendezvous of no calls does nothing; say 1 or more");
+        bail!("--calls and --calls-per-address: expected at least 1, found 0");
     }
     let limits = RendezvousLimits {
         calls: arguments.calls,
@@ -69,7 +69,7 @@ pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     let interruption = Interruption::watch()?;
     let addresses = server.addresses()?;
     if arguments.listen.ip().is_unspecified() && addresses.iter().all(|address| address.ip().is_loopback()) {
-        aside!("lockstep: warning: this machine is on no network that it knows of: the rendezvous is for itself only");
+        aside!("lockstep: warning: this machine has no network address; only local peers reach the rendezvous");
     }
     for address in addresses {
         say!("rendezvous at {address}; talk through it with: lockstep talk --rendezvous {address}");

@@ -61,7 +61,7 @@ impl Service<'_> {
         if finished.dropped > 0 {
             let pictures = finished.dropped;
             aside!(
-                "lockstep: warning: {pictures} pictures came and were not shown or kept: the sink was too slow for them"
+                "lockstep: warning: the sink was too slow and dropped {pictures} pictures"
             );
         }
         let ended = match finished.result {

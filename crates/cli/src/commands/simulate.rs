@@ -43,7 +43,7 @@ pub fn run(command: &SimulateCommand, controllers: &Controllers) -> Result<()> {
     let settings = command.simulation.settings_with(controllers)?;
     let heard = command.audio_output.as_deref();
     if heard.is_some() && (settings.audio.is_none() || settings.modelled) {
-        bail!("--audio-output: nothing is heard of a call without --audio, or of a modelled one");
+        bail!("--audio-output requires --audio and a call with the real codec; a modelled call has no audible sound");
     }
     command.output.check(&[("--audio-output", heard), command.decisions.output()], &settings.inputs())?;
     let output = command.output.open()?;

@@ -57,7 +57,7 @@ fn start_word(text: &str) -> Result<StartWord, String> {
         "signal" => Start::Told,
         text => {
             let wrong =
-                || format!("\"{text}\" is none of first-packet, now, signal, and no time since 1970 in seconds");
+                || format!("expected first-packet, now, signal or seconds since 1970, found \"{text}\"");
             let seconds: f64 = text.parse().map_err(|_| wrong())?;
             let since = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -120,7 +120,7 @@ impl TunnelArguments {
     pub fn refuse(&self) -> Result<()> {
         match self.given() {
             Some(option) => {
-                bail!("{option} is for --tun, which takes no far side: a link between two network namespaces")
+                bail!("{option} requires --tun, a link between two network namespaces without a far side")
             }
             None => Ok(()),
         }
@@ -254,7 +254,7 @@ fn run_link(
     let (forward, reverse) = settings.links()?;
     output_file::check(&[("--json", json.as_deref()), ("--log", log)], &settings.inputs())?;
     if let Some(first) = program.first().filter(|first| !is_there(first)) {
-        let message = format!("there is no program {}", first.to_string_lossy());
+        let message = format!("cannot find the program {}", first.to_string_lossy());
         return Err(EndsWith { status: NO_PROGRAM, message }.into());
     }
     // Defaults fill in the options that were not given, as in reports of calls.
@@ -349,7 +349,7 @@ fn run_link(
         }
         match child.as_mut().map(Child::try_wait) {
             Some(Ok(Some(status))) => ended = Some(status),
-            Some(Err(error)) => failure = Some(Error::new(error).context("the program cannot be waited for")),
+            Some(Err(error)) => failure = Some(Error::new(error).context("cannot wait for the program")),
             Some(Ok(None)) | None => {}
         }
         let told_to_end = told_to_end.load(Ordering::Relaxed);
