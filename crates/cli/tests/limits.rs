@@ -93,6 +93,6 @@ fn a_file_without_an_end_is_refused_and_not_read() {
         &["scenario", "run", "/dev/zero"],
         &["model", "show", "--model", "/dev/zero"],
     ] {
-        refuses(words, "it is no regular file");
+        refuses(words, "it is not a regular file");
     }
 }

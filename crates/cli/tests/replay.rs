@@ -156,7 +156,7 @@ fn what_cannot_be_replayed_or_recorded_is_refused_in_a_line() {
     fs::write(folder.path().join("damaged.jsonl"), format!("{first}\n[0,{{\"tim\x1be\":{{}}}}]\n")).expect("written");
     for (words, message) in [
         (&["none.jsonl"][..], "none.jsonl: cannot be read"),
-        (&["."], "it is no regular file"),
+        (&["."], "it is not a regular file"),
         (&["call.json"], "call.json: not a recording of a controller's decisions"),
         (&["damaged.jsonl"], "damaged.jsonl: line 2: control character"),
         (&["it.jsonl", "--controller", "hindsight"], "--controller hindsight: it must know what the path carries"),

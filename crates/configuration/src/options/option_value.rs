@@ -34,7 +34,7 @@ pub trait OptionValue: Sized {
     /// What is wrong with it, in one line.
     fn from_value(value: &Value) -> Result<Self, String> {
         // The error of `from_word` lists the accepted values, unless it accepts any word.
-        Self::from_word(&value.to_string()).and(Err(format!("{value} is no text")))
+        Self::from_word(&value.to_string()).and(Err(format!("{value} is not text")))
     }
 
     /// Whether `value` means that the option is not given.
