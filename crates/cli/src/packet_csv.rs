@@ -78,7 +78,8 @@ impl PacketCsv {
     /// # Errors
     /// If this or an earlier write fails.
     pub fn flush(&self) -> Result<()> {
-        let mut writer = self.writer.lock().map_err(|_| anyhow!("cannot write {}: an earlier write failed", self.name))?;
+        let mut writer =
+            self.writer.lock().map_err(|_| anyhow!("cannot write {}: an earlier write failed", self.name))?;
         writer.flush().with_context(|| format!("cannot write {}", self.name))
     }
 }

@@ -27,8 +27,7 @@ pub fn read_families(path: &Path) -> Result<Option<Families>> {
 /// # Errors
 /// As [`read_families`], and if the file does not exist.
 pub(crate) fn open_families(path: &Path) -> Result<Families> {
-    let missing =
-        || format!("families {}: file not found; `lockstep data fit --output` writes one", path.display());
+    let missing = || format!("families {}: file not found; `lockstep data fit --output` writes one", path.display());
     read_families(path)?.with_context(missing)
 }
 

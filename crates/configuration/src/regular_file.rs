@@ -38,7 +38,8 @@ pub fn read_regular_file(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`read_regular_file`], and if the bytes are not UTF-8.
 pub fn read_regular_text(path: &Path) -> Result<String> {
-    String::from_utf8(read_regular_file(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not text (UTF-8)"))
+    String::from_utf8(read_regular_file(path)?)
+        .map_err(|_| Error::new(ErrorKind::InvalidData, "it is not text (UTF-8)"))
 }
 
 #[cfg(test)]

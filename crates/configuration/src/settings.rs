@@ -111,7 +111,9 @@ pub fn open_trace(text: &str) -> Result<Trace> {
     } else if Trace::is_spec(text) {
         Ok(Trace::from_spec_with(text, &|path| open_families(path).map_err(|error| format!("{error:#}")))?)
     } else {
-        bail!("trace {text}: no such file; expected a file, or a generated trace such as constant:500kbps or cellular:mean=3mbps")
+        bail!(
+            "trace {text}: no such file; expected a file, or a generated trace such as constant:500kbps or cellular:mean=3mbps"
+        )
     }
 }
 

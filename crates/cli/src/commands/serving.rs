@@ -60,9 +60,7 @@ impl Service<'_> {
         }
         if finished.dropped > 0 {
             let pictures = finished.dropped;
-            aside!(
-                "lockstep: warning: the sink was too slow and dropped {pictures} pictures"
-            );
+            aside!("lockstep: warning: the sink was too slow and dropped {pictures} pictures");
         }
         let ended = match finished.result {
             Ok(ended) => Some(ended),

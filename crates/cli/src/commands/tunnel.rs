@@ -56,8 +56,7 @@ fn start_word(text: &str) -> Result<StartWord, String> {
         "now" => Start::Now,
         "signal" => Start::Told,
         text => {
-            let wrong =
-                || format!("expected first-packet, now, signal or seconds since 1970, found \"{text}\"");
+            let wrong = || format!("expected first-packet, now, signal or seconds since 1970, found \"{text}\"");
             let seconds: f64 = text.parse().map_err(|_| wrong())?;
             let since = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -61,7 +61,9 @@ pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|| text.parse().ok())
         .or_else(|| text.strip_prefix("localhost:")?.parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port).into()))
-        .ok_or_else(|| format!("expected a port, or an address with one such as 127.0.0.1:9464 or [::1]:9464, found `{text}`"))
+        .ok_or_else(|| {
+            format!("expected a port, or an address with one such as 127.0.0.1:9464 or [::1]:9464, found `{text}`")
+        })
 }
 
 fn monitor_address(text: &str) -> Result<SocketAddr, String> {

@@ -201,7 +201,11 @@ impl OptionValue for SoundName {
     const MEANT: Option<&'static str> = Some(Self::TONE);
 
     fn from_word(word: &str) -> Result<Self, String> {
-        if word.is_empty() { Err("expected the name of a sound, found nothing".to_owned()) } else { Ok(Self(word.to_owned())) }
+        if word.is_empty() {
+            Err("expected the name of a sound, found nothing".to_owned())
+        } else {
+            Ok(Self(word.to_owned()))
+        }
     }
 
     /// `true` means the tone, like an option without a value.
