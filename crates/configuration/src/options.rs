@@ -121,7 +121,7 @@ fn flag(name: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// No option has this name.
-    #[error("there is no option `{0}`")]
+    #[error("unknown option `{0}`")]
     Unknown(String),
     /// The option does not accept this value.
     #[error("{name}: {problem}")]
@@ -140,7 +140,7 @@ pub enum OptionError {
         other: &'static str,
     },
     /// An option has no effect without another one.
-    #[error("`{name}` means nothing without `{needs}`")]
+    #[error("`{name}` requires `{needs}`")]
     Alone {
         /// The option.
         name: &'static str,
@@ -167,12 +167,12 @@ impl OptionError {
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
-            Self::Unknown(name) => format!("there is no option '{}'", flag(name)),
+            Self::Unknown(name) => format!("unknown option '{}'", flag(name)),
             Self::Value { name, problem } => format!("{}: {problem}", flag(name)),
             Self::Contradiction { name, other } => {
                 format!("the argument '{}' cannot be used with '{}'", flag(name), flag(other))
             }
-            Self::Alone { name, needs } => format!("'{}' means nothing without '{}'", flag(name), flag(needs)),
+            Self::Alone { name, needs } => format!("'{}' requires '{}'", flag(name), flag(needs)),
             Self::NothingToMark => {
                 "--ecn: a drop-tail queue has nothing to mark; choose --queue codel or --queue pie".to_owned()
             }

@@ -65,7 +65,7 @@ impl ScenarioArguments {
     }
 }
 
-/// What a session log says of one call of a scenario.
+/// Session log of one call of a scenario.
 #[derive(Debug)]
 pub struct ScenarioSession {
     /// Name of the call in the scenario.

@@ -111,7 +111,7 @@ fn call_round_trips_through_a_report() {
         assert_eq!(recorded.contains_key(option.name), !of_this_machine, "{}", option.name);
     }
     for (wrong, message) in [
-        (json!({"nosuch": 1}), "there is no option `nosuch`"),
+        (json!({"nosuch": 1}), "unknown option `nosuch`"),
         (json!({"loss": 2}), "loss: "),
         (json!({"trace": "nosuch.up"}), "no such file"),
         (json!({"menu": "serial", "fit_passes": 2}), "`fit_passes` cannot be used with `menu`"),
@@ -186,7 +186,7 @@ fn options_of_an_estimator_are_refused_without_one() {
     for one in [("python", "python3.9"), ("estimator_limit", "5")] {
         let error = said(&[one]).unwrap().check().unwrap_err();
         assert_eq!(error, OptionError::Alone { name: one.0, needs: "estimator" });
-        assert!(error.in_words().ends_with("means nothing without '--estimator'"), "{}", error.in_words());
+        assert!(error.in_words().ends_with("requires '--estimator'"), "{}", error.in_words());
         said(&[one, ("estimator", "a.py")]).unwrap().check().unwrap();
     }
 }

@@ -143,7 +143,7 @@ pub fn warn_of_early_end(asked: f64, scores: &Scores) {
 /// Prints the scores of a call's sound.
 pub fn print_sound(sound: &SoundScores) {
     say!(
-        "sound         {:.1} % made up   mouth to ear p50 {}   p95 {}   lip sync within {} for 95 %",
+        "sound         {:.1} % concealed   mouth to ear p50 {}   p95 {}   lip sync within {} for 95 %",
         100.0 * sound.concealed_share,
         shown(sound.mouth_to_ear_ms.map(|delay| delay.p50), 0, "ms"),
         shown(sound.mouth_to_ear_ms.map(|delay| delay.p95), 0, "ms"),

@@ -93,7 +93,7 @@ pub struct SendArguments {
     observation: ObservationArguments,
     #[command(flatten)]
     session: SessionArguments,
-    /// What is printed while the call runs.
+    /// Status that is printed during the call.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
     #[command(flatten)]
@@ -135,7 +135,7 @@ pub struct ReceiveArguments {
     observation: ObservationArguments,
     #[command(flatten)]
     session: SessionArguments,
-    /// What is printed while the call runs.
+    /// Status that is printed during the call.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
     #[command(flatten)]

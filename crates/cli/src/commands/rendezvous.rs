@@ -38,7 +38,7 @@ pub struct RendezvousArguments {
     /// Relay nothing: only introduce the peers to each other.
     #[arg(long, conflicts_with_all = ["relay_rate", "total_relay_rate"])]
     no_relay: bool,
-    /// Serve Prometheus metrics under `/metrics`: calls, meetings, relayed and refused packets. A port alone is on this
+    /// Serve Prometheus metrics under `/metrics`: calls, meetings, relayed packets and refusals. A port alone is on this
     /// machine only (127.0.0.1); anybody who reaches another address can read them.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,

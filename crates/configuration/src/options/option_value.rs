@@ -25,13 +25,13 @@ pub trait OptionValue: Sized {
     /// Parses a word of the command line.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The problem with the value, in one line.
     fn from_word(word: &str) -> Result<Self, String>;
 
     /// Parses a JSON value other than a string: a number, a flag, or a list.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The problem with the value, in one line.
     fn from_value(value: &Value) -> Result<Self, String> {
         // The error of `from_word` lists the accepted values, unless it accepts any word.
         Self::from_word(&value.to_string()).and(Err(format!("{value} is not text")))
@@ -71,7 +71,7 @@ pub trait OptionValue: Sized {
     /// Parses a value from Python or a report: strings as on the command line, others by their type.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The problem with the value, in one line.
     fn read(value: &Value) -> Result<Self, String> {
         match value {
             Value::String(word) => Self::from_word(word),
