@@ -57,12 +57,12 @@ struct Tape {
     /// Number of the next event.
     next: u64,
     waiting: Vec<u8>,
-    to: To,
+    to: Target,
     failure: Option<io::Error>,
 }
 
 #[derive(Default)]
-enum To {
+enum Target {
     #[default]
     NotOpen,
     /// File that grows during the call.
@@ -74,35 +74,35 @@ enum To {
 
 impl Tape {
     fn add(&mut self, line: &str) {
-        if matches!(self.to, To::Over) {
+        if matches!(self.to, Target::Over) {
             return;
         }
         self.waiting.extend_from_slice(line.as_bytes());
         if self.waiting.len() >= BATCH {
-            self.hand_on();
+            self.write_batch();
         }
     }
 
-    fn hand_on(&mut self) {
+    fn write_batch(&mut self) {
         match &mut self.to {
-            To::NotOpen => {}
-            To::Growing(lines) => lines.push(mem::take(&mut self.waiting)),
-            To::Whole(file) => {
+            Target::NotOpen => {}
+            Target::Growing(lines) => lines.push(mem::take(&mut self.waiting)),
+            Target::Whole(file) => {
                 // After a failure nothing more is written, so that no line is missing in between.
                 if self.failure.is_none() {
                     self.failure = file.write_all(&self.waiting).err();
                 }
                 self.waiting.clear();
             }
-            To::Over => self.waiting.clear(),
+            Target::Over => self.waiting.clear(),
         }
     }
 }
 
 /// Handle by which the controller records on the tape.
-struct Taping(Arc<Mutex<Tape>>);
+struct TapeRecorder(Arc<Mutex<Tape>>);
 
-impl Recorder for Taping {
+impl Recorder for TapeRecorder {
     fn begin(&mut self, header: &Header) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).add(&header_line(header));
     }
@@ -118,20 +118,20 @@ impl Recorder for Taping {
 impl DecisionLog {
     /// Recorder of the controller, if the option is given.
     pub fn recorder(&self) -> Option<Box<dyn Recorder>> {
-        self.path.as_ref().map(|_| Box::new(Taping(Arc::clone(&self.tape))) as Box<dyn Recorder>)
+        self.path.as_ref().map(|_| Box::new(TapeRecorder(Arc::clone(&self.tape))) as Box<dyn Recorder>)
     }
 
     /// Opens the file of a live call, which keeps its events if the call is killed.
     pub fn open_growing(&self) -> Result<()> {
-        self.open(|path| Ok(To::Growing(LineWriter::create(path)?)))
+        self.open(|path| Ok(Target::Growing(LineWriter::create(path)?)))
     }
 
     /// Opens the file of a call in virtual time, which appears when the call ends.
     pub fn open_whole(&self) -> Result<()> {
-        self.open(|path| Ok(To::Whole(OutputFile::create(path)?)))
+        self.open(|path| Ok(Target::Whole(OutputFile::create(path)?)))
     }
 
-    fn open(&self, open: impl FnOnce(&Path) -> Result<To>) -> Result<()> {
+    fn open(&self, open: impl FnOnce(&Path) -> Result<Target>) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let to = open(path)?;
         self.tape.lock().unwrap_or_else(PoisonError::into_inner).to = to;
@@ -144,13 +144,13 @@ impl DecisionLog {
         let mut tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
         let end = end_line(tape.next);
         tape.add(&end);
-        tape.hand_on();
+        tape.write_batch();
         let failed = || format!("cannot write {}", path.display());
         tape.failure.take().map_or(Ok(()), Err).with_context(failed)?;
-        match mem::replace(&mut tape.to, To::Over) {
-            To::Growing(lines) => lines.finish(),
-            To::Whole(file) => file.finish(),
-            To::NotOpen | To::Over => Ok(()),
+        match mem::replace(&mut tape.to, Target::Over) {
+            Target::Growing(lines) => lines.finish(),
+            Target::Whole(file) => file.finish(),
+            Target::NotOpen | Target::Over => Ok(()),
         }
     }
 }

@@ -55,11 +55,11 @@ pub fn notice(status: StatusArgument, text: &str) {
 
 /// Output to the screen on a separate thread, because a terminal or a pipe may block.
 struct Screen {
-    lines: Option<SyncSender<Said>>,
+    lines: Option<SyncSender<ScreenLine>>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum Said {
+enum ScreenLine {
     Json(StatusLine),
     Line(String),
     News(String),
@@ -67,14 +67,14 @@ enum Said {
 
 impl Screen {
     fn start() -> Result<Self> {
-        let (lines, said) = mpsc::sync_channel(MOST_LINES);
+        let (lines, queue) = mpsc::sync_channel(MOST_LINES);
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || {
             let mut changing = ChangingLine::default();
-            for said in said {
-                match said {
-                    Said::Json(line) => say(&line),
-                    Said::Line(line) => changing.change(&line),
-                    Said::News(line) => changing.news(&line),
+            for line in queue {
+                match line {
+                    ScreenLine::Json(line) => say(&line),
+                    ScreenLine::Line(line) => changing.change(&line),
+                    ScreenLine::News(line) => changing.news(&line),
                 }
             }
             changing.end();
@@ -82,9 +82,9 @@ impl Screen {
         Ok(Self { lines: Some(lines), thread: Some(thread) })
     }
 
-    fn say(&self, said: Said) {
+    fn print(&self, line: ScreenLine) {
         if let Some(lines) = &self.lines {
-            let _ = lines.try_send(said);
+            let _ = lines.try_send(line);
         }
     }
 
@@ -339,7 +339,7 @@ impl Witness for Reporter {
             CallEvent::Joined => {
                 self.joined = true;
                 if self.status == StatusArgument::Line {
-                    self.screen.say(Said::News("the other end is there".to_owned()));
+                    self.screen.print(ScreenLine::News("the other end is there".to_owned()));
                 }
             }
             CallEvent::SourceFailed { stream, reason } => {
@@ -378,7 +378,7 @@ impl Witness for Reporter {
         if self.status == StatusArgument::Json {
             let (captured, status) = (call.captured(), call.status(now));
             let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
-            self.screen.say(Said::Json(StatusLine::Sending { target_bps, quantizer, captured }));
+            self.screen.print(ScreenLine::Json(StatusLine::Sending { target_bps, quantizer, captured }));
         }
     }
 
@@ -392,8 +392,8 @@ impl Witness for Reporter {
         }
         match self.status {
             StatusArgument::None => {}
-            StatusArgument::Json => self.screen.say(Said::Json(StatusLine::Stats(Box::new(sample)))),
-            StatusArgument::Line => self.screen.say(Said::Line(caption)),
+            StatusArgument::Json => self.screen.print(ScreenLine::Json(StatusLine::Stats(Box::new(sample)))),
+            StatusArgument::Line => self.screen.print(ScreenLine::Line(caption)),
         }
     }
 
@@ -432,7 +432,7 @@ impl Witness for Reporter {
         }
         if self.status == StatusArgument::Json {
             let (frame, delay_ms) = (shown.record.frame, 1e3 * delay);
-            self.screen.say(Said::Json(StatusLine::Showing { frame, delay_ms }));
+            self.screen.print(ScreenLine::Json(StatusLine::Showing { frame, delay_ms }));
         }
     }
 }

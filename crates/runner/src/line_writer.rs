@@ -30,14 +30,14 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 #[derive(Clone)]
 pub struct Lines {
     lines: SyncSender<Vec<u8>>,
-    left_out: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl Lines {
     /// Adds a line, which ends in a line break; never blocks.
     pub fn push(&self, line: Vec<u8>) {
         if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -68,7 +68,7 @@ impl Write for Special {
 pub struct LineWriter {
     name: String,
     lines: Option<Lines>,
-    left_out: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -112,9 +112,9 @@ impl LineWriter {
             written
         });
         let thread = thread.context("cannot start a thread")?;
-        let left_out = Arc::<AtomicU64>::default();
-        let lines = Lines { lines, left_out: left_out.clone() };
-        Ok(Self { name, lines: Some(lines), left_out, thread: Some(thread) })
+        let dropped = Arc::<AtomicU64>::default();
+        let lines = Lines { lines, dropped: dropped.clone() };
+        Ok(Self { name, lines: Some(lines), dropped, thread: Some(thread) })
     }
 
     /// Another sender of lines. The writer ends when all senders are dropped.
@@ -148,7 +148,7 @@ impl LineWriter {
             Ok(written) => written.map_err(|error| failed(error.into()))?,
             Err(_) => return Err(failed(anyhow!("its writing thread panicked"))),
         }
-        match self.left_out.load(Ordering::Relaxed) {
+        match self.dropped.load(Ordering::Relaxed) {
             0 => Ok(()),
             lines => Err(failed(anyhow!("{lines} lines were dropped because the output was too slow"))),
         }

@@ -151,17 +151,17 @@ fn speaker() -> Result<Box<dyn SoundSink>> {
 
 /// Error of a build without the headers of the system's sound.
 #[cfg(not(feature = "audio"))]
-const LEFT_OUT: &str = "this program was built without microphone and loudspeaker; install libasound2-dev and build it \
-                        again with `make build`, or name a WAV file";
+const WITHOUT_DEVICES: &str = "this program was built without microphone and loudspeaker; install libasound2-dev and \
+                               build it again with `make build`, or name a WAV file";
 
 #[cfg(not(feature = "audio"))]
 fn microphone() -> Result<Box<dyn SoundSource>> {
-    bail!("{LEFT_OUT}")
+    bail!("{WITHOUT_DEVICES}")
 }
 
 #[cfg(not(feature = "audio"))]
 fn speaker() -> Result<Box<dyn SoundSink>> {
-    bail!("{LEFT_OUT}")
+    bail!("{WITHOUT_DEVICES}")
 }
 
 #[cfg(test)]

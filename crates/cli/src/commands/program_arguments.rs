@@ -30,8 +30,8 @@ impl ProgramArguments {
         commands: Option<CallHandle>,
     ) -> impl Fn() -> bool + Clone + Send + use<> {
         let interrupted = interruption.asked();
-        let told = Arc::new(AtomicBool::new(false));
-        let ended = told.clone();
+        let input_ended = Arc::new(AtomicBool::new(false));
+        let ended = input_ended.clone();
         if self.attached || commands.is_some() {
             let attached = self.attached;
             thread::spawn(move || {
@@ -44,7 +44,7 @@ impl ProgramArguments {
                 }
             });
         }
-        move || interrupted() || told.load(Ordering::Relaxed)
+        move || interrupted() || input_ended.load(Ordering::Relaxed)
     }
 
     /// Whether a parent program runs this one.

@@ -270,16 +270,16 @@ fn run_link(
     });
     let (near, far) = (tunnel.near(), tunnel.far());
     // Standard output belongs to the program.
-    let tell = |line: &str| if program.is_empty() { say!("{line}") } else { aside!("{line}") };
+    let print_line = |line: &str| if program.is_empty() { say!("{line}") } else { aside!("{line}") };
     match status {
-        StatusArgument::Json => tell(
+        StatusArgument::Json => print_line(
             &json!({ "event": "ready", "process": std::process::id(), "near": side(near), "far": side(far) })
                 .to_string(),
         ),
         StatusArgument::Line => {
             for (word, side) in [("near", near), ("far", far)] {
                 let v6 = side.address_v6.map(|address| format!(", {address}")).unwrap_or_default();
-                tell(&format!("{word:<5} {}{v6}   ip netns exec {} COMMAND", side.address, side.name));
+                print_line(&format!("{word:<5} {}{v6}   ip netns exec {} COMMAND", side.address, side.name));
             }
         }
         StatusArgument::None => {}
@@ -288,18 +288,18 @@ fn run_link(
         true => None,
         false => Some(start(program, near, far)?),
     };
-    let told_to_end = Arc::<AtomicBool>::default();
+    let end_requested = Arc::<AtomicBool>::default();
     if arguments.attached {
-        let (told, any) = (told_to_end.clone(), signals.any.clone());
+        let (requested, any) = (end_requested.clone(), signals.any.clone());
         thread::spawn(move || {
             let _ = stdin().lock().read_to_end(&mut Vec::new());
-            told.store(true, Ordering::Relaxed);
+            requested.store(true, Ordering::Relaxed);
             any.store(true, Ordering::Relaxed);
         });
     }
     let on_terminal = stdin().is_terminal() || stderr().is_terminal();
     let (mut ended, mut ended_by, mut failure) = (None, None, None);
-    let (mut told_of_start, mut elapsed) = (false, Duration::ZERO);
+    let (mut start_reported, mut elapsed) = (false, Duration::ZERO);
     let options = TunnelOptions {
         forward,
         reverse,
@@ -322,10 +322,10 @@ fn run_link(
                 (signal, Some(child)) => forward_signal(signal, child),
             }
         }
-        if let (Some(at), false) = (now.started_at, told_of_start) {
-            told_of_start = true;
+        if let (Some(at), false) = (now.started_at, start_reported) {
+            start_reported = true;
             if matches!(status, StatusArgument::Json) {
-                tell(&json!({ "event": "started", "at": at.as_secs_f64() }).to_string());
+                print_line(&json!({ "event": "started", "at": at.as_secs_f64() }).to_string());
             }
         }
         match status {
@@ -351,8 +351,8 @@ fn run_link(
             Some(Err(error)) => failure = Some(Error::new(error).context("cannot wait for the program")),
             Some(Ok(None)) | None => {}
         }
-        let told_to_end = told_to_end.load(Ordering::Relaxed);
-        if ended.is_some() || ended_by.is_some() || failure.is_some() || told_to_end { Go::Stop } else { go }
+        let end_requested = end_requested.load(Ordering::Relaxed);
+        if ended.is_some() || ended_by.is_some() || failure.is_some() || end_requested { Go::Stop } else { go }
     };
     let carried = tunnel.run(options, go, || any.swap(false, Ordering::Relaxed));
     changing.end();
@@ -374,12 +374,12 @@ fn run_link(
         StatusArgument::Json => {
             let mut result = result;
             result["event"] = json!("result");
-            tell(&result.to_string());
+            print_line(&result.to_string());
         }
         StatusArgument::Line => {
             let milliseconds = |value: Option<f64>| lockstep_runner::progress::figure(value, 3);
             let lateness = carried.carriage.lateness;
-            tell(&format!(
+            print_line(&format!(
                 "late by {} ms at the median, {} ms at the 99th percentile, {} ms at most",
                 milliseconds(lateness.p50_ms),
                 milliseconds(lateness.p99_ms),
