@@ -1,11 +1,11 @@
-//! Names of the files of calls that one command serves one after another.
+//! File names of the calls that one command serves one after another.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use lockstep_runner::output_file::{is_special, is_standard_output, with_suffix};
 
-/// Output files of one call of many: `shown.ivf`, then `shown-2.ivf`, `shown-3.ivf`, and so on.
+/// Output files of one of several calls: `shown.ivf`, then `shown-2.ivf`, `shown-3.ivf`, and so on.
 #[derive(Debug, Clone, Default)]
 pub struct CallFiles {
     number: u32,
@@ -13,7 +13,7 @@ pub struct CallFiles {
 }
 
 impl CallFiles {
-    /// The files for the call after this one, under the first number that no file of `outputs` has yet.
+    /// Files for the next call, with the first number under which no file of `outputs` exists.
     pub fn next(&self, outputs: &[(&str, Option<&Path>)]) -> Self {
         let outputs = || outputs.iter().filter_map(|&(_, path)| path.filter(|path| is_numbered(path)));
         let mut number = self.number + 1;
@@ -23,12 +23,12 @@ impl CallFiles {
         Self { number, paths: outputs().map(|path| of_call(path, number)).collect() }
     }
 
-    /// The number of the call's files; the first has none in its name.
+    /// Number of the call's files; the first call has no number in its names.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Names the files to a person, unless they have the names given.
+    /// Prints the names of the files, unless they are the given names.
     pub fn print(&self) {
         if self.number > 1 && !self.paths.is_empty() {
             let names: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
@@ -42,12 +42,12 @@ impl CallFiles {
     }
 }
 
-/// Whether each call has a file of its own: a device, a pipe and standard output stay what they are.
+/// Whether each call has a separate file. Devices, pipes and standard output serve all calls.
 fn is_numbered(path: &Path) -> bool {
     !is_standard_output(path) && !is_special(path)
 }
 
-/// The file of call `number` for an output called `path`.
+/// File of call `number` for the output `path`.
 pub fn of_call(path: &Path, number: u32) -> PathBuf {
     if number > 1 && is_numbered(path) { with_suffix(path, &format!("-{number}")) } else { path.to_owned() }
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_calls_have_files_of_their_own() {
+    fn later_calls_have_separate_files() {
         let folder = tempfile::tempdir().unwrap();
         let [shown, log] = ["shown.ivf", "log"].map(|name| folder.path().join(name));
         let paths = [Some(shown.as_path()), None, Some(&log), Some(Path::new("-"))];

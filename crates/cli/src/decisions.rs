@@ -1,5 +1,4 @@
-//! What the controller of a call is told and answers, written while the call runs: `--decisions FILE`, of which
-//! `lockstep replay` makes the same decisions again.
+//! Recording of a controller's inputs and answers during a call: `--decisions FILE`, which `lockstep replay` replays.
 
 use std::io::{self, Write};
 use std::mem;
@@ -15,31 +14,32 @@ use lockstep_runner::output_file::OutputFile;
 
 use crate::call_files::of_call;
 
-/// Bytes of lines that are handed on together, some forty: a call is recorded thousands of times a second, and what a
-/// killed one has not handed on is lost.
+/// Bytes that are written together, about forty lines.
+///
+/// A call records thousands of lines per second, and a killed call loses at most this much.
 const BATCH: usize = 4 << 10;
 
-/// Where the decisions of a call's controller go.
+/// Output of the controller's decisions.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Outputs")]
 pub struct DecisionsArgument {
-    /// Where all that the sender's controller is told and answers goes, a line of JSON for each, for `lockstep replay`.
+    /// File for all inputs and answers of the sender's controller, one line of JSON each, for `lockstep replay`.
     #[arg(long, value_name = "FILE")]
     decisions: Option<PathBuf>,
 }
 
 impl DecisionsArgument {
-    /// The output, by its option.
+    /// The option and its file.
     pub fn output(&self) -> (&'static str, Option<&Path>) {
         ("--decisions", self.decisions.as_deref())
     }
 
-    /// The same with the file of call `number` ([`of_call`]).
+    /// The same argument with the file of call `number` ([`of_call`]).
     pub fn of_call(&self, number: u32) -> Self {
         Self { decisions: self.decisions.as_deref().map(|path| of_call(path, number)) }
     }
 
-    /// A recording that is not open yet: it keeps what it is told until then. Without the option it records nothing.
+    /// A recording that keeps its events until it is opened. Without the option it records nothing.
     pub fn log(&self) -> DecisionLog {
         DecisionLog { path: self.decisions.clone(), tape: Arc::default() }
     }
@@ -54,55 +54,55 @@ pub struct DecisionLog {
 
 #[derive(Default)]
 struct Tape {
-    /// The number of the next event.
+    /// Number of the next event.
     next: u64,
     waiting: Vec<u8>,
-    to: To,
+    to: Target,
     failure: Option<io::Error>,
 }
 
 #[derive(Default)]
-enum To {
+enum Target {
     #[default]
     NotOpen,
-    /// Lines that are there while the call runs.
+    /// File that grows during the call.
     Growing(LineWriter),
-    /// A file that is whole or not there.
+    /// File that is complete or absent.
     Whole(OutputFile),
     Over,
 }
 
 impl Tape {
     fn add(&mut self, line: &str) {
-        if matches!(self.to, To::Over) {
+        if matches!(self.to, Target::Over) {
             return;
         }
         self.waiting.extend_from_slice(line.as_bytes());
         if self.waiting.len() >= BATCH {
-            self.hand_on();
+            self.write_batch();
         }
     }
 
-    fn hand_on(&mut self) {
+    fn write_batch(&mut self) {
         match &mut self.to {
-            To::NotOpen => {}
-            To::Growing(lines) => lines.push(mem::take(&mut self.waiting)),
-            To::Whole(file) => {
-                // What has failed once is not tried again: no line may be missing between others.
+            Target::NotOpen => {}
+            Target::Growing(lines) => lines.push(mem::take(&mut self.waiting)),
+            Target::Whole(file) => {
+                // After a failure nothing more is written, so that no line is missing in between.
                 if self.failure.is_none() {
                     self.failure = file.write_all(&self.waiting).err();
                 }
                 self.waiting.clear();
             }
-            To::Over => self.waiting.clear(),
+            Target::Over => self.waiting.clear(),
         }
     }
 }
 
-/// The tape of a log, in the hands of the controller.
-struct Taping(Arc<Mutex<Tape>>);
+/// Handle by which the controller records on the tape.
+struct TapeRecorder(Arc<Mutex<Tape>>);
 
-impl Recorder for Taping {
+impl Recorder for TapeRecorder {
     fn begin(&mut self, header: &Header) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).add(&header_line(header));
     }
@@ -116,41 +116,41 @@ impl Recorder for Taping {
 }
 
 impl DecisionLog {
-    /// What records the controller, if its decisions are wanted.
+    /// Recorder of the controller, if the option is given.
     pub fn recorder(&self) -> Option<Box<dyn Recorder>> {
-        self.path.as_ref().map(|_| Box::new(Taping(Arc::clone(&self.tape))) as Box<dyn Recorder>)
+        self.path.as_ref().map(|_| Box::new(TapeRecorder(Arc::clone(&self.tape))) as Box<dyn Recorder>)
     }
 
-    /// Opens the file of a live call, which has what a killed call was told.
+    /// Opens the file of a live call, which keeps its events if the call is killed.
     pub fn open_growing(&self) -> Result<()> {
-        self.open(|path| Ok(To::Growing(LineWriter::create(path)?)))
+        self.open(|path| Ok(Target::Growing(LineWriter::create(path)?)))
     }
 
-    /// Opens the file of a call in virtual time, which is there when that is over.
+    /// Opens the file of a call in virtual time, which appears when the call ends.
     pub fn open_whole(&self) -> Result<()> {
-        self.open(|path| Ok(To::Whole(OutputFile::create(path)?)))
+        self.open(|path| Ok(Target::Whole(OutputFile::create(path)?)))
     }
 
-    fn open(&self, open: impl FnOnce(&Path) -> Result<To>) -> Result<()> {
+    fn open(&self, open: impl FnOnce(&Path) -> Result<Target>) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let to = open(path)?;
         self.tape.lock().unwrap_or_else(PoisonError::into_inner).to = to;
         Ok(())
     }
 
-    /// Writes what is left, and that it is all. What the controller is told after that is not recorded.
+    /// Writes the remaining events and the final line. Later events are not recorded.
     pub fn finish(self) -> Result<()> {
         let Some(path) = self.path else { return Ok(()) };
         let mut tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
         let end = end_line(tape.next);
         tape.add(&end);
-        tape.hand_on();
+        tape.write_batch();
         let failed = || format!("cannot write {}", path.display());
         tape.failure.take().map_or(Ok(()), Err).with_context(failed)?;
-        match mem::replace(&mut tape.to, To::Over) {
-            To::Growing(lines) => lines.finish(),
-            To::Whole(file) => file.finish(),
-            To::NotOpen | To::Over => Ok(()),
+        match mem::replace(&mut tape.to, Target::Over) {
+            Target::Growing(lines) => lines.finish(),
+            Target::Whole(file) => file.finish(),
+            Target::NotOpen | Target::Over => Ok(()),
         }
     }
 }

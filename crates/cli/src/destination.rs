@@ -1,10 +1,10 @@
-//! Where datagrams go, as a person names it.
+//! Destinations of datagrams, as the user names them.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, Result, bail};
 
-/// Takes `HOST:PORT`, the host being a name or an address (an IPv6 address in brackets), as it is.
+/// Checks that `text` is `HOST:PORT`. The host is a name or an address (an IPv6 address in brackets).
 pub fn destination(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').filter(|(host, _)| {
         let bracketed = host.starts_with('[') && host.ends_with(']');
@@ -16,10 +16,10 @@ pub fn destination(text: &str) -> Result<String, String> {
     }
 }
 
-/// Every address that `destination` stands for, each once, in the system's order.
+/// All addresses of `destination` without duplicates, in the system's order.
 pub fn resolve(destination: &str) -> Result<Vec<SocketAddr>> {
     let found = destination.to_socket_addrs();
-    let found = found.with_context(|| format!("cannot find an address of {destination}; check the host's name"))?;
+    let found = found.with_context(|| format!("cannot resolve {destination}; check the host's name"))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     found.for_each(|address| {
         if !addresses.contains(&address) {

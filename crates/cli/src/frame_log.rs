@@ -1,5 +1,6 @@
-//! The per-frame log as a CSV or Parquet file: one row a captured frame, times in seconds since the first capture, written
-//! while the call runs. Nothing here grows with the call but Parquet's index of its row groups.
+//! Per-frame log as a CSV or Parquet file: one row per captured frame, written during the call.
+//!
+//! Times are seconds since the first capture. Memory stays constant, except for Parquet's index of row groups.
 
 use std::path::Path;
 
@@ -10,21 +11,21 @@ use lockstep_runner::output_file::{OutputFile, is_standard_output};
 use lockstep_runner::parquet_table::{self, Kind, TableWriter, Values};
 use lockstep_units::Timestamp;
 
-/// Rows that are written at once to a Parquet file: nine minutes at 30 a second. A shorter call is one row group.
+/// Rows of a Parquet row group: nine minutes at 30 frames/s. A shorter call has one row group.
 const ROW_GROUP: usize = 1 << 14;
 
-// There is one value of it.
+// The process holds few values of this type.
 #[allow(clippy::large_enum_variant)]
 enum Format {
     Csv(csv::Writer<OutputFile>),
     Parquet { table: TableWriter<OutputFile>, columns: Vec<Values>, rows: usize, written: bool },
 }
 
-/// A frame log that is being written. As an observer it cannot fail; what went wrong, [`FrameWriter::finish`] tells.
+/// Frame log that is being written. [`FrameWriter::finish`] reports errors, because an observer cannot fail.
 pub struct FrameWriter {
     name: String,
     format: Format,
-    /// When the first picture was captured.
+    /// Capture time of the first picture.
     start: Option<Timestamp>,
     failure: Option<anyhow::Error>,
 }
@@ -58,7 +59,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Writes what is left. Without this, there is no file.
+    /// Completes the file, which otherwise does not appear.
     pub fn finish(self) -> Result<()> {
         let Self { name, format, failure, .. } = self;
         let finish = || match (failure, format) {
@@ -83,7 +84,7 @@ impl CallObserver for FrameWriter {
     }
 }
 
-/// Whether the name of a frame log says Parquet.
+/// Whether the name of a frame log ends in `.parquet`.
 pub fn check_name(path: &Path) -> Result<bool> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("csv") => Ok(false),
@@ -132,7 +133,7 @@ fn push(values: &mut Values, column: &Column, frame: &LoggedFrame, start: Timest
         (Values::Numbers(values), Column::VideoDelay) => values.push(Some(video_delay.as_secs_f64())),
         (Values::Flags(values), Column::Flag(value)) => values.push(value(record)),
         (Values::Texts(values), Column::Text(value)) => values.push(value(record)),
-        // The values were made for the columns.
+        // Unreachable: the values match the columns.
         _ => {}
     }
 }
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_is_written_row_group_by_row_group_and_holds_every_row_once() {
+    fn long_log_has_several_row_groups_and_each_row_once() {
         let folder = tempfile::tempdir().unwrap();
         for frames in [0, 1, ROW_GROUP, 2 * ROW_GROUP + 7] {
             let path = folder.path().join("frames.parquet");

@@ -1,8 +1,8 @@
-//! The help of the command: commands in groups, the usual options on `--help`, every option by sections on `--help-all`.
+//! Help of the command: commands in groups, the usual options on `--help`, every option by sections on `--help-all`.
 
 use clap::{Arg, ArgAction, Command};
 
-/// Options that `--help` leaves out, by their names in clap.
+/// Options that only `--help-all` shows, by their names in clap.
 pub const ADVANCED: [&str; 29] = [
     "ecn",
     "queue_packets",
@@ -35,17 +35,17 @@ pub const ADVANCED: [&str; 29] = [
     "labels",
 ];
 
-/// Characters of a brief text, two lines beside the name of an option.
+/// Maximum characters of a brief text, two lines next to the name of an option.
 const MOST_CHARACTERS: usize = 100;
 
-/// `command` with the `groups` of its subcommands in its help, and with brief help everywhere.
+/// `command` with the `groups` of its subcommands in its help, and brief help for each.
 pub fn arranged(command: Command, groups: &[(&str, Command)]) -> Command {
     let template =
         format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{}\nOptions:\n{{options}}", list(groups));
     command.mut_subcommands(brief).help_template(template)
 }
 
-/// A heading for each group, and a line for each of its commands.
+/// Text with a heading for each group and a line for each of its commands.
 fn list(groups: &[(&str, Command)]) -> String {
     let names = groups.iter().flat_map(|(_, commands)| commands.get_subcommands().map(Command::get_name));
     let widest = names.map(str::len).max().unwrap_or(0);
@@ -64,7 +64,7 @@ fn list(groups: &[(&str, Command)]) -> String {
     text
 }
 
-/// The same command with brief help on `--help`. Where there is more to say, `--help-all` says it.
+/// `command` with brief help on `--help`, and the full help on `--help-all` if that has more.
 fn brief(command: Command) -> Command {
     let command = command.mut_subcommands(brief);
     if command.is_disable_help_flag_set() {
@@ -84,7 +84,7 @@ fn brief(command: Command) -> Command {
     if has_more { command.arg(all) } else { command }
 }
 
-/// The same argument with brief help; the whole text is in the long help.
+/// `argument` with brief help; its long help has the whole text.
 fn shortened(argument: Arg) -> Arg {
     let Some(help) = argument.get_help().map(ToString::to_string) else { return argument };
     let all = argument.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
@@ -92,7 +92,7 @@ fn shortened(argument: Arg) -> Arg {
     if first == all { argument } else { argument.help(first).long_help(all) }
 }
 
-/// The first sentence of `text`; of a long one what comes before its list or its second clause.
+/// First sentence of `text`. If that is too long, the part before its list or second clause.
 fn brief_text(text: &str) -> &str {
     let first = text.split_once(". ").map_or(text, |(first, _)| first);
     if first.chars().count() <= MOST_CHARACTERS {
@@ -107,11 +107,11 @@ mod tests {
     use super::*;
     use crate::command_line;
 
-    /// Lines that fit on the screen of a person who asks for help.
+    /// Maximum lines of brief help, which fit on a screen.
     const MOST_LINES: usize = 59;
     const WIDTH: usize = 100;
 
-    /// Every command with its words, and every command below it.
+    /// Every command below `command`, with the words that call it.
     fn all(command: &Command, words: &str) -> Vec<(String, Command)> {
         let mut found = vec![(words.to_owned(), command.clone())];
         for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
@@ -144,7 +144,7 @@ mod tests {
         let headings: Vec<&str> = help.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
         let mut expected = vec!["Calls:", "Files and codec:", "Simulation:", "Laboratory:", "Other:", "Options:"];
         if cfg!(not(feature = "lab")) {
-            // The last group says how to get it.
+            // The last group explains how to get it.
             expected.swap(3, 4);
         }
         assert_eq!(headings, expected);

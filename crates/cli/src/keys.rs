@@ -1,14 +1,14 @@
-//! What a person types while a call runs: single keys in a terminal, as with mpv and ffplay; lines from anything else.
+//! Keys that the user types during a call: single keys in a terminal, as with mpv and ffplay; otherwise lines.
 
 use std::io::{IsTerminal, Read, stdin};
 
 use lockstep_live::{CallHandle, Command};
 use lockstep_media::ESCAPE;
 
-/// The keys, for a person.
+/// Help on the keys.
 pub const KEYS: &str = "m mutes, v turns the camera off and on, q leaves";
 
-/// What the key of that letter is for.
+/// Command of the key with this letter.
 pub fn command(letter: char) -> Option<Command> {
     match letter.to_ascii_lowercase() {
         'm' => Some(Command::Mute),
@@ -18,7 +18,7 @@ pub fn command(letter: char) -> Option<Command> {
     }
 }
 
-/// The commands in what was read at once. Of a key that is more than a letter (an arrow) nothing is one.
+/// Commands in the bytes of one read. A key of several bytes, such as an arrow, is no command.
 fn commands(read: &[u8]) -> Vec<Command> {
     match read {
         [0x1b] => command(ESCAPE).into_iter().collect(),
@@ -35,14 +35,14 @@ pub fn read(to: &CallHandle) {
     }
 }
 
-/// A terminal that gives keys as they are pressed, and does not print them, until this is dropped.
+/// Terminal that delivers each key at once and does not print it, until this value is dropped.
 pub struct Keyboard {
     #[cfg(unix)]
     before: rustix::termios::Termios,
 }
 
 impl Keyboard {
-    /// Has the terminal do so; none where there is no terminal, or another program has it.
+    /// Sets the terminal; `None` if there is none, or another program controls it.
     pub fn open() -> Option<Self> {
         if !stdin().is_terminal() {
             return None;
@@ -50,7 +50,7 @@ impl Keyboard {
         #[cfg(unix)]
         {
             use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
-            // Whoever was sent to the background would be stopped by asking.
+            // Changing the terminal would stop a process in the background.
             if tcgetpgrp(stdin()).ok()? != rustix::process::getpgrp() {
                 return None;
             }

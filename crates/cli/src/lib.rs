@@ -1,9 +1,9 @@
 //! The `lockstep` command: real-time video whose codec and transport are one control loop.
 //!
-//! [`run`] is the whole command. A program registers its own controllers and passes them to it. Every command then knows them
-//! by name: `simulate --controller mine`, `sweep --controllers gcc,mine`, `scenario run NAME --controller mine`, calls.
+//! [`run`] runs the whole command. A program may register its own controllers and pass them to it. Every command then
+//! knows them by name, such as `simulate --controller mine` or `sweep --controllers gcc,mine`.
 #![forbid(unsafe_code)]
-// `println!` panics when nobody reads any more.
+// `println!` panics if the reader of standard output is gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
@@ -11,7 +11,7 @@ extern crate lockstep_runner;
 
 mod call_files;
 mod commands;
-// `simulate` alone uses parts of it, here and below.
+// Only `simulate` uses parts of this module and of `sound_file`.
 #[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod decisions;
 mod destination;
@@ -46,7 +46,7 @@ struct Arguments {
     command: Command,
 }
 
-// There is one value of it.
+// The process holds one value of this type.
 #[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Command {
@@ -63,17 +63,17 @@ enum Command {
     Other(Other),
 }
 
-/// Commands about this command.
+/// Commands for the use of this command.
 #[derive(Subcommand)]
 enum Other {
-    /// Print a script that completes this command's words in a shell.
+    /// Print a script that completes this command in a shell.
     ///
     /// bash: `lockstep completions bash > ~/.local/share/bash-completion/completions/lockstep`; zsh: into a file `_lockstep` in a
     /// folder of `$fpath`; fish: `lockstep completions fish > ~/.config/fish/completions/lockstep.fish`.
     Completions(commands::completions::CompletionsArguments),
 }
 
-/// The groups of commands in `lockstep --help`, and the commands of each.
+/// Groups of commands in `lockstep --help`, with their commands.
 fn groups() -> Vec<(&'static str, clap::Command)> {
     let empty = || clap::Command::new("");
     vec![
@@ -86,12 +86,12 @@ fn groups() -> Vec<(&'static str, clap::Command)> {
     ]
 }
 
-/// The command line, with its help in groups.
+/// Command line with its help in groups.
 fn command_line() -> clap::Command {
     help::arranged(Arguments::command(), &groups())
 }
 
-/// Whether the option called `name` of the innermost subcommand in `matches` is on the command line.
+/// Whether the command line has the option `name` of the innermost subcommand.
 #[cfg(feature = "lab")]
 fn given(matches: &clap::ArgMatches, name: &str) -> bool {
     match matches.subcommand() {
@@ -104,7 +104,7 @@ fn given(matches: &clap::ArgMatches, name: &str) -> bool {
     }
 }
 
-/// Has `-1` taken for the value of an option rather than for an option, so that whoever writes it is told what the value may be.
+/// Lets options take negative numbers such as `-1` as values, so that the error names the accepted values.
 fn with_negative_values(command: clap::Command) -> clap::Command {
     let takes = |argument: clap::Arg| {
         let takes_values = argument.get_action().takes_values();
@@ -113,8 +113,9 @@ fn with_negative_values(command: clap::Command) -> clap::Command {
     command.mut_args(takes).mut_subcommands(with_negative_values)
 }
 
-/// Runs the command in `words`, of which the first is the program's name, with `controllers` as those known by name. Wrong
-/// words end the process.
+/// Runs the command line `words`, whose first word is the program's name, with `controllers` known by name.
+///
+/// A wrong command line ends the process.
 pub fn run(words: impl IntoIterator<Item = OsString>, controllers: &Controllers) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
     #[cfg(not(feature = "lab"))]

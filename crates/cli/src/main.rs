@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use lockstep_control::Controllers;
 use mimalloc::MiMalloc;
 
-/// Calls in virtual time take and give back small pieces of memory all the time.
+/// Calls in virtual time allocate and free small pieces of memory often.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

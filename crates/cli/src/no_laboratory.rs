@@ -1,17 +1,17 @@
-//! The commands that a build without the feature `lab` lacks, and how to get them.
+//! Commands that a build without the feature `lab` lacks, and how to get them.
 
 use std::ffi::OsStr;
 
-/// How a build with all commands is made.
+/// Instruction for a build with all commands.
 pub const REMEDY: &str = "build it with: cargo build --release -p lockstep-cli";
 
-/// The commands of the laboratory, and the one simulation.
+/// Commands of the laboratory, and `simulate`.
 pub const COMMANDS: [&str; 15] = [
     "simulate", "sweep", "study", "scenario", "sources", "compare", "replay", "sessions", "data", "model", "train",
     "export", "bench", "testbed", "barcode",
 ];
 
-/// The error for the command called `name`, if it is one of the laboratory.
+/// Error for the command `name`, if it belongs to the laboratory.
 pub fn refusal(name: Option<&OsStr>) -> Option<String> {
     let name = COMMANDS.into_iter().find(|command| name == Some(OsStr::new(command)))?;
     Some(format!("cannot run {name}: this build has no laboratory; {REMEDY}"))

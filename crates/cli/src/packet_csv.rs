@@ -1,5 +1,6 @@
-//! The log of an emulator's packets: a CSV file with a row for each packet that has come out or was dropped, written while the
-//! emulator runs, so that one that is killed leaves what it saw.
+//! Packet log of an emulator: a CSV file with a row for each delivered or dropped packet.
+//!
+//! The file grows during the run, so that a killed emulator leaves its rows.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,8 +13,9 @@ use lockstep_emulator::{Fate, PacketLog, PacketRecord};
 use lockstep_runner::output_file::is_standard_output;
 use lockstep_units::Timestamp;
 
-/// Times are seconds since 1970: those of this machine's clock when the emulator began, and even from then on. A packet that
-/// was dropped came out when that was found.
+/// Columns. Times are seconds since 1970, by this machine's clock at the start plus a monotonic clock.
+///
+/// `out_s` of a dropped packet is the time at which the drop was detected.
 const COLUMNS: [&str; 8] = ["direction", "bytes", "in_s", "out_s", "fate", "queueing_ms", "late_ms", "marked"];
 
 /// A log that is being written.
@@ -48,13 +50,13 @@ fn row(record: &PacketRecord) -> [String; COLUMNS.len()] {
 }
 
 impl PacketCsv {
-    /// Begins a log at `path`; gives what hears of the packets, too.
+    /// Creates a log at `path`, and the callback that receives packets.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn create(path: &Path) -> Result<(Self, PacketLog)> {
         if is_standard_output(path) {
-            bail!("--log takes a file");
+            bail!("--log requires a file");
         }
         let name = path.display().to_string();
         let file = File::create(path).with_context(|| format!("cannot create {name}"))?;
@@ -64,19 +66,20 @@ impl PacketCsv {
         let own = writer.clone();
         let log: PacketLog = Box::new(move |record| {
             if let Ok(mut writer) = own.lock() {
-                // What goes wrong is told when it is flushed.
+                // `flush` reports the error.
                 let _ = writer.write_record(row(record));
             }
         });
         Ok((Self { name, writer }, log))
     }
 
-    /// Writes out what there is.
+    /// Flushes the rows.
     ///
     /// # Errors
-    /// If that fails, or did before.
+    /// If this or an earlier write fails.
     pub fn flush(&self) -> Result<()> {
-        let mut writer = self.writer.lock().map_err(|_| anyhow!("the log {} is broken", self.name))?;
+        let mut writer =
+            self.writer.lock().map_err(|_| anyhow!("cannot write {}: an earlier write failed", self.name))?;
         writer.flush().with_context(|| format!("cannot write {}", self.name))
     }
 }
@@ -90,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_the_columns_of_the_head_and_says_what_became_of_the_packet() {
+    fn row_has_the_columns_and_the_fate_of_its_packet() {
         let (in_at, out_at) =
             (Timestamp::from_micros(1_500_000_000_000_001), Timestamp::from_micros(1_500_000_000_020_101));
         let size = ByteCount::new(1_500);

@@ -1,5 +1,6 @@
-//! What a live end says while it runs: on the screen, in its logs, and to whoever observes it. It hears of the call on the call's
-//! own thread, and never makes that wait.
+//! Reports on a running live call: on the screen, in its logs, and to its observers.
+//!
+//! Its methods run on the call's thread and never block it.
 
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
@@ -26,25 +27,25 @@ use lockstep_units::{Bitrate, Timestamp};
 use crate::decisions::DecisionLog;
 use crate::observation::{Observation, Place};
 
-/// Lines for the screen that wait at most: whoever reads more slowly misses some.
+/// Maximum lines that wait for the screen; a slower reader misses some.
 const MOST_LINES: usize = 256;
-/// How long the last of them may take.
+/// Time limit for the last lines.
 const SCREEN_LIMIT: Duration = Duration::from_secs(1);
-/// Pictures that stand still for so long are said to.
+/// Time without a new picture after which a notice appears.
 const STILL: Duration = Duration::from_secs(2);
 
-/// What a process prints of a running call.
+/// Status that a process prints during a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StatusArgument {
-    /// One line that is written over.
+    /// One line that is overwritten.
     Line,
-    /// A line of JSON a few times a second, for another program.
+    /// A line of JSON a few times per second, for another program.
     Json,
-    /// Nothing but what others need to join or to look on: the ticket, the addresses of `--monitor` and `--metrics`.
+    /// Only what peers and observers need: the ticket, the addresses of `--monitor` and `--metrics`.
     None,
 }
 
-/// Gives a person a line before a call on standard error, and another program the same as a line of JSON.
+/// Prints a line for the user on standard error, and as JSON for another program.
 pub fn notice(status: StatusArgument, text: &str) {
     aside!("lockstep: {text}");
     if status == StatusArgument::Json {
@@ -52,13 +53,13 @@ pub fn notice(status: StatusArgument, text: &str) {
     }
 }
 
-/// What goes to the screen while the call runs, on a thread of its own: a terminal or a pipe may stand still.
+/// Output to the screen on a separate thread, because a terminal or a pipe may block.
 struct Screen {
-    lines: Option<SyncSender<Said>>,
+    lines: Option<SyncSender<ScreenLine>>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum Said {
+enum ScreenLine {
     Json(StatusLine),
     Line(String),
     News(String),
@@ -66,14 +67,14 @@ enum Said {
 
 impl Screen {
     fn start() -> Result<Self> {
-        let (lines, said) = mpsc::sync_channel(MOST_LINES);
+        let (lines, queue) = mpsc::sync_channel(MOST_LINES);
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || {
             let mut changing = ChangingLine::default();
-            for said in said {
-                match said {
-                    Said::Json(line) => say(&line),
-                    Said::Line(line) => changing.change(&line),
-                    Said::News(line) => changing.news(&line),
+            for line in queue {
+                match line {
+                    ScreenLine::Json(line) => say(&line),
+                    ScreenLine::Line(line) => changing.change(&line),
+                    ScreenLine::News(line) => changing.news(&line),
                 }
             }
             changing.end();
@@ -81,13 +82,13 @@ impl Screen {
         Ok(Self { lines: Some(lines), thread: Some(thread) })
     }
 
-    fn say(&self, said: Said) {
+    fn print(&self, line: ScreenLine) {
         if let Some(lines) = &self.lines {
-            let _ = lines.try_send(said);
+            let _ = lines.try_send(line);
         }
     }
 
-    /// Ends; says whether the screen is still read by somebody.
+    /// Ends the thread, and returns whether the screen is still read.
     fn finish(&mut self) -> bool {
         self.lines = None;
         let began = Instant::now();
@@ -101,19 +102,19 @@ impl Screen {
     }
 }
 
-/// What a window of a call says beside its pictures.
+/// Text in the window of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
     /// A line of statistics.
     pub caption: String,
-    /// What stands over the pictures.
+    /// Notice over the pictures.
     pub notice: Notice,
 }
 
-/// The newest words, for the window's thread.
+/// Newest text, for the window's thread.
 pub type SharedWords = Arc<Mutex<Words>>;
 
-/// How much a second went one way.
+/// Bit rate in one direction.
 #[derive(Debug, Default)]
 struct Rate {
     at: f64,
@@ -122,7 +123,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// With so many bytes at that time, milliseconds; over half a second and more.
+    /// Bit rate at `timestamp` in milliseconds after `bytes`, over half a second or more.
     fn of(&mut self, timestamp: f64, bytes: u64) -> Bitrate {
         let seconds = (timestamp - self.at) * 1e-3;
         if seconds >= 0.5 {
@@ -133,21 +134,21 @@ impl Rate {
     }
 }
 
-/// A rendezvous that is there has answered after so long.
+/// Time within which a reachable rendezvous has answered.
 const RENDEZVOUS_ANSWERS: Duration = Duration::from_secs(3);
 
-/// What there is to say while nobody is there.
+/// Status while no peer has joined.
 fn waiting(state: &CallState) -> &'static str {
     let late = state.now >= Timestamp::ZERO + RENDEZVOUS_ANSWERS;
     match state.rendezvous_answers {
         Some(false) if late => {
-            "nobody is there yet, and the rendezvous does not answer: who is behind another router cannot join"
+            "nobody is there yet, and the rendezvous does not answer: peers behind other routers cannot join"
         }
         _ => "nobody is there yet",
     }
 }
 
-/// Makes lines of numbers.
+/// Formats status lines.
 #[derive(Debug, Default)]
 struct Captions {
     sent: Rate,
@@ -159,11 +160,11 @@ fn milliseconds(seconds: Option<f64>) -> String {
 }
 
 impl Captions {
-    /// A line of what is known.
+    /// Status line of a sample.
     fn of(&mut self, sample: &Sample) -> String {
         let transport = sample.transport.clone().unwrap_or_default();
         let mut parts = Vec::new();
-        // What a person did comes first: it must not be what has no room.
+        // The user's actions come first, so that a short line does not cut them.
         if let Some(outbound) = &sample.outbound {
             parts.extend(outbound.muted.then(|| "muted".to_owned()));
             parts.extend(outbound.camera_off.then(|| "your camera is off".to_owned()));
@@ -192,16 +193,16 @@ impl Captions {
     }
 }
 
-/// Where an end logs its frames.
+/// Frame logs of an end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Logs<'a> {
-    /// Those that it sends.
+    /// Log of sent frames.
     pub sent: Option<&'a Path>,
-    /// Those that it shows.
+    /// Log of shown frames.
     pub shown: Option<&'a Path>,
 }
 
-/// Prints what happens, and logs it. Statistics are those of the first stream; logs have the frames of all.
+/// Prints and logs a call. Statistics cover the first stream; logs contain the frames of all streams.
 pub struct Reporter {
     status: StatusArgument,
     screen: Screen,
@@ -218,7 +219,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// With logs, if any, whoever observes the call, and what a window says.
+    /// A reporter with logs, if any, observers, and the text of a window.
     pub fn new(
         status: StatusArgument,
         clock: Clock,
@@ -264,24 +265,24 @@ impl Reporter {
         })
     }
 
-    /// The same with the log of a session, if there is one; the clock of the call began at `epoch`.
+    /// The same reporter with a session log, if any; the clock of the call began at `epoch`.
     #[must_use]
     pub fn with_session(self, session: Option<SessionLog>, epoch: Timestamp) -> Self {
         Self { session: session.map(|log| LiveSessionLog::new(log, epoch)), ..self }
     }
 
-    /// The same with the recording of the controller's decisions, if there is one.
+    /// The same reporter with a recording of the controller's decisions, if any.
     #[must_use]
     pub fn with_decisions(self, decisions: DecisionLog) -> Self {
         Self { decisions, ..self }
     }
 
-    /// The log of the session, once the other end is there.
+    /// Session log, once the other end has joined.
     fn session(&mut self) -> Option<&mut LiveSessionLog> {
         self.session.as_mut().filter(|_| self.joined)
     }
 
-    /// Ends the logs, whatever ended the call.
+    /// Completes the logs, for every end of the call.
     ///
     /// # Errors
     /// If anything is missing from a file.
@@ -313,7 +314,7 @@ impl Reporter {
         };
         let printed = match is_read {
             true => Ok(()),
-            false => Err(anyhow!("standard output takes no more; what was printed may be incomplete")),
+            false => Err(anyhow!("standard output is blocked or closed; the printed text may be incomplete")),
         };
         let session = self.session.map_or(Ok(()), LiveSessionLog::finish);
         output_file::all([sent, received, self.decisions.finish(), self.observation.finish(), session, printed])
@@ -338,7 +339,7 @@ impl Witness for Reporter {
             CallEvent::Joined => {
                 self.joined = true;
                 if self.status == StatusArgument::Line {
-                    self.screen.say(Said::News("the other end is there".to_owned()));
+                    self.screen.print(ScreenLine::News("the other end is there".to_owned()));
                 }
             }
             CallEvent::SourceFailed { stream, reason } => {
@@ -377,7 +378,7 @@ impl Witness for Reporter {
         if self.status == StatusArgument::Json {
             let (captured, status) = (call.captured(), call.status(now));
             let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
-            self.screen.say(Said::Json(StatusLine::Sending { target_bps, quantizer, captured }));
+            self.screen.print(ScreenLine::Json(StatusLine::Sending { target_bps, quantizer, captured }));
         }
     }
 
@@ -391,8 +392,8 @@ impl Witness for Reporter {
         }
         match self.status {
             StatusArgument::None => {}
-            StatusArgument::Json => self.screen.say(Said::Json(StatusLine::Stats(Box::new(sample)))),
-            StatusArgument::Line => self.screen.say(Said::Line(caption)),
+            StatusArgument::Json => self.screen.print(ScreenLine::Json(StatusLine::Stats(Box::new(sample)))),
+            StatusArgument::Line => self.screen.print(ScreenLine::Line(caption)),
         }
     }
 
@@ -431,7 +432,7 @@ impl Witness for Reporter {
         }
         if self.status == StatusArgument::Json {
             let (frame, delay_ms) = (shown.record.frame, 1e3 * delay);
-            self.screen.say(Said::Json(StatusLine::Showing { frame, delay_ms }));
+            self.screen.print(ScreenLine::Json(StatusLine::Showing { frame, delay_ms }));
         }
     }
 }

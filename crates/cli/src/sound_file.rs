@@ -1,4 +1,4 @@
-//! What is heard of a call, as a WAV file: of a simulated one when it is over, of a live one as it is heard.
+//! WAV file of the received sound: for a simulated call at its end, for a live call as it plays.
 
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -9,17 +9,18 @@ use anyhow::{Context, Result, bail};
 use lockstep_runner::output_file::{OutputFile, is_special, is_standard_output};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, WavRecording, WavWriteError, WavWriter};
 
-/// How `path` is named in messages, if it is a file or can be one.
+/// Name of `path` in messages; an error if it is not a regular file.
 fn seekable(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     if is_standard_output(path) || is_special(path) {
-        bail!("cannot write {name}: the length of the sound stands at its beginning; name a file");
+        bail!("cannot write {name}: a WAV file starts with its length and requires seeking; name a file");
     }
     Ok(name)
 }
 
-/// A WAV file of a live call: what was heard is there, whatever ends the call. It is begun when something is heard, so that a
-/// call that cannot begin leaves what was there before.
+/// WAV file of a live call, which keeps the sound if the call is killed.
+///
+/// The file is created with the first sound, so that a call that fails to start keeps an older file.
 pub struct SoundRecording {
     path: PathBuf,
     name: String,
@@ -32,7 +33,7 @@ impl SoundRecording {
         Ok(Self { path: path.to_owned(), name: seekable(path)?, recording: None })
     }
 
-    /// Does something with the recording, which it begins if need be.
+    /// Applies `what` to the recording, which is created if necessary.
     fn record(
         &mut self,
         what: impl FnOnce(&mut WavRecording) -> Result<(), WavWriteError>,
@@ -55,7 +56,7 @@ impl SoundSink for SoundRecording {
     }
 }
 
-/// An output that outlives what writes to it.
+/// Output that outlives its writer.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<OutputFile>>);
 
@@ -80,7 +81,7 @@ struct Open {
     output: Shared,
 }
 
-/// A WAV file that is being written.
+/// WAV file that appears when it is complete.
 #[derive(Clone)]
 pub struct SoundFile {
     name: String,
@@ -97,7 +98,7 @@ impl SoundFile {
         Ok(Self { name, open: Arc::new(Mutex::new(Some(Open { writer, output }))) })
     }
 
-    /// Writes what is left. Without this, there is no file.
+    /// Completes the file, which otherwise does not appear.
     pub fn complete(self) -> Result<()> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Open { writer, output }) = open else { return Ok(()) };

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Follows what arrives: nine tenths of the rate while delays grow, more than it while they do not. It keeps its constants
-/// in a file beside it.
+/// Follows the delivery rate: 90 % of it while delays grow, more than it otherwise. The constants are in a file in its
+/// folder.
 const FOLLOWING: &str = "
 import json
 from datetime import datetime
@@ -35,14 +35,14 @@ class Estimator(object):
 fn simulate(estimator: &Path, json: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
     command.args(["simulate", "--clip", "generated:160x96@30", "--trace", "steps:300kbps@4s/600kbps@4s"]);
-    // What an estimator asks for is what is tried here, not what it is bounded by.
+    // The test covers the estimator's choices, not the maximum rate.
     command.args(["--max-bitrate", "none"]);
     command.args(["--seconds", "8", "--seed", "5"]).arg("--estimator").arg(estimator).arg("--json").arg(json);
     command.output().expect("the command starts")
 }
 
 #[test]
-fn an_estimator_of_alphartc_decides_how_much_is_sent_the_same_each_time() {
+fn alphartc_estimator_controls_the_rate_reproducibly() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join("BandwidthEstimator.py"), FOLLOWING).expect("written");
     let constants = |least: u64| {
@@ -68,7 +68,7 @@ fn an_estimator_of_alphartc_decides_how_much_is_sent_the_same_each_time() {
 }
 
 #[test]
-fn an_estimator_that_fails_ends_its_call_with_one_line() {
+fn failing_estimator_ends_its_call_with_one_line() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("mine.py");
     let source = "class Estimator:\n    def report_states(self, stats): pass\n    def get_estimated_bandwidth(self): return None\n";

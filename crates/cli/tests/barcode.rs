@@ -1,4 +1,4 @@
-//! `lockstep barcode` as a person types it: written, read back, not to be read, and what it refuses.
+//! Tests of `lockstep barcode`: writing, reading, unreadable pictures and refusals.
 
 use std::fs;
 use std::io::Write;
@@ -33,7 +33,7 @@ fn refuses(folder: &Path, words: &[&str], message: &str) {
     assert!(!output.status.success() && said(&output).contains(message), "{words:?}: {}", said(&output));
 }
 
-/// The numbers that a CSV of `--read` has, and what was wrong with the pictures that have none.
+/// Numbers in a CSV of `--read`, or the problem of each unreadable picture.
 fn rows(csv: &[u8]) -> Vec<Result<u32, String>> {
     let text = String::from_utf8_lossy(csv);
     let mut lines = text.lines();
@@ -51,7 +51,7 @@ fn numbers(range: std::ops::Range<u32>) -> Vec<Result<u32, String>> {
 }
 
 #[test]
-fn numbers_that_were_written_are_read_back_also_of_odd_sizes_and_after_scaling() {
+fn numbers_are_read_back_for_odd_sizes_and_after_scaling() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for size in ["320x180", "641x361", "322x199"] {
         let written = succeed(
@@ -71,12 +71,12 @@ fn numbers_that_were_written_are_read_back_also_of_odd_sizes_and_after_scaling()
 }
 
 #[test]
-fn a_clip_goes_to_standard_output_and_numbers_to_a_file_of_json() {
+fn clip_goes_to_standard_output_and_numbers_to_json() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let written = succeed(folder.path(), &["generated:320x180@25", "-", "--seconds", "0.2"]);
     assert!(written.stdout.starts_with(b"YUV4MPEG2 W320 H180"));
     fs::write(folder.path().join("a.y4m"), &written.stdout).expect("it is written");
-    // Numbers that a clip has already are written over.
+    // Existing numbers of a clip are overwritten.
     let again = succeed(folder.path(), &["a.y4m", "-", "--first", "100"]);
     assert_eq!(again.stdout.len(), written.stdout.len());
     fs::write(folder.path().join("b.y4m"), &again.stdout).expect("it is written");
@@ -91,10 +91,10 @@ fn a_clip_goes_to_standard_output_and_numbers_to_a_file_of_json() {
 }
 
 #[test]
-fn a_picture_that_cannot_be_read_has_no_number_and_the_reason() {
+fn unreadable_picture_has_a_reason_and_no_number() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let clip = succeed(folder.path(), &["generated:320x180@25", "-", "--seconds", "0.12"]).stdout;
-    // The second picture is grey, and of the third only the lower half is there, as of a picture that was torn.
+    // The second picture is grey. The third has only its lower half, as after tearing.
     let (picture, frame) = (320 * 180 * 3 / 2, 6);
     let header = clip.iter().position(|&byte| byte == b'\n').expect("a header") + 1;
     let mut damaged = clip.clone();
@@ -110,7 +110,7 @@ fn a_picture_that_cannot_be_read_has_no_number_and_the_reason() {
 }
 
 #[test]
-fn a_clip_without_pictures_is_refused_and_nothing_is_written() {
+fn clip_without_pictures_is_refused_without_output() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     fs::write(path.join("empty.y4m"), "YUV4MPEG2 W320 H180 F25:1\n").expect("it is written");
@@ -120,13 +120,13 @@ fn a_clip_without_pictures_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn what_is_no_clip_or_cannot_carry_a_barcode_is_refused() {
+fn invalid_or_too_small_clip_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     fs::write(path.join("text.y4m"), "this is no clip").expect("it is written");
     refuses(path, &["text.y4m", "out.y4m"], "text.y4m");
     refuses(path, &["nothing.y4m", "--read"], "nothing.y4m");
-    // Standard input, which has nothing here.
+    // Standard input is empty here.
     refuses(path, &["-", "out.y4m"], "standard input: not a y4m file");
     assert!(!path.join("out.y4m").exists());
     refuses(path, &["generated:160x90@25", "out.y4m", "--seconds", "1"], "carries no barcodes");
@@ -137,7 +137,7 @@ fn what_is_no_clip_or_cannot_carry_a_barcode_is_refused() {
     let before = fs::read(path.join("a.y4m")).expect("it is there");
     refuses(path, &["a.y4m", "a.y4m"], "a.y4m");
     assert_eq!(fs::read(path.join("a.y4m")).expect("it is still there"), before);
-    // Numbers that would be too large are refused before a clip is whole.
+    // Too large numbers are refused before the clip is complete.
     refuses(path, &["generated:320x180@25", "b.y4m", "--seconds", "1", "--first", "16777215"], "picture 1");
     assert!(!path.join("b.y4m").exists());
 }
@@ -150,7 +150,7 @@ fn piped(words: &[&str], input: Vec<u8>) -> Output {
     let mut pipe = running.stdin.take().expect("a pipe");
     let writing = std::thread::spawn(move || pipe.write_all(&input));
     let output = running.wait_with_output().expect("the command ends");
-    // Whoever refuses its input does not read it.
+    // A command that refuses its input does not read it.
     let _ = writing.join();
     output
 }

@@ -1,5 +1,5 @@
-//! `lockstep bench codec` and `lockstep bench call` as a person types them. What they measure is no test; that they measure
-//! all of it, once, is.
+//! Tests of `lockstep bench codec` and `lockstep bench call`. They check that each measurement runs once, and no
+//! timings.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn lockstep(folder: &Path, words: &[&str]) -> Output {
     command.arg("bench").args(words).current_dir(folder).output().expect("the command starts")
 }
 
-/// The document `name` that a run which succeeds leaves, and what it prints.
+/// Document `name` of a successful run, and its printed text.
 fn document(folder: &Path, name: &str, words: &[&str]) -> (Value, String) {
     let run = lockstep(folder, words);
     assert!(run.status.success(), "{words:?}: {}", String::from_utf8_lossy(&run.stderr));
@@ -30,7 +30,7 @@ fn keys(journal: &Path) -> Vec<String> {
 const CODEC: [&str; 8] = ["codec", "--pictures", "3", "--rounds", "1", "--json", "codec.json", "--clip"];
 
 #[test]
-fn the_codec_is_measured_on_every_clip_and_a_run_that_was_killed_goes_on() {
+fn codec_is_measured_on_every_clip_and_killed_run_resumes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = [&CODEC[..], &["small=generated:64x48@30", "--clip", "generated:80x48@25"]].concat();
     let (whole, said) = document(folder.path(), "codec.json", &words);
@@ -59,23 +59,23 @@ fn the_codec_is_measured_on_every_clip_and_a_run_that_was_killed_goes_on() {
     let journal = folder.path().join("codec.json.journal");
     let text = fs::read_to_string(&journal).expect("there is a journal");
     let measured = keys(&journal);
-    assert_eq!(measured.iter().collect::<HashSet<_>>().len(), measured.len(), "nothing is measured twice");
-    // As if it had been killed in the middle of a line.
+    assert_eq!(measured.iter().collect::<HashSet<_>>().len(), measured.len(), "no measurement runs twice");
+    // The journal looks as after a kill in the middle of a line.
     fs::write(&journal, &text[..text.len() * 2 / 3]).expect("written");
     document(folder.path(), "codec.json", &words);
     assert_eq!(keys(&journal).len(), measured.len());
     assert_eq!(keys(&journal).into_iter().collect::<HashSet<_>>(), measured.iter().cloned().collect());
     let (again, _) = document(folder.path(), "codec.json", &words);
-    assert_eq!(keys(&journal).len(), measured.len(), "a run that is over measures nothing again");
-    assert_eq!(again["clips"][0], whole["clips"][0], "what was kept is what was measured");
-    // Another clip under an old name is measured.
+    assert_eq!(keys(&journal).len(), measured.len(), "a complete run measures nothing again");
+    assert_eq!(again["clips"][0], whole["clips"][0], "earlier measurements are kept");
+    // Another clip with an old name is measured.
     let other = [&CODEC[..], &["small=generated:66x48@30", "--clip", "generated:80x48@25"]].concat();
     document(folder.path(), "codec.json", &other);
     assert_eq!(keys(&journal).len(), measured.len() * 3 / 2);
 }
 
 #[test]
-fn two_clips_of_one_name_are_refused_with_what_to_do() {
+fn clips_of_equal_names_are_refused_with_a_remedy() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = lockstep(folder.path(), &["codec", "--clip", "generated:64x48", "--clip", "generated:80x48"]);
     let said = String::from_utf8_lossy(&run.stderr);
@@ -83,7 +83,7 @@ fn two_clips_of_one_name_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn calls_run_with_either_codec_over_the_same_links_and_only_once() {
+fn calls_run_once_with_each_codec_over_equal_links() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = ["call", "--clip", "generated:96x64@30", "--trace", "constant:300kbps", "--trace", "constant:600kbps"];
     let words = [&words[..], &["--controller", "gcc", "--seconds", "3", "--json", "call.json"]].concat();

@@ -1,4 +1,4 @@
-//! The command as a person types it.
+//! Tests of single commands.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_simulation_run_twice_leaves_the_same_files_to_the_byte() {
+fn equal_simulations_write_identical_files() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |name: &str| {
         let files = ["json", "csv", "parquet"].map(|kind| folder.path().join(format!("{name}.{kind}")));
@@ -58,7 +58,7 @@ fn a_simulation_run_twice_leaves_the_same_files_to_the_byte() {
 }
 
 #[test]
-fn a_simulation_reports_what_it_promises() {
+fn report_of_a_simulation_has_its_documented_fields() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let json = folder.path().join("out/call.json");
     let frames = folder.path().join("out/frames.csv");
@@ -114,15 +114,15 @@ fn a_simulation_reports_what_it_promises() {
     }
     assert_eq!(report["seed"], 9);
     let rows = fs::read_to_string(frames).expect("written").lines().count() as u64 - 1;
-    assert!(rows >= report["frames"]["captured"].as_u64().expect("a count"), "a row a captured frame");
+    assert!(rows >= report["frames"]["captured"].as_u64().expect("a count"), "one row per captured frame");
 }
 
 #[test]
-fn the_floor_of_a_trace_is_propagation_coding_and_the_wait_for_its_next_opportunity() {
+fn floor_of_a_trace_adds_propagation_coding_and_waiting() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let trace = folder.path().join("tenth.up");
     fs::write(&trace, "100\n").expect("written");
-    // Captures come every 50 ms and are coded 7.2 ms later: they wait for 92.8 and 42.8 ms.
+    // Captures come every 50 ms and are coded 7.2 ms later, so they wait for 92.8 and 42.8 ms.
     let said = succeed(&["trace", text(&trace), "--floor", "--rate", "20", "--seconds", "1"]);
     assert!(said.contains("video delay floor   p50 98.0 ms   mean 98.0 ms   p95 123.0 ms"), "{said}");
     let words = ["--floor", "--rate", "10", "--delay-ms", "0", "--encode-ms", "60", "--decode-ms", "1"];
@@ -133,7 +133,7 @@ fn the_floor_of_a_trace_is_propagation_coding_and_the_wait_for_its_next_opportun
 }
 
 #[test]
-fn a_conventional_codec_can_be_asked_for_and_then_what_is_lost_is_sent_again() {
+fn only_the_conventional_codec_retransmits() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let retransmitted = |codec: &str| {
         let json = folder.path().join("call.json");
@@ -167,7 +167,7 @@ fn frames_that_cannot_be_decoded_are_counted_on_one_line() {
 }
 
 #[test]
-fn what_is_encoded_decodes_to_the_same_pictures_in_every_form() {
+fn encoded_pictures_decode_equally_in_every_format() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);
     let (source, coded, decoded, again) = (path("a.y4m"), path("a.ivf"), path("b.y4m"), path("b.ivf"));
@@ -182,13 +182,13 @@ fn what_is_encoded_decodes_to_the_same_pictures_in_every_form() {
     let sums = succeed(&["decode", "--md5", text(&coded)]);
     assert_eq!(sums.lines().count(), 3);
     assert!(sums.lines().next().is_some_and(|line| line.ends_with("  a-18x10-0001.i420")), "{sums}");
-    // At the finest quantizer the decoded pictures survive once more, so both paths gave the same.
+    // At the finest quantizer a second coding does not change the pictures, so both paths are equal.
     succeed(&["encode", text(&decoded), text(&again), "--quantizer", "0"]);
     assert_eq!(succeed(&["decode", "--md5", text(&again)]).lines().count(), 3);
 }
 
 #[test]
-fn a_live_call_shows_pictures_that_the_sender_knows() {
+fn live_call_shows_the_senders_pictures() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let json = folder.path().join("call.json");
     succeed(&[
@@ -209,7 +209,7 @@ fn a_live_call_shows_pictures_that_the_sender_knows() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_in_one_line() {
+fn errors_have_one_line() {
     for (arguments, expected) in [
         (&["simulate", "--trace", "nosuch.up"][..], "no such file"),
         (&["simulate", "--trace", "constant:fast"], "needs a number and a unit"),
@@ -238,7 +238,7 @@ fn traces_convert_between_mahimahi_and_alphartc() {
 }
 
 #[test]
-fn a_trace_of_a_millisecond_is_described_as_what_it_is() {
+fn trace_of_one_millisecond_is_described() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let up = folder.path().join("t.up");
     fs::write(&up, "1\n").expect("written");
@@ -249,7 +249,7 @@ fn a_trace_of_a_millisecond_is_described_as_what_it_is() {
 }
 
 #[test]
-fn a_folder_is_converted_but_for_the_traces_that_the_format_cannot_hold() {
+fn conversion_of_a_folder_skips_unsupported_traces() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::create_dir(&from).expect("made");
@@ -268,7 +268,7 @@ fn a_folder_is_converted_but_for_the_traces_that_the_format_cannot_hold() {
 }
 
 #[test]
-fn a_study_of_salsify_says_first_how_much_it_runs() {
+fn study_of_salsify_announces_its_number_of_calls() {
     for (words, said) in [
         (&["--seconds", "1"][..], "salsify, budget small: 4 calls of 1 s\n"),
         (&["--seconds", "12", "--budget", "full"], "salsify, budget full: 4 calls of 12 s, about "),
@@ -281,14 +281,14 @@ fn a_study_of_salsify_says_first_how_much_it_runs() {
 
 #[cfg(unix)]
 #[test]
-fn what_python_does_is_done_in_the_place_of_the_command_so_that_signals_reach_it() {
+fn python_replaces_the_command_and_receives_its_signals() {
     use std::io::{BufRead, BufReader};
     use std::os::unix::fs::PermissionsExt;
     use std::process::Stdio;
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let python = folder.path().join("python");
-    // It says who it is and goes on until it is told to end, with a status of its own.
+    // The script prints its process id, runs until SIGTERM, and exits with its own status.
     fs::write(&python, "#!/bin/sh\ntrap 'exit 143' TERM\necho $$\nwhile :; do sleep 0.05; done\n").expect("written");
     fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("permissions");
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
@@ -301,7 +301,7 @@ fn what_python_does_is_done_in_the_place_of_the_command_so_that_signals_reach_it
     let mut line = String::new();
     BufReader::new(running.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
     assert_eq!(line.trim(), running.id().to_string());
-    let told = Command::new("kill").arg(running.id().to_string()).status().expect("kill starts");
+    let killed = Command::new("kill").arg(running.id().to_string()).status().expect("kill starts");
     assert!(told.success());
     assert_eq!(running.wait().expect("it ends").code(), Some(143));
 
@@ -327,14 +327,15 @@ mod interpreter {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
     }
 
-    /// The command under another path. A link to its file is no symbolic link: the path is its own.
+    /// Installs the command under another path by a hard link, whose path is separate from the original.
     fn install(path: &Path) {
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         let built = env!("CARGO_BIN_EXE_lockstep");
         fs::hard_link(built, path).or_else(|_| fs::copy(built, path).map(drop)).expect("installed");
     }
 
-    /// What `lockstep testbed list` prints in another folder, and whether it succeeds. The Python of the PATH has no package.
+    /// Output of `lockstep testbed list` in another folder, and whether it succeeds. The Python of the PATH lacks the
+    /// package.
     fn run(command: &Path, folder: &Path) -> (bool, String) {
         script(&folder.join("path/python3"), "exit 1");
         let mut command = Command::new(command);
@@ -351,7 +352,7 @@ mod interpreter {
         install(&command);
         script(&folder.path().join("venv/bin/python"), "echo beside");
         assert_eq!(run(&command, folder.path()), (true, "beside\n".to_owned()));
-        // As `uv tool install` links it.
+        // The link that `uv tool install` creates.
         fs::create_dir(folder.path().join("links")).expect("made");
         symlink(&command, &link).expect("linked");
         assert_eq!(run(&link, folder.path()), (true, "beside\n".to_owned()));

@@ -1,4 +1,4 @@
-//! `lockstep completions`, as shells read it.
+//! Tests of `lockstep completions`.
 
 use std::io::Write;
 use std::process::{Command, Output};
@@ -26,7 +26,7 @@ fn each_shell_gets_the_commands_and_their_options() {
 #[test]
 fn bash_completes_an_option_and_its_values() {
     let Ok(bash) = Command::new("bash").arg("--version").output() else {
-        eprintln!("left out: there is no bash");
+        eprintln!("skipped: there is no bash");
         return;
     };
     assert!(bash.status.success());
@@ -39,7 +39,7 @@ fn bash_completes_an_option_and_its_values() {
             words[words.len() - 1],
             words[words.len() - 2],
         );
-        // In a file: one word of a command line may have 128 kB at most, and the script has more.
+        // The script is in a file, because an argument has at most 128 kB and the script has more.
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         file.write_all(asked.as_bytes()).expect("it is written");
         let output = Command::new("bash").arg("--norc").arg(file.path()).output().expect("bash starts");

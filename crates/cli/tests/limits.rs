@@ -1,4 +1,4 @@
-//! What the command refuses of foreign bytes before it costs memory or time.
+//! Foreign bytes that the command refuses before they cost memory or time.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -27,7 +27,7 @@ fn ivf(rate: u32, frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_frame_rate_above_a_thousand_is_refused_wherever_it_comes_from() {
+fn frame_rate_above_1000_is_refused_from_every_source() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (y4m, coded) = (path("a.y4m"), path("a.ivf"));
@@ -42,7 +42,7 @@ fn a_frame_rate_above_a_thousand_is_refused_wherever_it_comes_from() {
 }
 
 #[test]
-fn a_key_frame_of_more_pixels_than_allowed_is_not_decoded() {
+fn key_frame_beyond_the_pixel_limit_is_not_decoded() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let coded = folder.path().join("a.ivf");
     let mut frame = vec![0; 303_000];
@@ -51,7 +51,7 @@ fn a_key_frame_of_more_pixels_than_allowed_is_not_decoded() {
     fs::write(&coded, ivf(30, &frame)).expect("written");
     let coded = coded.to_str().expect("UTF-8");
     refuses(&["decode", coded, "--md5"], "16383x16383, more than the limit of 35651584 pixels");
-    // A small one, against a smaller limit.
+    // A small picture against a smaller limit.
     let mut frame = vec![0; 300];
     frame[0] = 0x10;
     frame[3..10].copy_from_slice(&[0x9d, 1, 0x2a, 64, 0, 48, 0]);
@@ -61,7 +61,7 @@ fn a_key_frame_of_more_pixels_than_allowed_is_not_decoded() {
 }
 
 #[test]
-fn a_receiver_refuses_a_sender_of_larger_pictures_than_it_decodes() {
+fn receiver_refuses_pictures_beyond_its_pixel_limit() {
     let mut receiver = Command::new(env!("CARGO_BIN_EXE_lockstep"))
         .args(["receive", "--listen", "127.0.0.1:0", "--max-pixels", "3071", "--idle-seconds", "20"])
         .stdout(Stdio::piped())
@@ -81,7 +81,7 @@ fn a_receiver_refuses_a_sender_of_larger_pictures_than_it_decodes() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_without_an_end_is_refused_and_not_read() {
+fn endless_file_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let rows = folder.path().join("rows.parquet");
     let rows = rows.to_str().expect("UTF-8");
@@ -93,6 +93,6 @@ fn a_file_without_an_end_is_refused_and_not_read() {
         &["scenario", "run", "/dev/zero"],
         &["model", "show", "--model", "/dev/zero"],
     ] {
-        refuses(words, "it is no regular file");
+        refuses(words, "it is not a regular file");
     }
 }

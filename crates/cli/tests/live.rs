@@ -1,4 +1,4 @@
-//! Calls in real time, as a person runs and ends them.
+//! Calls in real time: start, end and failures.
 #![cfg(unix)]
 
 use std::fs;
@@ -40,10 +40,10 @@ fn signal(process: &Child, name: &str) {
     assert!(status.expect("there is `kill`").success());
 }
 
-/// Reads lines until one says `what`.
+/// Reads lines until one contains `what`.
 fn wait_for(child: &mut Child, what: &str) -> String {
     let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
-    lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it says so before it ends")
+    lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it prints the line before it ends")
 }
 
 /// A receiver, and its ticket.
@@ -55,39 +55,39 @@ fn receiver(arguments: &[&str]) -> (Child, String) {
 }
 
 #[test]
-fn a_ticket_is_handed_out_whatever_the_status() {
+fn ticket_is_printed_with_every_status() {
     for command in [&["receive"][..], &["talk", "--no-window", "--source", CLIP]] {
         for status in ["line", "json", "none"] {
             let words = ["--listen", "127.0.0.1:0", "--status", status, "--wait-seconds", "5", "--metrics", "0"];
             let mut end = started(&[command, &words[..]].concat());
             let lines = BufReader::new(end.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
-            let mut told = Vec::new();
-            // Without one, it gives up and says no more.
+            let mut printed = Vec::new();
+            // Without a ticket, the command gives up and prints no more.
             for line in lines {
-                told.push(line);
-                if told.last().is_some_and(|line| line.contains("ticket")) {
+                printed.push(line);
+                if printed.last().is_some_and(|line| line.contains("ticket")) {
                     break;
                 }
             }
             let _ = (end.kill(), end.wait());
-            assert!(told.last().is_some_and(|line| line.len() > 50), "{command:?} {status}: {told:?}");
-            assert!(told.iter().any(|line| line.contains("http://127.0.0.1:")), "{command:?} {status}: {told:?}");
+            assert!(printed.last().is_some_and(|line| line.len() > 50), "{command:?} {status}: {printed:?}");
+            assert!(printed.iter().any(|line| line.contains("http://127.0.0.1:")), "{command:?} {status}: {printed:?}");
         }
     }
 }
 
 #[test]
-fn what_changes_all_the_time_is_written_over_on_a_terminal_only() {
+fn status_line_is_overwritten_only_on_a_terminal() {
     let mut emulator = started(&["emulate", "127.0.0.1:9", "--seconds", "1"]);
     let line = wait_for(&mut emulator, "emulating a link from ");
     let near = line.split_whitespace().nth(4).expect("an address");
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.send_to(b"hello", near).expect("sent");
     let output = emulator.wait_with_output().expect("it ran");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && !told.contains(['\r', '\x1b']), "{told:?}");
-    assert!(told.lines().count() <= 2, "{told:?}");
-    assert!(told.lines().last().is_some_and(|line| line.contains("1 delivered   0 dropped")), "{told:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !printed.contains(['\r', '\x1b']), "{printed:?}");
+    assert!(printed.lines().count() <= 2, "{printed:?}");
+    assert!(printed.lines().last().is_some_and(|line| line.contains("1 delivered   0 dropped")), "{printed:?}");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn an_emulator_without_status_prints_its_address_only() {
 }
 
 #[test]
-fn a_call_whose_close_is_late_or_lost_leaves_a_report() {
+fn call_with_a_late_or_lost_close_writes_a_report() {
     let links: [&[&str]; 3] = [
         &["--trace", "constant:500kbps", "--delay-ms", "600"],
         &["--loss-at", "1s+30s"],
@@ -127,7 +127,7 @@ fn a_call_whose_close_is_late_or_lost_leaves_a_report() {
 }
 
 #[test]
-fn a_call_of_which_nothing_arrives_leaves_a_report_of_that() {
+fn call_without_arrivals_writes_a_report() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("call.json");
     let words = ["call", "--clip", CLIP, "--seconds", "1", "--loss", "100%", "--json", text(&path)];
@@ -147,7 +147,8 @@ fn children(parent: u32) -> Vec<u32> {
     numbers.filter(|&number| parent_of(number) == Some(parent)).collect()
 }
 
-/// Waits until a `lockstep call` whose temporary folder is `folder` shows pictures; the limit only ends a test that hangs.
+/// Waits until the `lockstep call` with the temporary folder `folder` shows pictures. The limit only ends a hanging
+/// test.
 fn wait_for_pictures(folder: &Path) {
     let is_shown = || {
         let folders = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -161,7 +162,7 @@ fn wait_for_pictures(folder: &Path) {
     }
 }
 
-/// Whether the tests run under `nohup` or the like, or where nobody can tell.
+/// Whether the tests run under `nohup` or similar, or the system does not report it.
 fn hangups_are_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let signals = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -169,7 +170,7 @@ fn hangups_are_ignored() -> bool {
 }
 
 #[test]
-fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder() {
+fn signal_ends_a_call_with_report_and_cleanup() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, status) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
         if name == "HUP" && hangups_are_ignored() {
@@ -185,7 +186,7 @@ fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder(
         let processes = children(call.id());
         signal(&call, name);
         if name == "HUP" {
-            // Of a terminal that is closed both the shell and the system tell.
+            // Both the shell and the system send a signal when a terminal closes.
             signal(&call, name);
         }
         let output = call.wait_with_output().expect("it ran");
@@ -199,7 +200,7 @@ fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder(
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_call_of_which_a_process_is_killed_says_which_and_by_what() {
+fn error_names_the_killed_process_and_the_signal() {
     for name in ["receive", "send"] {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let mut call = lockstep(&["call", "--clip", CLIP, "--seconds", "300"]);
@@ -213,15 +214,15 @@ fn a_call_of_which_a_process_is_killed_says_which_and_by_what() {
         let process = process.to_string();
         assert!(Command::new("kill").args(["-KILL", &process]).status().expect("there is `kill`").success());
         let output = call.wait_with_output().expect("it ran");
-        let told = said(&output);
-        let last = told.lines().last().unwrap_or_default();
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert_eq!(last, format!("lockstep: the {name} process was ended by a signal: 9 (SIGKILL)"), "{told}");
+        let printed = said(&output);
+        let last = printed.lines().last().unwrap_or_default();
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert_eq!(last, format!("lockstep: the {name} process was ended by a signal: 9 (SIGKILL)"), "{printed}");
     }
 }
 
 #[test]
-fn an_end_that_is_ended_by_a_signal_writes_its_log_and_tells_the_other_end() {
+fn signal_ends_an_end_with_its_log_and_informs_the_peer() {
     for sender_is_ended in [true, false] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let [send_log, receive_log, shown] = ["s.json", "r.json", "shown.y4m"].map(|name| folder.path().join(name));
@@ -252,7 +253,7 @@ fn an_end_that_is_ended_by_a_signal_writes_its_log_and_tells_the_other_end() {
 }
 
 #[test]
-fn each_source_is_a_stream_with_a_file_of_its_own() {
+fn each_source_is_a_stream_with_a_separate_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [send_log, receive_log, shown] = ["s.json", "r.json", "shown.y4m"].map(|name| folder.path().join(name));
     let (receiver, ticket) = receiver(&["--log", text(&receive_log), "--sink", text(&shown)]);
@@ -274,7 +275,7 @@ fn each_source_is_a_stream_with_a_file_of_its_own() {
 }
 
 #[test]
-fn a_sender_whom_nobody_answers_fails_and_says_so() {
+fn sender_without_an_answer_fails_with_a_reason() {
     let (mut receiver, ticket) = receiver(&[]);
     signal(&receiver, "KILL");
     let _ = receiver.wait();
@@ -285,7 +286,7 @@ fn a_sender_whom_nobody_answers_fails_and_says_so() {
 }
 
 #[test]
-fn a_ticket_is_good_for_one_call_and_what_is_none_is_refused_with_one_line() {
+fn used_and_invalid_tickets_are_refused_with_one_line() {
     let (mut receiver, ticket) = receiver(&[]);
     let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
     wait_for(&mut receiver, "showing");
@@ -301,7 +302,7 @@ fn a_ticket_is_good_for_one_call_and_what_is_none_is_refused_with_one_line() {
     assert_eq!(receiver.expect("it ran").status.code(), Some(0));
 }
 
-/// A receiver with the standing ticket of `home`, which is ready for a call.
+/// A receiver with the standing ticket of `home`, ready for a call.
 fn standing_receiver(home: &Path, listen: &str, arguments: &[&str]) -> (Child, String) {
     let words = [&["receive", "--listen", listen, "--reusable", "--status", "json"], arguments].concat();
     let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", home).spawn().expect("it starts");
@@ -310,7 +311,7 @@ fn standing_receiver(home: &Path, listen: &str, arguments: &[&str]) -> (Child, S
 }
 
 #[test]
-fn a_standing_ticket_is_the_same_each_time_and_asked_for() {
+fn standing_ticket_is_the_same_each_time() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut tickets = Vec::new();
     let mut listen = "127.0.0.1:0".to_owned();
@@ -330,7 +331,7 @@ fn a_standing_ticket_is_the_same_each_time_and_asked_for() {
 }
 
 #[test]
-fn a_reusable_receiver_serves_calls_into_files_of_their_own() {
+fn reusable_receiver_writes_separate_files_per_call() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);
     let outputs = ["--sink", text(&path("shown.ivf")), "--log", text(&path("log.json"))].map(str::to_owned);
@@ -355,7 +356,7 @@ fn a_reusable_receiver_serves_calls_into_files_of_their_own() {
 }
 
 #[test]
-fn a_sender_whose_receiver_was_killed_and_started_anew_ends_and_says_so() {
+fn sender_reports_the_restart_of_its_receiver() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mut first, ticket) = standing_receiver(folder.path(), "127.0.0.1:0", &[]);
     let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
@@ -371,7 +372,7 @@ fn a_sender_whose_receiver_was_killed_and_started_anew_ends_and_says_so() {
     assert_eq!(again.wait_with_output().expect("it ran").status.code(), Some(143));
 }
 
-/// A rendezvous on this machine, and where it is.
+/// A rendezvous on this machine, and its address.
 fn rendezvous(arguments: &[&str]) -> (Child, String) {
     let mut child = started(&[&["rendezvous", "--listen", "127.0.0.1:0", "--quiet"], arguments].concat());
     let line = wait_for(&mut child, "rendezvous at");
@@ -380,7 +381,7 @@ fn rendezvous(arguments: &[&str]) -> (Child, String) {
 }
 
 #[test]
-fn a_call_by_a_rendezvous_goes_directly_where_it_can_and_through_it_where_it_shall() {
+fn rendezvous_call_is_direct_unless_relayed_on_request() {
     for (relay_only, at_sender) in [(false, false), (true, false), (true, true)] {
         let (mut server, address) = rendezvous(&[]);
         let flag: &[&str] = if relay_only && !at_sender { &["--relay-only"] } else { &[] };
@@ -391,15 +392,15 @@ fn a_call_by_a_rendezvous_goes_directly_where_it_can_and_through_it_where_it_sha
         assert!(sent.status.success(), "{}", said(&sent));
         let received = receiver.wait_with_output().expect("it ends");
         assert!(received.status.success(), "{}", said(&received));
-        let told = String::from_utf8_lossy(&received.stdout).into_owned();
-        assert!(told.contains("\"showing\"") && told.contains(&format!("\"relayed\":{relay_only}")), "{told}");
+        let printed = String::from_utf8_lossy(&received.stdout).into_owned();
+        assert!(printed.contains("\"showing\"") && printed.contains(&format!("\"relayed\":{relay_only}")), "{printed}");
         signal(&server, "INT");
         assert_eq!(server.wait().expect("it ends").code(), Some(130));
     }
 }
 
 #[test]
-fn what_a_rendezvous_would_be_needed_for_is_said() {
+fn error_names_the_missing_rendezvous() {
     let alone = lockstep(&["receive", "--relay-only"]).output().expect("the command starts");
     assert!(!alone.status.success() && said(&alone).contains("--rendezvous HOST:PORT"), "{}", said(&alone));
     let (mut receiver, ticket) = receiver(&[]);
@@ -411,8 +412,8 @@ fn what_a_rendezvous_would_be_needed_for_is_said() {
     let there = nobody.local_addr().expect("it has one").to_string();
     let (mut hidden, ticket) = self::receiver(&["--relay-only", "--rendezvous", &there]);
     let joining = lockstep(&["send", &ticket, "--wait-seconds", "1"]).output().expect("the command starts");
-    let told = format!(" s by the rendezvous at {there}, which does not answer");
-    assert!(!joining.status.success() && said(&joining).contains(&told), "{}", said(&joining));
+    let printed = format!(" s by the rendezvous at {there}, which does not answer");
+    assert!(!joining.status.success() && said(&joining).contains(&printed), "{}", said(&joining));
     signal(&hidden, "INT");
     let _ = hidden.wait();
     let useless = lockstep(&["rendezvous", "--calls", "0"]).output().expect("the command starts");
@@ -432,7 +433,7 @@ fn call_resumes_after_its_receiver_was_stopped() {
     let before = counts.next().expect("it sends");
     let after = counts.find(|&count| count >= before + 22).expect("it sends on");
     signal(&receiver, "CONT");
-    // The number of a frame is at most the number of pictures captured before it.
+    // The frame number is at most the number of pictures captured before it.
     let shown = |line: String| serde_json::from_str::<Value>(&line).ok()?["showing"]["frame"].as_u64();
     let lines = BufReader::new(receiver.stdout.as_mut().expect("it is piped")).lines();
     let newest = lines.map_while(Result::ok).filter_map(shown).find(|&frame| frame >= after);
@@ -444,7 +445,7 @@ fn call_resumes_after_its_receiver_was_stopped() {
 }
 
 #[test]
-fn two_talk_without_windows_and_each_has_the_others_pictures_and_sound() {
+fn talk_exchanges_pictures_and_sound_without_windows() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [here, there, log] = ["here.y4m", "there.y4m", "log.json"].map(|name| folder.path().join(name));
     let [heard, counted] = ["heard.wav", "counted.jsonl"].map(|name| folder.path().join(name));
@@ -466,7 +467,7 @@ fn two_talk_without_windows_and_each_has_the_others_pictures_and_sound() {
     }
     let log = fs::read_to_string(&log).expect("it was logged");
     assert!(log.lines().count() > 20 && log.contains("udp_sent_bytes"));
-    // 44 bytes of header, then 16 bits a sample.
+    // A header of 44 bytes, then 16 bits per sample.
     let heard = fs::read(&heard).expect("it was recorded");
     let loudest = heard[44..].chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs()).max();
     assert!(loudest.is_some_and(|loudest| (2_000..32_768).contains(&u32::from(loudest))), "{loudest:?}");
@@ -484,10 +485,10 @@ fn two_talk_without_windows_and_each_has_the_others_pictures_and_sound() {
 }
 
 #[test]
-fn a_talk_without_devices_names_them_before_it_waits() {
+fn talk_names_missing_devices_before_it_waits() {
     let words = ["talk", "--no-window", "--listen", "127.0.0.1:0", "--status", "json", "--wait-seconds", "0.1"];
     let output = lockstep(&words).output().expect("it ran");
-    let (told, lines) = (said(&output), String::from_utf8_lossy(&output.stdout).into_owned());
+    let (printed, lines) = (said(&output), String::from_utf8_lossy(&output.stdout).into_owned());
     let before_ticket = lines.split("\"ticket\"").next().unwrap_or_default();
     let mut missing = Vec::new();
     if !Path::new("/dev/video0").exists() {
@@ -497,12 +498,12 @@ fn a_talk_without_devices_names_them_before_it_waits() {
         missing.push("the call has no sound: this program was built without microphone and loudspeaker");
     }
     for notice in missing {
-        assert_eq!(told.matches(notice).count(), 1, "{told}");
+        assert_eq!(printed.matches(notice).count(), 1, "{printed}");
         assert_eq!(before_ticket.matches(notice).count(), 1, "{lines}");
     }
     let chosen = ["--source", CLIP, "--audio", "none", "--audio-output", "none"];
     let output = lockstep(&[&words[..], &chosen].concat()).output().expect("it ran");
-    assert_eq!(said(&output).lines().count(), 1, "nobody joined, and nothing else: {}", said(&output));
+    assert_eq!(said(&output).lines().count(), 1, "only that nobody joined: {}", said(&output));
 }
 
 /// A y4m stream of `pictures` pictures of the generated clip.
@@ -516,12 +517,12 @@ fn y4m(pictures: usize) -> Vec<u8> {
     writer.finish().expect("it is written to memory")
 }
 
-/// A sender of the pictures in `bytes`, to its end.
+/// Runs a sender of the pictures in `bytes` to its end.
 fn piped(ticket: &str, bytes: Vec<u8>) -> Output {
     let mut command = lockstep(&["send", ticket, "--source", "-", "--status", "none"]);
     let mut sender = command.stdin(Stdio::piped()).spawn().expect("it starts");
     let mut input = sender.stdin.take().expect("it is piped");
-    // A sender that has failed reads no more.
+    // A failed sender stops reading.
     let feeding = thread::spawn(move || drop(input.write_all(&bytes)));
     let output = sender.wait_with_output().expect("it ran");
     feeding.join().expect("it does not panic");
@@ -542,15 +543,15 @@ fn pictures_piped_into_a_sender_are_shown() {
 }
 
 #[test]
-fn pictures_that_break_off_in_a_pipe_fail_the_call() {
+fn truncated_pictures_in_a_pipe_fail_the_call() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let shown = folder.path().join("shown.y4m");
     let (receiver, ticket) = receiver(&["--sink", text(&shown)]);
     let mut bytes = y4m(12);
     bytes.truncate(bytes.len() - 9);
     let sender = piped(&ticket, bytes);
-    let told = said(&sender);
-    assert!(!sender.status.success() && told.contains("standard input: y4m picture 11 breaks off"), "{told}");
+    let printed = said(&sender);
+    assert!(!sender.status.success() && printed.contains("standard input: y4m picture 11 breaks off"), "{printed}");
     let receiver = receiver.wait_with_output().expect("it ran");
     assert!(!receiver.status.success() && said(&receiver).contains("it failed"), "{}", said(&receiver));
     assert!(fs::metadata(&shown).is_ok_and(|file| file.len() > 64 * 48), "what came before is recorded");
@@ -569,7 +570,7 @@ fn program_as_controller_is_refused_by_live_calls() {
 }
 
 #[test]
-fn a_pipe_without_pictures_is_refused_before_the_call() {
+fn pipe_without_pictures_is_refused_before_the_call() {
     let (receiver, ticket) = receiver(&[]);
     let sender = piped(&ticket, Vec::new());
     assert!(said(&sender).ends_with("standard input: no pictures\n"), "{}", said(&sender));
@@ -582,9 +583,9 @@ fn a_pipe_without_pictures_is_refused_before_the_call() {
 }
 
 #[test]
-fn a_receiver_runs_the_estimator_that_the_senders_controller_needs() {
+fn receiver_runs_the_estimator_of_the_senders_controller() {
     let (receiver, ticket) = receiver(&[]);
-    // Without it the target stays where it begins for ever. The pictures can use more than that.
+    // Without the estimator the target never changes. The pictures can use a higher rate.
     let words =
         ["send", &ticket, "--source", "generated:640x360@30", "--controller", "bob-heuristic", "--status", "json"];
     let mut sender = started(&words);
@@ -600,7 +601,7 @@ fn a_receiver_runs_the_estimator_that_the_senders_controller_needs() {
 }
 
 #[test]
-fn what_is_no_ticket_on_standard_input_is_refused_and_read_no_further_than_a_ticket_is_long() {
+fn reading_of_an_invalid_ticket_is_bounded() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("typed");
     let typed: [(&[u8], &str); 4] = [

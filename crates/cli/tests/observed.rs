@@ -1,4 +1,4 @@
-//! Live calls as others see them: Prometheus, the live page, qlog, the keys, and outputs that fail.
+//! Observers of live calls: Prometheus, the live page, qlog, the keys, and failing outputs.
 #![cfg(unix)]
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a temporary folder's name is UTF-8")
 }
 
-/// A process that says lines of JSON; one that is forgotten is killed.
+/// A process that prints lines of JSON, and is killed when dropped.
 struct Says {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -41,7 +41,7 @@ impl Says {
         Self { child, lines }
     }
 
-    /// What stands under `name` in the next line that has it, if it is as wanted.
+    /// Value under `name` in the next line whose value is wanted.
     fn next(&mut self, name: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let lines = self.lines.by_ref().map_while(Result::ok);
         let mut found = lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok()?.get(name).cloned());
@@ -53,7 +53,7 @@ impl Says {
     }
 
     fn finish(mut self) -> Output {
-        // What nobody reads must not hold it up.
+        // Unread output must not block it.
         self.lines.by_ref().for_each(drop);
         let status = self.child.wait().expect("it ran");
         let mut stderr = Vec::new();
@@ -94,7 +94,7 @@ fn records(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_call_is_seen_by_prometheus_by_the_page_by_qvis_and_in_lines_and_all_see_the_same() {
+fn all_observers_of_a_call_get_equal_numbers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [stats, sent, received] = ["stats.jsonl", "send.sqlog", "receive.sqlog"].map(|name| folder.path().join(name));
     let words = ["--metrics", "0", "--monitor", "--stats", text(&stats), "--qlog", text(&received)];
@@ -144,7 +144,7 @@ fn a_call_is_seen_by_prometheus_by_the_page_by_qvis_and_in_lines_and_all_see_the
 }
 
 #[test]
-fn a_page_is_for_this_machine_alone() {
+fn page_is_only_for_this_machine() {
     for (option, message) in [("--monitor=0.0.0.0:0", "no password"), ("--monitor=192.0.2.7:80", "no password")] {
         let output = lockstep(&["receive", option]).output().expect("it ran");
         assert!(!output.status.success() && said(&output).contains(message), "{}", said(&output));
@@ -152,7 +152,7 @@ fn a_page_is_for_this_machine_alone() {
 }
 
 #[test]
-fn a_live_call_on_one_machine_shows_both_ends_in_one_place_and_keeps_its_sound() {
+fn local_call_observes_both_ends_and_keeps_its_sound() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [json, heard, stats, qlog] = ["a.json", "a.wav", "a.jsonl", "a.sqlog"].map(|name| folder.path().join(name));
     let words = ["call", "--clip", CLIP, "--seconds", "3", "--audio", "--audio-output", text(&heard)];
@@ -172,11 +172,11 @@ fn a_live_call_on_one_machine_shows_both_ends_in_one_place_and_keeps_its_sound()
     assert!(last["outbound"]["framesSent"].as_u64() > Some(10) && last["inbound"]["framesDecoded"].as_u64() > Some(10));
     assert!(records(&qlog).iter().any(|event| event["name"] == "lockstep:frame_sent"));
     let mute = lockstep(&["call", "--audio-output", text(&json)]).output().expect("it ran");
-    assert!(!mute.status.success() && said(&mute).contains("without --audio"), "{}", said(&mute));
+    assert!(!mute.status.success() && said(&mute).contains("requires --audio"), "{}", said(&mute));
 }
 
 #[test]
-fn keys_come_as_lines_where_there_is_no_window() {
+fn keys_are_read_as_lines_without_a_window() {
     let words = ["talk", "--listen", "127.0.0.1:0", "--no-window", "--status", "json", "--source", CLIP];
     let sound = ["--audio", "tone", "--audio-output", "none"];
     let mut here = Says::start(lockstep(&[&words[..], &sound].concat()).stdin(Stdio::piped()));
@@ -199,7 +199,7 @@ fn keys_come_as_lines_where_there_is_no_window() {
     }
 }
 
-/// Whether a y4m file of the clip has whole pictures and no more, and how many.
+/// Number of pictures in a y4m file of the clip, if all are complete.
 fn pictures(path: &Path) -> Option<usize> {
     let bytes = fs::read(path).ok()?;
     let header = bytes.iter().position(|&byte| byte == b'\n')? + 1;
@@ -207,7 +207,7 @@ fn pictures(path: &Path) -> Option<usize> {
     (bytes.len() - header).is_multiple_of(picture).then_some((bytes.len() - header) / picture)
 }
 
-/// Whether a log ends as logs do, and is whole.
+/// Whether a log is complete, with its final entry.
 fn is_whole(log: &Path) -> bool {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -216,7 +216,7 @@ fn is_whole(log: &Path) -> bool {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_under_one_output_leaves_the_others_whole_and_is_told_with_its_name() {
+fn full_disk_under_one_output_keeps_the_others() {
     for (full, ends_the_call) in [("a.y4m", true), ("a.log", false), ("a.jsonl", false), ("a.sqlog", false)] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| folder.path().join(name);
@@ -228,9 +228,9 @@ fn a_full_disk_under_one_output_leaves_the_others_whole_and_is_told_with_its_nam
         let sender = sender(&ticket, &["--seconds", "2.5", "--audio"]).output().expect("it ran");
         let receiver = receiver.finish();
         assert_eq!((receiver.status.code(), sender.status.success()), (Some(1), !ends_the_call), "{}", said(&receiver));
-        let told = said(&receiver);
-        assert!(told.contains(full) && told.contains("No space left"), "{full}: {told}");
-        assert!(told.lines().count() <= 2, "{told}");
+        let printed = said(&receiver);
+        assert!(printed.contains(full) && printed.contains("No space left"), "{full}: {printed}");
+        assert!(printed.lines().count() <= 2, "{printed}");
         assert!(full == "a.log" || is_whole(&log), "{full}");
         assert!(full == "a.y4m" || pictures(&shown).is_some_and(|count| count > 15), "{full}: {:?}", pictures(&shown));
         assert!(full == "a.sqlog" || records(&qlog).len() > 2, "{full}");
@@ -246,7 +246,7 @@ fn a_full_disk_under_one_output_leaves_the_others_whole_and_is_told_with_its_nam
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_report_that_has_no_room_leaves_the_frames_and_the_other_way_round() {
+fn report_and_frame_log_fail_independently() {
     for (full, other) in [("a.json", "a.csv"), ("a.csv", "a.json"), ("a.jsonl", "a.json")] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| folder.path().join(name);
@@ -255,20 +255,20 @@ fn a_report_that_has_no_room_leaves_the_frames_and_the_other_way_round() {
         let words = ["call", "--clip", CLIP, "--seconds", "2", "--json", text(&json), "--frames", text(&frames)];
         let output = lockstep(&[&words[..], &["--stats", text(&stats)]].concat()).output().expect("it ran");
         assert_eq!(output.status.code(), Some(1), "{full}");
-        let told = said(&output);
-        assert!(told.contains(full) && told.contains("No space left"), "{full}: {told}");
-        let kept = fs::read_to_string(path(other)).expect("the other is there");
+        let printed = said(&output);
+        assert!(printed.contains(full) && printed.contains("No space left"), "{full}: {printed}");
+        let kept = fs::read_to_string(path(other)).expect("the other exists");
         assert!(kept.lines().count() > 15, "{full}: {kept}");
     }
 }
 
 #[test]
-fn whoever_hosts_a_rendezvous_sees_what_it_does() {
+fn metrics_of_a_rendezvous_show_its_work() {
     let words = ["rendezvous", "--listen", "127.0.0.1:0", "--metrics", "0", "--quiet"];
     let mut server = lockstep(&words).spawn().expect("it starts");
     let mut lines = BufReader::new(server.stdout.take().expect("it is read")).lines();
-    let mut told = || lines.next().expect("a line").expect("text");
-    let (place, page) = (told(), told());
+    let mut printed = || lines.next().expect("a line").expect("text");
+    let (place, page) = (printed(), printed());
     let page = page.strip_prefix("metrics at ").expect("where they are").to_owned();
     let at = place.split_once("rendezvous at ").and_then(|(_, rest)| rest.split(';').next()).expect("where it is");
     let mut listener = receiver(&["--rendezvous", at, "--relay-only"]);
@@ -287,7 +287,7 @@ fn whoever_hosts_a_rendezvous_sees_what_it_does() {
 }
 
 #[test]
-fn a_call_of_both_ends_leaves_a_qlog_of_each() {
+fn call_of_both_ends_writes_a_qlog_for_each() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [sender, receiver] = ["a.sqlog", "a-receiver.sqlog"].map(|name| folder.path().join(name));
     let output =
@@ -303,17 +303,17 @@ fn a_call_of_both_ends_leaves_a_qlog_of_each() {
         has(0, "frame_sent") && !has(0, "frame_shown") && has(1, "frame_shown") && !has(1, "frame_sent"),
         "{events:?}"
     );
-    // What the other would overwrite is refused before anything is run.
+    // A file that the other log would overwrite is refused before the call.
     let output =
         lockstep(&["call", "--clip", CLIP, "--qlog", "b.ivf", "--sink", "b-receiver.ivf"]).output().expect("it ran");
     assert!(!output.status.success() && said(&output).contains("name another file"), "{}", said(&output));
 }
 
 #[test]
-fn a_disk_that_is_full_everywhere_ends_a_call_in_order() {
+fn full_disk_under_every_output_ends_a_call_in_order() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let began = Instant::now();
-    // The signal of the limit is ignored, so that writing fails as it does on a full disk.
+    // The limit's signal is ignored, so that writing fails as on a full disk.
     let limited = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
     let output = Command::new("sh")
         .args(["-c", limited, "sh", env!("CARGO_BIN_EXE_lockstep"), "call", "--clip", CLIP, "--seconds", "3"])
@@ -324,8 +324,8 @@ fn a_disk_that_is_full_everywhere_ends_a_call_in_order() {
         .output()
         .expect("it ran");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let told = said(&output);
-    assert!(told.contains("cannot write") && told.contains("too large"), "{told}");
+    let printed = said(&output);
+    assert!(printed.contains("cannot write") && printed.contains("too large"), "{printed}");
     assert!(began.elapsed() < Duration::from_secs(60), "it hung");
     let left: Vec<_> =
         fs::read_dir(folder.path()).expect("there").map(|entry| entry.expect("one").file_name()).collect();
@@ -333,7 +333,7 @@ fn a_disk_that_is_full_everywhere_ends_a_call_in_order() {
 }
 
 #[test]
-fn a_recording_ends_with_the_last_whole_picture_that_had_room() {
+fn recording_on_a_full_disk_ends_with_a_complete_picture() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let limited = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
     for (name, blocks) in [("a.y4m", "100"), ("a.ivf", "20"), ("a.webm", "20")] {
@@ -345,12 +345,12 @@ fn a_recording_ends_with_the_last_whole_picture_that_had_room() {
             .output()
             .expect("it ran");
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        let told = said(&output);
-        let last = told.lines().last().unwrap_or_default();
+        let printed = said(&output);
+        let last = printed.lines().last().unwrap_or_default();
         let cause = "the receive process failed: the sink failed: ";
         assert!(
             last.contains(cause) && last.contains(&format!("{name}: ")) && last.contains("too large"),
-            "it ends with what was wrong: {told}"
+            "the last line names the problem: {printed}"
         );
     }
     let shown = pictures(&folder.path().join("a.y4m"));
@@ -366,11 +366,11 @@ fn a_recording_ends_with_the_last_whole_picture_that_had_room() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn whatever_becomes_of_standard_error_a_call_leaves_its_report() {
+fn call_with_broken_standard_error_writes_its_report() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("it takes nothing");
     let report = folder.path().join("a.json");
-    // How far the call is, is told there after 5 s.
+    // The progress appears there after 5 s.
     let words = ["call", "--clip", CLIP, "--seconds", "6", "--json", text(&report)];
     for (stdout, status) in [(Stdio::piped(), 0), (full().into(), 1)] {
         let output = lockstep(&words).stdout(stdout).stderr(full()).output().expect("it ran");
@@ -379,22 +379,22 @@ fn whatever_becomes_of_standard_error_a_call_leaves_its_report() {
         fs::remove_file(&report).expect("it was there");
     }
     let status = lockstep(&["talk", "no-ticket"]).stderr(full()).status().expect("it ran");
-    assert_eq!(status.code(), Some(1), "the failure is the exit status although nobody can be told");
+    assert_eq!(status.code(), Some(1), "the exit status reports the failure without standard error");
 }
 
 #[test]
-fn a_named_pipe_that_nobody_reads_holds_no_call_up() {
+fn unread_named_pipe_does_not_block_a_call() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [pipe, log] = ["pipe", "a.log"].map(|name| folder.path().join(name));
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("there is mkfifo").success());
-    // Opening it for writing would wait for a reader, and the ticket would never come.
+    // Opening it for writing would wait for a reader, and the ticket would never appear.
     let mut here = receiver(&["--stats", text(&pipe), "--log", text(&log)]);
     let ticket = here.word("ticket");
     let sender = sender(&ticket, &["--seconds", "1.5"]).output().expect("it ran");
     assert!(sender.status.success(), "{}", said(&sender));
     let here = here.finish();
     assert_eq!(here.status.code(), Some(1));
-    assert!(said(&here).contains(text(&pipe)) && said(&here).contains("takes no more"), "{}", said(&here));
+    assert!(said(&here).contains(text(&pipe)) && said(&here).contains("it is blocked"), "{}", said(&here));
     assert!(is_whole(&log));
     let words = ["receive", "--listen", "127.0.0.1:0", "--audio-output", text(&pipe)];
     let refused = lockstep(&words).output().expect("it ran");
@@ -402,12 +402,12 @@ fn a_named_pipe_that_nobody_reads_holds_no_call_up() {
 }
 
 #[test]
-fn whoever_does_not_read_what_a_call_prints_does_not_stop_it() {
+fn unread_output_does_not_block_a_call() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let log = folder.path().join("a.log");
     let mut receiver = receiver(&["--log", text(&log), "--stats", "/dev/stderr"]);
     let ticket = receiver.word("ticket");
-    // Nothing of its standard output or error is read from here on until the call is over: they are full before long.
+    // Its standard output and error are not read until the call ends, so they fill soon.
     let words = ["send", &ticket, "--seconds", "20", "--source", "generated:64x48@60", "--status", "none"];
     let sender = lockstep(&words).spawn().expect("it starts");
     let frames = || fs::read_to_string(&log).map_or(0, |text| text.lines().count());

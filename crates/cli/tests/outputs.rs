@@ -1,4 +1,4 @@
-//! Where commands write: what they refuse before they run, what is left when writing fails, and standard output.
+//! Outputs of commands: refusals before a run, files after a failed write, and standard output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn refuses(folder: &Path, words: &[&str], message: &str) {
     assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
 }
 
-/// A folder with a clip `a.y4m` in it.
+/// A folder that contains the clip `a.y4m`.
 fn folder() -> (tempfile::TempDir, Vec<u8>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut y4m = b"YUV4MPEG2 W18 H10 F25:1 Ip A1:1 C420jpeg\n".to_vec();
@@ -51,12 +51,12 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// A call of a day: a test that lets it run does not end.
+/// A call of one day: a test that runs it would not end.
 const DAY: [&str; 7] =
     ["simulate", "--seconds", "86400", "--clip", "generated:640x360@30", "--trace", "constant:1mbps"];
 
 #[test]
-fn an_input_is_never_written_over_under_whatever_name() {
+fn input_is_never_overwritten_under_any_name() {
     let (folder, clip) = folder();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("sub")).expect("made");
@@ -83,7 +83,7 @@ fn an_input_is_never_written_over_under_whatever_name() {
 }
 
 #[test]
-fn outputs_that_cannot_be_are_refused_before_the_call_runs() {
+fn invalid_outputs_are_refused_before_the_call() {
     let (folder, _) = folder();
     fs::create_dir(folder.path().join("sub")).expect("made");
     let before = names(folder.path());
@@ -121,7 +121,7 @@ fn outputs_that_cannot_be_are_refused_before_the_call_runs() {
 }
 
 #[test]
-fn an_end_that_cannot_listen_leaves_the_logs_of_an_earlier_call() {
+fn end_that_cannot_listen_keeps_earlier_logs() {
     let (folder, _) = folder();
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let page = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -146,7 +146,7 @@ fn an_end_that_cannot_listen_leaves_the_logs_of_an_earlier_call() {
 }
 
 #[test]
-fn a_live_call_that_cannot_be_is_refused_before_a_report_is_written_over() {
+fn invalid_live_call_keeps_an_earlier_report() {
     let (folder, _) = folder();
     fs::write(folder.path().join("call.json"), "before").expect("written");
     fs::write(folder.path().join("a.wav"), "no sound").expect("written");
@@ -160,7 +160,7 @@ fn a_live_call_that_cannot_be_is_refused_before_a_report_is_written_over() {
         let call = ["call", "--seconds", "1", "--json", "call.json"];
         refuses(folder.path(), &[&call, wrong].concat(), message);
     }
-    // What is found out by an end only.
+    // Errors that only an end detects.
     fs::write(folder.path().join("cut.y4m"), "YUV4MPEG2 W18 H10 F25:1\nFRAME\ncut").expect("written");
     let call = ["call", "--seconds", "1", "--json", "call.json", "--clip", "cut.y4m"];
     let output = lockstep(folder.path(), &call);
@@ -169,20 +169,23 @@ fn a_live_call_that_cannot_be_is_refused_before_a_report_is_written_over() {
 }
 
 #[test]
-fn a_value_below_zero_is_refused_by_the_option_that_it_is_for() {
+fn error_of_a_negative_value_names_its_option() {
     let (folder, _) = folder();
     for words in [&["call", "--seconds", "-1"][..], &["talk", "--max-pixels", "-1"], &["emulate", "--mtu", "-5", "x:1"]]
     {
         let output = lockstep(folder.path(), words);
-        let told = said(&output);
-        assert!(!output.status.success() && told.contains("invalid value '-") && told.contains(words[1]), "{told}");
+        let printed = said(&output);
+        assert!(
+            !output.status.success() && printed.contains("invalid value '-") && printed.contains(words[1]),
+            "{printed}"
+        );
     }
 }
 
 /// Runs the command with files limited to a few kB, as on a full disk.
 #[cfg(unix)]
 fn on_a_full_disk(folder: &Path, words: &[&str]) -> Output {
-    // The signal of the limit is ignored, so that writing fails as it does on a full disk.
+    // The limit's signal is ignored, so that writing fails as on a full disk.
     Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_lockstep")])
         .args(words)
@@ -193,7 +196,7 @@ fn on_a_full_disk(folder: &Path, words: &[&str]) -> Output {
 
 #[test]
 #[cfg(unix)]
-fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
+fn full_disk_keeps_old_files_and_leaves_no_partial_ones() {
     let (folder, _) = folder();
     let at = |name: &str| folder.path().join(name);
     succeed(folder.path(), &["encode", "a.y4m", "a.ivf", "--quantizer", "9"]);
@@ -210,16 +213,19 @@ fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
         let before = names(folder.path());
         let output = on_a_full_disk(folder.path(), words);
         assert!(!output.status.success(), "{words:?}");
-        let told = said(&output);
-        assert!(told.contains(&format!("cannot write {name}")) && told.contains("too large"), "{words:?}: {told}");
-        assert!(!told.contains("picture size") && !told.contains(".part"), "{told}");
-        assert_eq!(told.matches("too large").count(), 1, "{told}");
+        let printed = said(&output);
+        assert!(
+            printed.contains(&format!("cannot write {name}")) && printed.contains("too large"),
+            "{words:?}: {printed}"
+        );
+        assert!(!printed.contains("picture size") && !printed.contains(".part"), "{printed}");
+        assert_eq!(printed.matches("too large").count(), 1, "{printed}");
         assert_eq!(names(folder.path()), before, "{words:?}");
         fs::write(at(name), "what was there").expect("written");
         assert!(!on_a_full_disk(folder.path(), words).status.success());
         assert_eq!(fs::read(at(name)).expect("there"), b"what was there", "{words:?}");
         fs::remove_file(at(name)).expect("removed");
-        // And where there is room it works.
+        // With enough room the command succeeds.
         succeed(folder.path(), words);
     }
     #[cfg(target_os = "linux")]
@@ -235,27 +241,27 @@ fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
 
 #[test]
 #[cfg(unix)]
-fn a_full_disk_is_told_of_once_for_each_file_by_the_name_that_people_know() {
+fn full_disk_is_reported_once_per_file_with_its_name() {
     let (folder, _) = folder();
     let call = ["simulate", "--modelled", "--seconds", "100"];
     for (words, names) in [
         (&["--session-log", "logs"][..], &["cannot write logs/seconds/modelled-"][..]),
         (&["--json", "a.json", "--frames", "a.parquet"], &["cannot write a.json", "; and cannot write a.parquet"]),
     ] {
-        let told = said(&on_a_full_disk(folder.path(), &[&call[..], words].concat()));
-        assert!(names.iter().all(|name| told.contains(name)) && !told.contains(".part"), "{told}");
-        assert_eq!(told.matches("too large").count(), names.len(), "{told}");
+        let printed = said(&on_a_full_disk(folder.path(), &[&call[..], words].concat()));
+        assert!(names.iter().all(|name| printed.contains(name)) && !printed.contains(".part"), "{printed}");
+        assert_eq!(printed.matches("too large").count(), names.len(), "{printed}");
     }
 }
 
 #[test]
-fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
+fn truncated_recording_is_read_to_its_end_and_reported() {
     let (folder, clip) = folder();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("cut.y4m"), &clip[..clip.len() - 100]).expect("written");
     refuses_after(folder.path(), &["encode", "cut.y4m", "cut.ivf", "--quantizer", "9"], "picture 29 breaks off");
-    let told = "cut.ivf has the 29 pictures before that";
-    refuses_after(folder.path(), &["encode", "cut.y4m", "cut.ivf", "--quantizer", "9"], told);
+    let printed = "cut.ivf has the 29 pictures before that";
+    refuses_after(folder.path(), &["encode", "cut.y4m", "cut.ivf", "--quantizer", "9"], printed);
     assert_eq!(
         String::from_utf8_lossy(&succeed(folder.path(), &["decode", "--md5", "cut.ivf"]).stdout).lines().count(),
         29
@@ -270,7 +276,7 @@ fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
 }
 
 #[test]
-fn a_codec_reads_standard_input_where_a_dash_names_it() {
+fn dash_is_standard_input_of_the_codec() {
     let (folder, _) = folder();
     succeed(folder.path(), &["encode", "a.y4m", "a.ivf", "--quantizer", "9"]);
     let piped = |words: &[&str], from: &str| {
@@ -294,7 +300,7 @@ fn a_codec_reads_standard_input_where_a_dash_names_it() {
 }
 
 #[test]
-fn a_clip_without_a_picture_is_refused_and_what_was_there_stays() {
+fn clip_without_pictures_keeps_the_old_output() {
     let (folder, clip) = folder();
     let at = |name: &str| folder.path().join(name);
     let header = clip.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
@@ -315,14 +321,14 @@ fn a_clip_without_a_picture_is_refused_and_what_was_there_stays() {
     }
 }
 
-/// The command fails, whatever else it says before it does.
+/// The command fails after other output.
 fn refuses_after(folder: &Path, words: &[&str], message: &str) {
     let output = lockstep(folder, words);
     assert!(!output.status.success() && said(&output).contains(message), "{words:?}: {}", said(&output));
 }
 
 #[test]
-fn a_sweep_in_which_every_call_failed_leaves_the_rows_of_an_earlier_one() {
+fn sweep_with_only_failures_keeps_earlier_rows() {
     let (folder, _) = folder();
     let words = ["sweep", "--trace", "constant:1mbps", "--seconds", "1", "--output", "rows.parquet"];
     succeed(folder.path(), &words);
@@ -338,14 +344,14 @@ fn a_sweep_in_which_every_call_failed_leaves_the_rows_of_an_earlier_one() {
 }
 
 #[test]
-fn a_dash_is_standard_output_and_nothing_else_is_written_there() {
+fn dash_is_standard_output_without_other_text() {
     let (folder, _) = folder();
     let at = |name: &str| folder.path().join(name);
     let call = ["simulate", "--clip", "a.y4m", "--trace", "constant:1mbps", "--seconds", "1"];
     let json = succeed(folder.path(), &[&call[..], &["--json", "-", "--frames", "frames.csv"]].concat());
-    let report: Value = serde_json::from_slice(&json.stdout).expect("JSON and nothing else");
+    let report: Value = serde_json::from_slice(&json.stdout).expect("only JSON");
     assert_eq!(report["scored_seconds"], 1.0);
-    assert!(said(&json).contains("video delay"), "people are told on standard error: {}", said(&json));
+    assert!(said(&json).contains("video delay"), "text for the user is on standard error: {}", said(&json));
     let frames = succeed(folder.path(), &[&call[..], &["--frames", "-"]].concat());
     assert!(frames.stdout == fs::read(at("frames.csv")).expect("written"));
 
@@ -368,7 +374,7 @@ fn a_dash_is_standard_output_and_nothing_else_is_written_there() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn words_that_have_no_room_on_standard_output_are_a_failure_and_a_reader_that_went_away_is_none() {
+fn full_standard_output_is_a_failure_and_a_closed_one_is_not() {
     let (folder, _) = folder();
     let to = |words: &[&str], output: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
@@ -385,10 +391,10 @@ fn words_that_have_no_room_on_standard_output_are_a_failure_and_a_reader_that_we
     ] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it takes nothing");
         let failed = to(words, full.into());
-        let told = said(&failed);
+        let printed = said(&failed);
         assert_eq!(failed.status.code(), Some(1), "{words:?}");
-        assert!(told.contains("cannot write standard output: No space left"), "{words:?}: {told}");
-        assert_eq!(told.lines().count(), 1, "{words:?}: {told}");
+        assert!(printed.contains("cannot write standard output: No space left"), "{words:?}: {printed}");
+        assert_eq!(printed.lines().count(), 1, "{words:?}: {printed}");
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let closed = to(words, writer.into());
@@ -398,7 +404,7 @@ fn words_that_have_no_room_on_standard_output_are_a_failure_and_a_reader_that_we
 }
 
 #[test]
-fn a_receiver_shows_pictures_on_standard_output() {
+fn receiver_writes_pictures_to_standard_output() {
     use std::io::{BufRead, BufReader, Read};
     let mut receiver = Command::new(env!("CARGO_BIN_EXE_lockstep"))
         .args(["receive", "--listen", "127.0.0.1:0", "--sink", "-", "--idle-seconds", "5"])
@@ -417,10 +423,10 @@ fn a_receiver_shows_pictures_on_standard_output() {
     });
     let sender = ["send", &ticket, "--source", "generated:64x48@20", "--seconds", "0.5", "--status", "none"];
     succeed(Path::new("."), &sender);
-    // A close that was lost ends the receiver by its limit; the pictures are there all the same.
+    // After a lost close the receiver ends by its limit, with all pictures.
     let _ = receiver.wait().expect("it ends");
     let bytes = reader.join().expect("no panic").expect("read");
     assert!(bytes.starts_with(b"YUV4MPEG2 W64 H48 F20:1 "), "{:?}", &bytes[..bytes.len().min(40)]);
     let header = bytes.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
-    assert_eq!((bytes.len() - header) % (6 + 64 * 48 * 3 / 2), 0, "whole pictures and nothing else");
+    assert_eq!((bytes.len() - header) % (6 + 64 * 48 * 3 / 2), 0, "only complete pictures");
 }

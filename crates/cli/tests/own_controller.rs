@@ -1,4 +1,4 @@
-//! The command with controllers that are none of Lockstep's.
+//! The command with external controllers.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use lockstep_control::{Controllers, Fixed, Registration};
 use lockstep_units::Bitrate;
 
-/// Whether the command that `words` say succeeds, with a controller `mine`.
+/// Whether the command `words` succeeds with a controller `mine`.
 fn succeeds(words: &[&str]) -> bool {
     let rate = Bitrate::from_kbps(700);
     let mine = Registration::new("mine", "always 700 kb/s", move |setting| Box::new(Fixed::new(rate, setting)));
@@ -38,7 +38,7 @@ fn registered_controller_joins_simulate_and_scenario() {
     assert!(!succeeds(&["simulate", "--modelled", "--controller=theirs", "--seconds=3"]));
 }
 
-/// Sweeps `controllers`; gives the length of the file of rows, if every call succeeds.
+/// Sweeps `controllers`, and returns the length of the file of rows if every call succeeds.
 fn swept(folder: &Path, controllers: &str) -> Option<u64> {
     let output = folder.join("rows.parquet");
     let output_word = format!("--output={}", output.display());
@@ -55,7 +55,7 @@ fn registered_controller_joins_a_sweep() {
 
 #[cfg(unix)]
 #[test]
-fn program_joins_a_sweep_and_its_failure_is_the_sweeps() {
+fn program_joins_a_sweep_and_its_failure_fails_the_sweep() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn program_joins_a_sweep_and_its_failure_is_the_sweeps() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let word = format!("gcc,mine=program:{}", program.display());
     assert!(swept(folder.path(), &word).is_some_and(|length| length > 0));
-    // Another content of the program is another call.
+    // Other contents of the program mean another call.
     fs::write(&program, source.replace("print", "sys.exit('enough') or print")).unwrap();
     assert!(swept(folder.path(), &word).is_none());
 }

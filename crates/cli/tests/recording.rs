@@ -33,7 +33,7 @@ fn receiver(arguments: &[&str], home: &Path) -> (Child, String) {
     (child, line["ticket"].as_str().expect("a ticket").to_owned())
 }
 
-/// Reads lines until one has `word`.
+/// Reads lines until one contains `word`.
 fn wait_for(child: &mut Child, word: &str) -> String {
     let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
     lines.map_while(Result::ok).find(|line| line.contains(word)).expect("the line is printed")
@@ -100,7 +100,7 @@ fn a_killed_receiver_leaves_a_file_that_plays() {
     let _ = (receiver.wait(), sender.kill(), sender.wait());
     let (codecs, pictures, seconds) = played(&file);
     assert_eq!(codecs, ["vp8", "opus"]);
-    // What waits for sound of its time is lost: half a second, of 40 pictures at 15 a second.
+    // Pictures that wait for their sound are lost: half a second of 40 pictures at 15 frames/s.
     assert!(pictures > 20 && seconds > 1.0, "{pictures} pictures, {seconds} s of sound");
 }
 
@@ -137,7 +137,7 @@ fn pictures_of_a_piped_container_are_sent() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // An MP4 file with its index at the end cannot be read from a pipe by every ffmpeg; one for streaming can.
+    // Not every ffmpeg reads an MP4 file with its index at the end from a pipe; one for streaming works.
     let kinds: [(&str, &[&str]); 2] =
         [("a.mkv", &["-c:v", "ffv1"]), ("a.mp4", &["-c:v", "mpeg4", "-movflags", "+faststart"])];
     for (name, options) in kinds {

@@ -1,4 +1,6 @@
-//! Calls between two networks behind routers that translate addresses (Linux's own, in network namespaces), by a rendezvous.
+//! Calls between two networks behind address-translating routers, through a rendezvous.
+//!
+//! The networks are network namespaces of Linux.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// Where the rendezvous is.
+/// Address of the rendezvous.
 const SERVER: &str = "198.51.100.1";
 
 /// The network: hosts `h1` and `h2` behind the routers `r1` and `r2`, and `pub`, where the routers meet.
@@ -26,7 +28,8 @@ impl Network {
         has_worked(Command::new("ip").args(words.split_whitespace()))
     }
 
-    /// A host behind each of two routers; `strict` ones give each destination another port. None without the rights or `nft`.
+    /// One host behind each of two routers; `strict` routers use another port for each destination. `None` without the
+    /// rights or `nft`.
     fn new(strict: bool) -> Option<Self> {
         let network = Self(format!("lockstep-meet-{}-{}", std::process::id(), u8::from(strict)));
         let places = ["pub", "r1", "r2", "h1", "h2"];
@@ -56,7 +59,7 @@ impl Network {
         words.iter().all(|words| self.is_done(words)) && self.translate(side, strict)
     }
 
-    /// What is not asked for from inside is let in neither to the host nor to the router.
+    /// Unsolicited packets reach neither the host nor the router.
     fn translate(&self, side: u8, strict: bool) -> bool {
         let ports = if strict { "fully-random" } else { "" };
         let filter = "policy drop;\n ct state established,related accept\n iifname \"inner\" accept\n";
@@ -75,7 +78,7 @@ impl Network {
         nft.wait().is_ok_and(|status| status.success()) && written
     }
 
-    /// Runs the command at a place.
+    /// Runs the command at `place`.
     fn start(&self, place: &str, arguments: &[&str]) -> Child {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name(place), env!("CARGO_BIN_EXE_lockstep")]).args(arguments);
@@ -94,10 +97,10 @@ impl Drop for Network {
 
 fn wait_for(child: &mut Child, what: &str) -> String {
     let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
-    lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it says so before it ends")
+    lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it prints the line before it ends")
 }
 
-/// A call from behind one router to behind the other; says whether it ended by the relay, or none if there was no call.
+/// A call between hosts behind two routers. It returns whether the relay was used at the end, or `None` without a call.
 fn call(network: &Network, rendezvous: bool) -> Option<bool> {
     let at = format!("{SERVER}:4610");
     let mut server = network.start("pub", &["rendezvous", "--listen", &at, "--quiet"]);
@@ -118,7 +121,7 @@ fn call(network: &Network, rendezvous: bool) -> Option<bool> {
 }
 
 #[test]
-fn two_behind_routers_meet_by_a_rendezvous_and_not_without_one() {
+fn peers_behind_routers_require_a_rendezvous() {
     for strict in [false, true] {
         let Some(network) = Network::new(strict) else {
             eprintln!("skipped: there is no making network namespaces with address translation here (root, ip, nft)");

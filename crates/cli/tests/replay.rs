@@ -1,4 +1,4 @@
-//! `--decisions` and `lockstep replay`, as a person uses them.
+//! Tests of `--decisions` and `lockstep replay`.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn succeed(folder: &Path, words: &[&str]) -> String {
     String::from_utf8(run.stdout).expect("it says text")
 }
 
-/// What a command says that fails, in one line.
+/// Error of a failing command, in one line.
 fn refused(folder: &Path, words: &[&str]) -> String {
     let run = lockstep(folder, words);
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
@@ -35,7 +35,7 @@ fn json(path: &Path) -> Value {
 const SIMULATE: [&str; 8] =
     ["simulate", "--modelled", "--seconds", "4", "--trace", "steps:1500kbps@2s/300kbps@2s", "--decisions", "it.jsonl"];
 
-/// A folder with the recording of a simulated call under the default controller.
+/// A folder with the recording of a simulated call with the default controller.
 fn recorded() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     succeed(folder.path(), &SIMULATE);
@@ -43,7 +43,7 @@ fn recorded() -> TempDir {
 }
 
 #[test]
-fn a_simulated_call_replays_to_the_same_decisions_and_is_the_same_recording_each_time() {
+fn simulated_call_records_and_replays_reproducibly() {
     let folder = recorded();
     let said = succeed(folder.path(), &["replay", "it.jsonl", "--json", "replay.json"]);
     assert!(said.contains("every decision is the same: ") && said.contains("lockstep (model "), "{said}");
@@ -57,7 +57,7 @@ fn a_simulated_call_replays_to_the_same_decisions_and_is_the_same_recording_each
 }
 
 #[test]
-fn a_live_call_replays_to_the_same_decisions_in_virtual_time() {
+fn live_call_replays_to_the_same_decisions() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = ["call", "--clip", "generated:64x48@15", "--seconds", "2", "--trace", "constant:1mbps", "--decisions"];
     for controller in ["lockstep", "bob"] {
@@ -66,17 +66,17 @@ fn a_live_call_replays_to_the_same_decisions_in_virtual_time() {
         assert!(said.contains("every decision is the same: ") && said.contains(controller), "{said}");
     }
     let said = refused(folder.path(), &[&words[..], &["-"]].concat());
-    assert!(said.contains("--decisions -: the sender is a process of its own"), "{said}");
+    assert!(said.contains("--decisions -: the sender is a separate process"), "{said}");
 }
 
 #[test]
-fn the_first_decision_that_differs_is_named_and_fails() {
+fn first_different_decision_is_named_and_fails() {
     let folder = recorded();
     let text = fs::read_to_string(folder.path().join("it.jsonl")).expect("it is there");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let of_allowance = |line: &&mut String| line.contains("\"budget_bytes\":");
     let number = lines.iter().position(|line| line.contains("\"budget_bytes\":")).expect("there is one");
-    // Each is a byte more than was said; the first is told.
+    // Each answer is changed; the error names the first one.
     lines.iter_mut().filter(of_allowance).for_each(|line| {
         let (before, after) = line.split_once("\"budget_bytes\":").expect("it is there");
         *line = format!("{before}\"budget_bytes\":1{after}");
@@ -88,7 +88,7 @@ fn the_first_decision_that_differs_is_named_and_fails() {
 }
 
 #[test]
-fn what_there_is_of_a_killed_call_is_replayed_and_that_there_is_no_more_is_said() {
+fn recording_of_a_killed_call_replays_with_a_warning() {
     let folder = recorded();
     let text = fs::read(folder.path().join("it.jsonl")).expect("it is there");
     fs::write(folder.path().join("cut.jsonl"), &text[..text.len() / 2]).expect("written");
@@ -99,14 +99,14 @@ fn what_there_is_of_a_killed_call_is_replayed_and_that_there_is_no_more_is_said(
     let outcome = json(&folder.path().join("replay.json"));
     assert_eq!(outcome["ending"], "cut off");
     assert!(outcome["seconds"].as_f64() < Some(3.5), "{outcome}");
-    // Only the first line: nothing was decided.
+    // Only the first line remains, without decisions.
     let first = text.iter().position(|&byte| byte == b'\n').expect("lines") + 1;
     fs::write(folder.path().join("cut.jsonl"), &text[..first]).expect("written");
     assert!(refused(folder.path(), &["replay", "cut.jsonl"]).contains("cut.jsonl: holds no decision"));
 }
 
 #[test]
-fn another_controller_or_model_is_told_the_same_and_what_it_would_have_allowed_is_compared() {
+fn replay_compares_another_controller_or_model() {
     let folder = recorded();
     let said = succeed(
         folder.path(),
@@ -131,11 +131,11 @@ fn another_controller_or_model_is_told_the_same_and_what_it_would_have_allowed_i
     let mean = rows.iter().map(|row| row.get_long(7).expect("a rate") as f64 / 1e3).sum::<f64>() / rows.len() as f64;
     assert!((mean - target["recorded"]["mean"].as_f64().expect("a mean")).abs() < 1e-6, "{mean} {target}");
 
-    // The same model in a file of its own: that has a description (field 6 of ONNX's ModelProto).
+    // The same model in another file, with a description (field 6 of ONNX's ModelProto).
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/concerto.onnx");
     let other = [&fs::read(own).expect("it comes with Lockstep")[..], &[6 << 3 | 2, 1, b'x']].concat();
     fs::write(folder.path().join("other.onnx"), other).expect("written");
-    // A model that was named is needed again, and another one is another controller.
+    // A named model is required again, and another model is another controller.
     let words = [&SIMULATE[..], &["--controller", "concerto", "--model", "other.onnx"]].concat();
     succeed(folder.path(), &words);
     let said = refused(folder.path(), &["replay", "it.jsonl"]);
@@ -148,7 +148,7 @@ fn another_controller_or_model_is_told_the_same_and_what_it_would_have_allowed_i
 }
 
 #[test]
-fn what_cannot_be_replayed_or_recorded_is_refused_in_a_line() {
+fn invalid_recordings_are_refused_in_one_line() {
     let folder = recorded();
     fs::write(folder.path().join("call.json"), "{\"scores\": {}}\n").expect("written");
     let first = fs::read_to_string(folder.path().join("it.jsonl")).expect("it is there");
@@ -156,7 +156,7 @@ fn what_cannot_be_replayed_or_recorded_is_refused_in_a_line() {
     fs::write(folder.path().join("damaged.jsonl"), format!("{first}\n[0,{{\"tim\x1be\":{{}}}}]\n")).expect("written");
     for (words, message) in [
         (&["none.jsonl"][..], "none.jsonl: cannot be read"),
-        (&["."], "it is no regular file"),
+        (&["."], "it is not a regular file"),
         (&["call.json"], "call.json: not a recording of a controller's decisions"),
         (&["damaged.jsonl"], "damaged.jsonl: line 2: control character"),
         (&["it.jsonl", "--controller", "hindsight"], "--controller hindsight: it must know what the path carries"),
@@ -169,5 +169,8 @@ fn what_cannot_be_replayed_or_recorded_is_refused_in_a_line() {
     }
     let said = refused(folder.path(), &[&SIMULATE[..], &["--controller", "hindsight"]].concat());
     assert!(said.contains("its decisions cannot be recorded: the controller hindsight must know the path"), "{said}");
-    assert!(succeed(folder.path(), &["replay", "it.jsonl"]).contains("every decision is the same"), "it is as it was");
+    assert!(
+        succeed(folder.path(), &["replay", "it.jsonl"]).contains("every decision is the same"),
+        "the recording is unchanged"
+    );
 }

@@ -1,4 +1,4 @@
-//! `lockstep scenario` as a person types it.
+//! Tests of `lockstep scenario`.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn every_scenario_of_the_list_is_shown_and_runs() {
 }
 
 #[test]
-fn a_run_repeated_says_and_writes_the_same_to_the_byte_and_another_seed_something_else() {
+fn output_of_a_run_depends_only_on_the_seed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |file: &str, seed: &str| {
         let json = folder.path().join(file);
@@ -66,7 +66,7 @@ fn a_run_repeated_says_and_writes_the_same_to_the_byte_and_another_seed_somethin
 }
 
 #[test]
-fn a_scenario_that_was_shown_runs_from_its_file_as_by_its_name() {
+fn shown_scenario_runs_equally_from_its_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("own.json");
     fs::write(&file, succeed(&["show", "same-controller"])).expect("written");
@@ -75,7 +75,7 @@ fn a_scenario_that_was_shown_runs_from_its_file_as_by_its_name() {
 }
 
 #[test]
-fn what_is_no_scenario_is_said_in_one_line() {
+fn error_of_an_invalid_scenario_has_one_line() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("own.json");
     fs::write(&file, "{\"name\": \"mine\"}").expect("written");
@@ -104,7 +104,7 @@ fn the_list_names_the_section_of_each_scenario() {
 }
 
 #[test]
-fn all_scenarios_give_one_table_with_a_row_each_and_the_same_again() {
+fn all_scenarios_give_a_reproducible_table() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |file: &str, jobs: &str| {
         let json = folder.path().join(file);
@@ -126,7 +126,7 @@ fn all_scenarios_give_one_table_with_a_row_each_and_the_same_again() {
 }
 
 #[test]
-fn the_table_of_a_section_can_be_had_in_markdown() {
+fn table_of_a_section_is_available_as_markdown() {
     let said =
         succeed(&["all", "--controller", "fixed:300kbps", "--section", "8867-5.6", "--seconds", "8", "--markdown"]);
     let lines: Vec<&str> = said.lines().collect();
@@ -139,7 +139,7 @@ fn the_table_of_a_section_can_be_had_in_markdown() {
 }
 
 #[test]
-fn marking_is_refused_where_it_would_do_nothing() {
+fn ecn_is_refused_where_it_has_no_effect() {
     let simulate = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_lockstep"))
             .args(["simulate", "--modelled", "--seconds", "5", "--ecn"])

@@ -1,4 +1,4 @@
-//! What `lockstep simulate` says of calls that went badly or ended early.
+//! Output of `lockstep simulate` for calls that fail or end early.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The report of a simulation, what it printed, and what it said on standard error.
+/// Report of a simulation, its standard output, and its standard error.
 fn simulate(words: &[&str]) -> (Value, String, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let json = folder.path().join("call.json");
@@ -34,7 +34,7 @@ fn loss_that_lasts_to_the_end_of_the_call_is_counted() {
 }
 
 #[test]
-fn a_call_in_which_nothing_arrives_lost_everything_and_has_no_video_delay() {
+fn call_without_arrivals_has_full_loss_and_no_delay() {
     let (report, printed, _) = simulate(&[&SMALL[..], &["--seconds", "2", "--loss", "100%"]].concat());
     assert_eq!(report["packet_loss"], 1.0);
     assert_eq!(report["frames"]["displayed"], 0);
@@ -47,7 +47,7 @@ fn a_call_in_which_nothing_arrives_lost_everything_and_has_no_video_delay() {
 }
 
 #[test]
-fn an_outage_counts_in_the_video_delay_and_as_a_freeze_and_hardly_in_the_delay_of_what_was_displayed() {
+fn outage_raises_video_delay_and_not_displayed_delay() {
     for modelled in [&[][..], &["--modelled"]] {
         let words = ["--seconds", "6", "--delay-ms", "20", "--loss-at", "2s+2s"];
         let (report, printed, _) = simulate(&[&SMALL[..], &words, modelled].concat());
@@ -61,7 +61,7 @@ fn an_outage_counts_in_the_video_delay_and_as_a_freeze_and_hardly_in_the_delay_o
     }
 }
 
-/// A clip of 18x10 at 25 pictures a second.
+/// A clip of 18x10 at 25 frames/s.
 fn write_clip(path: &Path, pictures: u32) {
     let mut y4m = b"YUV4MPEG2 W18 H10 F25:1 Ip A1:1 C420jpeg\n".to_vec();
     for picture in 0..pictures {
@@ -72,7 +72,7 @@ fn write_clip(path: &Path, pictures: u32) {
 }
 
 #[test]
-fn a_clip_shorter_than_the_call_is_said_to_be_and_scored_as_long_as_it_is() {
+fn short_clip_is_scored_for_its_length_with_a_warning() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let clip = folder.path().join("short.y4m");
     write_clip(&clip, 30);

@@ -34,7 +34,7 @@ fn number(row: &Row, column: &str) -> f64 {
 }
 
 #[test]
-fn a_call_in_both_directions_leaves_a_log_of_each() {
+fn two_way_call_writes_a_log_per_direction() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let log = folder.path().join("log");
     let words = ["--trace", "constant:400kbps", "--seconds", "6", "--seed", "7", "--session-log", "log"];
@@ -45,7 +45,7 @@ fn a_call_in_both_directions_leaves_a_log_of_each() {
     assert!(first["labels"].contains("first") && opposite["labels"].contains("opposite"), "{sessions:?}");
     assert_eq!((number(first, "seed"), number(opposite, "seed")), (7.0, 8.0));
     assert_ne!(first["session"], opposite["session"]);
-    // Each is of its own direction: the first has the link of the trace, the other one what nothing was said of.
+    // Each log covers one direction: the first has the link of the trace, the other the default link.
     assert!((number(first, "capacity_bps") - 4e5).abs() < 2e4 && number(opposite, "capacity_bps") > 1e6);
     assert!(number(first, "sent_bps") < 6e5 && number(opposite, "sent_bps") > number(first, "sent_bps"));
     for session in &sessions {
@@ -54,7 +54,7 @@ fn a_call_in_both_directions_leaves_a_log_of_each() {
     }
     assert_eq!(rows(&log, "seconds").len(), 12);
 
-    // Asked for again it is the same log, and without --two-way the first one's only.
+    // A repeated call has the same log, and without --two-way only the first one.
     succeed(folder.path(), &[&["simulate", "--modelled", "--two-way"], &words[..]].concat());
     assert_eq!(rows(&log, "sessions").len(), 2);
     succeed(folder.path(), &[&["simulate", "--modelled"], &words[..6], &["--session-log", "other"]].concat());
@@ -62,7 +62,7 @@ fn a_call_in_both_directions_leaves_a_log_of_each() {
 }
 
 #[test]
-fn the_calls_of_scenarios_leave_logs_from_their_beginning_to_their_end() {
+fn calls_of_scenarios_write_logs_of_their_whole_length() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = ["--seconds", "30", "--session-log", "log", "--session-label", "place=lab", "--controller", "nada"];
     succeed(folder.path(), &[&["scenario", "all", "--section", "8867-5.4"], &words[..]].concat());
@@ -77,7 +77,7 @@ fn the_calls_of_scenarios_leave_logs_from_their_beginning_to_their_end() {
         let name = scenario["scenario"].as_str().expect("a name");
         let of_it = || sessions.iter().filter(|session| session["labels"].contains(&format!("\\\"{name}\\\"")));
         let of_it: Vec<&Row> = if of_it().next().is_some() { of_it().collect() } else { sessions.iter().collect() };
-        // RFC 8867, 5.4: three calls, which begin twenty seconds apart, so that two of them are in the first thirty.
+        // RFC 8867, 5.4: three calls start at intervals of 20 s, so the first 30 s contain two of them.
         assert!(of_it.len() >= 2, "{name}: {sessions:?}");
         let mut lengths: Vec<f64> = of_it.iter().map(|session| number(session, "seconds")).collect();
         lengths.sort_by(f64::total_cmp);

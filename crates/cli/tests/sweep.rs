@@ -1,4 +1,4 @@
-//! `lockstep sweep` as a person types it.
+//! Tests of `lockstep sweep`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,13 +9,13 @@ use lockstep_sim::CodecModel;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 
-/// A sweep in `folder`.
+/// Runs a sweep in `folder`.
 fn command(folder: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
     command.arg("sweep").args(words).current_dir(folder).output().expect("the command starts")
 }
 
-/// What a sweep in `folder` that succeeds prints.
+/// Output of a successful sweep in `folder`.
 fn run_in(folder: &Path, words: &[&str]) -> String {
     let run = command(folder, words);
     assert!(run.status.success(), "{words:?}: {}", String::from_utf8_lossy(&run.stderr));
@@ -39,7 +39,7 @@ fn succeed(output: &Path, more: &[&str]) -> String {
 }
 
 #[test]
-fn rows_are_the_same_to_the_byte_on_one_core_and_on_many() {
+fn rows_are_identical_on_one_core_and_on_many() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |workers: &str| {
         let output = folder.path().join(format!("{workers}.parquet"));
@@ -51,14 +51,14 @@ fn rows_are_the_same_to_the_byte_on_one_core_and_on_many() {
 }
 
 #[test]
-fn a_killed_sweep_goes_on_where_it_was_and_ends_with_the_same_rows() {
+fn killed_sweep_resumes_and_ends_with_the_same_rows() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = folder.path().join("rows.parquet");
     succeed(&output, &[]);
     let whole = fs::read(&output).expect("the rows were written");
     let journal = folder.path().join("rows.parquet.journal");
     let text = fs::read_to_string(&journal).expect("the journal was written");
-    // As if the sweep had been killed while it wrote its sixth line.
+    // The journal looks as after a kill during its sixth line.
     let half: String = text.lines().take(5).map(|line| format!("{line}\n")).collect::<String>() + &text[..40];
     fs::write(&journal, half).expect("the journal can be written");
     let said = succeed(&output, &[]);
@@ -69,7 +69,7 @@ fn a_killed_sweep_goes_on_where_it_was_and_ends_with_the_same_rows() {
 }
 
 #[test]
-fn what_cannot_be_swept_is_said_before_any_call_runs() {
+fn invalid_sweep_is_refused_before_any_call() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = folder.path().join("rows.parquet");
     for (more, message) in [
@@ -94,7 +94,7 @@ fn what_cannot_be_swept_is_said_before_any_call_runs() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_of_traces_may_hold_a_pipe_that_nobody_writes_and_links_to_itself_and_around_it() {
+fn pipes_and_cyclic_links_in_a_folder_of_traces_are_skipped() {
     use std::os::unix::fs::symlink;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
@@ -117,7 +117,7 @@ fn a_folder_of_traces_may_hold_a_pipe_that_nobody_writes_and_links_to_itself_and
 }
 
 #[test]
-fn words_that_contradict_each_other_are_refused() {
+fn contradicting_options_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (words, message) in [
         (&["sweep", "--codec", "conventional"][..], "--codecs"),
@@ -167,7 +167,7 @@ fn words_that_contradict_each_other_are_refused() {
     }
 }
 
-/// The columns of the first row of a sweep, as text.
+/// Columns of the first row of a sweep, as text.
 fn first_row(path: &Path) -> BTreeMap<String, String> {
     let reader = SerializedFileReader::new(File::open(path).expect("rows")).expect("Parquet");
     let row = reader.get_row_iter(None).expect("rows").next().expect("a row").expect("readable");
@@ -175,7 +175,7 @@ fn first_row(path: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_row_says_every_setting_that_made_it() {
+fn row_records_every_setting() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = folder.path().join("rows.parquet");
     let words =
@@ -205,7 +205,7 @@ fn a_row_says_every_setting_that_made_it() {
 }
 
 #[test]
-fn an_edited_estimator_is_run_again_and_its_row_says_which_it_was() {
+fn edited_estimator_runs_again_and_its_row_names_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
     let source = "import rate\nclass Estimator:\n    def report_states(self, stats): pass\n    \
@@ -219,7 +219,7 @@ fn an_edited_estimator_is_run_again_and_its_row_says_which_it_was() {
     assert_eq!(first["name"], "\"mine.py\"");
     assert_eq!(first["estimator_hash"].len(), 34, "{}", first["estimator_hash"]);
     assert!(run_in(folder.path(), &words).contains("1 of 1 calls are in the journal already"));
-    // What it imports decides.
+    // An imported file decides.
     write("rate.py", "RATE = 700000\n");
     assert!(!run_in(folder.path(), &words).contains("already"));
     let edited = first_row(&folder.path().join("rows.parquet"));
@@ -229,7 +229,7 @@ fn an_edited_estimator_is_run_again_and_its_row_says_which_it_was() {
 }
 
 #[test]
-fn estimators_of_one_sweep_keep_names_of_their_own() {
+fn estimators_of_one_sweep_have_different_names() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, rate) in [("a", "300000"), ("b", "600000")] {
         fs::create_dir(folder.path().join(name)).expect("made");
@@ -253,7 +253,7 @@ fn estimators_of_one_sweep_keep_names_of_their_own() {
 }
 
 #[test]
-fn an_edited_codec_model_is_run_again() {
+fn edited_codec_model_runs_again() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = CodecModel::built_in().expect("a model");
     let model = serde_json::to_string(&model).expect("JSON");
@@ -273,12 +273,12 @@ fn an_edited_codec_model_is_run_again() {
 
 #[cfg(unix)]
 #[test]
-fn jobs_that_went_to_another_machine_and_back_give_the_same_rows() {
+fn jobs_on_another_machine_give_the_same_rows() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
-    // In the place of Ray, a machine that runs all jobs as one of a cluster does; and estimators with Python, as that does.
+    // Instead of Ray, a local machine runs all jobs, and its estimators with Python, as a cluster does.
     write(
         "python",
         "#!/bin/sh\n[ \"$1\" = -m ] || exec python3 \"$@\"\n\
@@ -309,7 +309,7 @@ fn jobs_that_went_to_another_machine_and_back_give_the_same_rows() {
 }
 
 #[test]
-fn each_call_of_a_sweep_leaves_a_log_of_its_session_where_one_is_asked_for() {
+fn each_call_of_a_sweep_writes_a_requested_session_log() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = folder.path().join("rows.parquet");
     let names = |kind: &str| -> Vec<String> {
@@ -321,7 +321,7 @@ fn each_call_of_a_sweep_leaves_a_log_of_its_session_where_one_is_asked_for() {
     };
     succeed(&output, &[]);
     let logs = folder.path().join("logs").to_string_lossy().into_owned();
-    // What the journal has is run again: its logs are not there yet.
+    // Calls in the journal run again, because their logs do not exist yet.
     let words = ["--session-log", logs.as_str(), "--session-label", "access=4g"];
     succeed(&output, &words);
     let sessions = names("sessions");

@@ -1,5 +1,6 @@
-//! `lockstep emulate --tun`: packets of real programs between two network namespaces. Where the rights are missing, the tests
-//! say so on standard error and test that.
+//! Tests of `lockstep emulate --tun` with packets of real programs between two network namespaces.
+//!
+//! Without the rights, they check and print the error of the command.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Bytes of a datagram that a test sends, and of the packet around it.
+/// Bytes of a test's datagram, and of its packet.
 const DATAGRAM: usize = 972;
 const PACKET: usize = DATAGRAM + 28;
 const LIMIT: Duration = Duration::from_secs(20);
@@ -22,7 +23,7 @@ fn lockstep() -> Command {
     Command::new(env!("CARGO_BIN_EXE_lockstep"))
 }
 
-/// Whether tunnels can be had here; says so if not, and tests that the command does.
+/// Whether tunnels are possible here; if not, checks and prints the error of the command.
 fn can_run() -> bool {
     let output = lockstep().args(["emulate", "--tun", "--", "true"]).output().expect("the command is built");
     if output.status.success() {
@@ -51,7 +52,7 @@ fn run_inside(part: &str, name: &str, link: &[&str], folder: &Path) -> Output {
 
 /// Runs `part` in the far namespace, from within the near one.
 fn start_far(part: &str) -> std::process::Child {
-    let variable = |name: &str| env::var(name).expect("the emulator says it");
+    let variable = |name: &str| env::var(name).expect("the emulator sets it");
     let own = env::current_exe().expect("a test has a name");
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &variable("LOCKSTEP_FAR_NAMESPACE")]).arg(own);
@@ -60,26 +61,27 @@ fn start_far(part: &str) -> std::process::Child {
 }
 
 fn far_socket() -> UdpSocket {
-    let address = env::var("LOCKSTEP_FAR_ADDRESS").expect("the emulator says it");
-    let socket = UdpSocket::bind((address.as_str(), 5000)).expect("nobody else is there");
+    let address = env::var("LOCKSTEP_FAR_ADDRESS").expect("the emulator sets it");
+    let socket = UdpSocket::bind((address.as_str(), 5000)).expect("the port is free");
     socket.set_read_timeout(Some(LIMIT)).expect("a time");
     socket
 }
 
 fn near_socket() -> UdpSocket {
-    let [near, far] = ["NEAR", "FAR"].map(|side| env::var(format!("LOCKSTEP_{side}_ADDRESS")).expect("it is said"));
+    let [near, far] =
+        ["NEAR", "FAR"].map(|side| env::var(format!("LOCKSTEP_{side}_ADDRESS")).expect("the emulator sets it"));
     let socket = UdpSocket::bind((near.as_str(), 0)).expect("a port is free");
     socket.connect((far.as_str(), 5000)).expect("an address");
     socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
     socket
 }
 
-/// The far part, which sends back what it gets, and a socket that is connected to it.
+/// The far part, which returns each datagram, and a socket connected to it.
 fn start_echo() -> (std::process::Child, UdpSocket) {
     let far = start_far("far_echo");
     let socket = near_socket();
     let begun = Instant::now();
-    // Until it is there nobody answers; then all do.
+    // Nobody answers before the far part starts; then it answers all.
     while socket.send(&datagram(0)).and_then(|_| socket.recv(&mut [0; 2000])).is_err() {
         assert!(begun.elapsed() < LIMIT, "the far part does not answer");
         thread::sleep(Duration::from_millis(50));
@@ -127,7 +129,7 @@ fn near_asks_one_by_one() {
             assert_eq!(number(&buffer), 0, "answers came out of order");
         };
         assert_eq!(length, DATAGRAM);
-        // 15 ms each way, and 1000 bytes at 2 Mb/s on the way there.
+        // 15 ms each way, and 1,000 bytes at 2 Mb/s in the forward direction.
         assert!(sent.elapsed() >= Duration::from_micros(34_000), "{:?} is less than the link takes", sent.elapsed());
     }
     socket.send(&[]).expect("a way");
@@ -163,7 +165,7 @@ fn result(folder: &Path) -> Value {
 }
 
 #[test]
-fn packets_come_out_whole_in_order_and_no_sooner_than_the_link_lets_them() {
+fn packets_arrive_complete_in_order_and_not_too_early() {
     if !can_run() {
         return;
     }
@@ -224,7 +226,8 @@ fn packets_of_ipv6_pass_the_same_link() {
     let link = ["--trace", "constant:2mbps", "--delay-ms", "15", "--ipv6"];
     let output = run_inside("near_asks_over_ipv6", "link-test-ipv6", &link, folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // 40 bytes of IPv6's header and 8 of UDP's; before the far part listens it refuses, which takes no more than that.
+    // Headers of IPv6 have 40 bytes, of UDP 8. The far part refuses packets before it listens, with the same size at
+    // most.
     let whole = (DATAGRAM + 48).to_string();
     for direction in ["forward", "reverse"] {
         let passed = |row: &&BTreeMap<String, String>| {
@@ -235,7 +238,7 @@ fn packets_of_ipv6_pass_the_same_link() {
 }
 
 #[test]
-fn what_a_queue_cannot_hold_is_dropped_and_every_packet_is_in_the_log() {
+fn full_queue_drops_packets_and_the_log_has_all() {
     if !can_run() {
         return;
     }
@@ -252,13 +255,13 @@ fn what_a_queue_cannot_hold_is_dropped_and_every_packet_is_in_the_log() {
     assert_eq!(count("queue"), counted("dropped_by_queue_packets"));
     assert_eq!(count("delivered"), counted("delivered_packets"));
     assert!(counted("delivered_packets") + counted("dropped_by_queue_packets") <= counted("sent_packets"));
-    // Five wait, and one leaves: 1000 bytes take 4 ms.
+    // Five packets wait, and one leaves: 1,000 bytes take 4 ms.
     let longest = result["forward"]["longest_queueing_delay_ms"].as_f64().unwrap();
     assert!(longest <= 24.0 + 1e-6, "{longest}");
 }
 
 #[test]
-fn the_programs_end_is_the_commands_and_a_missing_program_is_said() {
+fn exit_status_is_that_of_the_program_or_127_if_missing() {
     if !can_run() {
         return;
     }

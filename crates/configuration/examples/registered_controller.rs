@@ -1,4 +1,5 @@
-//! A controller of one's own, registered and simulated: `cargo run --release -p lockstep-configuration --example registered_controller`.
+//! Example of an own controller, registered and simulated: `cargo run --release -p lockstep-configuration --example
+//! registered_controller`.
 
 use std::time::Duration;
 

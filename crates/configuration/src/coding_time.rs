@@ -1,4 +1,4 @@
-//! How long coding takes in virtual time.
+//! Coding times in virtual time.
 
 #[cfg(feature = "simulation")]
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::options::Milliseconds;
 #[cfg(feature = "simulation")]
 use crate::regular_file::read_regular_text;
 
-/// What a call in virtual time is told of the time that coding takes.
+/// Coding times of a call in virtual time.
 #[derive(Debug, Clone)]
 pub struct EncodeTimeSettings {
-    /// What was measured.
+    /// Measured times.
     #[cfg(feature = "simulation")]
     pub model: EncodeTime,
-    /// The file that it is from; none for what comes with Lockstep.
+    /// File of the times; `None` for the built-in ones.
     pub file: Option<PathBuf>,
-    /// What a menu of two candidates takes, one after the other, in place of what was measured.
+    /// Time for coding two candidates, one after the other, instead of the measured time.
     pub menu: Option<Milliseconds>,
 }
 
@@ -31,7 +31,7 @@ impl EncodeTimeSettings {
     /// The times in `file`, or those that come with Lockstep.
     ///
     /// # Errors
-    /// If there is no such file, or it has no times.
+    /// If the file cannot be read, or contains no times.
     pub fn open(file: Option<PathBuf>, menu: Option<Milliseconds>) -> Result<Self> {
         Ok(Self {
             #[cfg(feature = "simulation")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The whole-number fields of a structure of counters, by name; those of a structure within it as `outer_inner`.
+/// Whole-number fields of a structure, by name; fields of a nested structure are named `outer_inner`.
 pub fn counters(counters: &impl Serialize) -> BTreeMap<String, u64> {
     fn collect(prefix: &str, value: Value, into: &mut BTreeMap<String, u64>) {
         if let Value::Object(fields) = value {

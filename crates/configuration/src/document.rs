@@ -1,12 +1,13 @@
-//! The documents that calls leave.
+//! JSON documents of calls.
 
 use serde::Serialize;
 
-/// `value` as the JSON of a file that is for programs and for people: indented, with a line break at its end. The
-/// command and the Python module write the same bytes.
+/// JSON of `value` for files, indented, with a final line break.
+///
+/// The command and the Python module write the same bytes.
 ///
 /// # Errors
-/// If `value` has no JSON.
+/// If `value` cannot be serialized.
 pub fn document(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }

@@ -1,4 +1,4 @@
-//! The links and the ends of a call, made of its settings.
+//! Makes the links and the ends of a call from its settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use lockstep_vp8::{FrameKind, Parameters};
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile, sender_model_hash};
 
 impl LinkSettings {
-    /// The forward and the reverse link, for packets of any kind.
+    /// Forward and reverse link, for packets of any type.
     ///
     /// # Errors
-    /// If no link can be so.
+    /// If the configuration of a link is invalid.
     pub fn links<P: Clone>(&self) -> Result<(Link<P>, Link<P>)> {
         let [forward, reverse] = self.configs().map(|(config, seed)| Link::new(config, seed).context("the link"));
         Ok((forward?, reverse?))
@@ -31,8 +31,7 @@ impl LinkSettings {
 }
 
 impl ControlSettings {
-    /// What the controller is told of a call whose frames come every `frame_interval`, in fragments of up to `payload`
-    /// bytes.
+    /// Setup of the controller for frames every `frame_interval`, in fragments of up to `payload` bytes.
     pub(crate) fn setup(
         &self,
         payload: ByteCount,
@@ -51,8 +50,9 @@ impl ControlSettings {
         ControllerSetup { path, bounds, latency, model, tuning, ..ControllerSetup::new(payload, frame_interval) }
     }
 
-    /// Who decides how much is sent. A rate that was fixed is no more than the most that was asked for: its controller
-    /// heeds no other bound, as one that is usual, and not asked for, would make a yardstick of something else.
+    /// Algorithm with `max_bitrate` applied to a fixed rate.
+    ///
+    /// Other bounds do not apply to a fixed rate, because it serves as a reference.
     pub(crate) fn bounded_algorithm(&self) -> Algorithm {
         match (self.controller.algorithm(), self.max_bitrate) {
             (Algorithm::Fixed(rate), MaxBitrate::At(most)) => Algorithm::Fixed((*rate).min(most)),
@@ -60,11 +60,10 @@ impl ControlSettings {
         }
     }
 
-    /// The controller of every sending end, simulated or live, for a call of which it is told `setup`. If there is a
-    /// `recorder`, that hears of all that it is told and answers.
+    /// Controller of a sending end, simulated or live, with `setup`. A `recorder` records its inputs and answers.
     ///
     /// # Errors
-    /// If the controller must know the path and does not, or is to be recorded and does.
+    /// If the controller requires a known path and has none, or its recording would require one.
     pub(crate) fn controller(
         &self,
         setup: &ControllerSetup,
@@ -72,7 +71,7 @@ impl ControlSettings {
     ) -> Result<Box<dyn Controller>> {
         let algorithm = self.bounded_algorithm();
         let controller = algorithm.controller(setup)?;
-        // A controller outside of this program may have failed to start.
+        // A controller in another process may have failed to start.
         setup.failure.check().map_err(anyhow::Error::from_boxed)?;
         let Some(recorder) = recorder else { return Ok(controller) };
         let model = sender_model_hash(&algorithm, self.model.as_ref());
@@ -80,7 +79,7 @@ impl ControlSettings {
         Ok(Box::new(Recorded::new(controller, &header, recorder)))
     }
 
-    /// A sending end for pictures of `format`, on a path that is known or not.
+    /// Sending end for pictures of `format`, on a path that is known or not.
     ///
     /// # Errors
     /// If the controller must know the path.
@@ -88,7 +87,7 @@ impl ControlSettings {
         self.sending_end_within(format, connection, path, RateBounds::default())
     }
 
-    /// The same with other bounds for controllers that decide on a rate.
+    /// The same end with other bounds for controllers that decide on a rate.
     ///
     /// # Errors
     /// As [`ControlSettings::sending_end`].
@@ -102,10 +101,10 @@ impl ControlSettings {
         self.sending_end_of(format, connection, &self.setup_for(format, path, bounds), None)
     }
 
-    /// The sending end of a live call; `recorder`, if there is one, records the controller's inputs and answers.
+    /// Sending end of a live call; a `recorder` records the controller's inputs and answers.
     ///
     /// # Errors
-    /// As [`ControlSettings::sending_end`], and for a program: a live call cannot wait for its answers.
+    /// As [`ControlSettings::sending_end`], and for a program, because a live call cannot wait for its answers.
     pub fn recorded_sending_end(
         &self,
         format: &VideoFormat,
@@ -124,7 +123,7 @@ impl ControlSettings {
         Ok(self.setup_for(format, None, RateBounds::default()))
     }
 
-    /// The end of one of several streams of a live call, which shares the budget of `group` by `priority`.
+    /// Sending end of one of several streams of a live call, which share the budget of `group` by `priority`.
     ///
     /// # Errors
     /// As [`ControlSettings::recorded_sending_end`].
@@ -153,12 +152,12 @@ impl ControlSettings {
         Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }
 
-    /// The encoder of pictures that come every `frame_interval`.
+    /// Encoder of pictures that arrive every `frame_interval`.
     pub(crate) fn encoder(&self, frame_interval: Duration) -> Box<dyn FrameEncoder> {
         let parameters = Parameters { preset: self.preset, ..Parameters::default() };
         match self.codec {
             CodecKind::Functional => {
-                // A key frame would forget the scenes that may return, and this codec needs none to begin anew.
+                // A key frame would discard scenes that may return, and this codec can start without one.
                 let parameters = Parameters { frame_kind: FrameKind::Inter, ..parameters };
                 Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu, &self.tuning.tuning()))
             }
@@ -166,7 +165,7 @@ impl ControlSettings {
         }
     }
 
-    /// What the controller of a sending end is told.
+    /// Setup of a sending end's controller.
     pub(crate) fn setup_for(
         &self,
         format: &VideoFormat,
@@ -176,8 +175,7 @@ impl ControlSettings {
         self.setup(ByteCount::new(FRAGMENT_PAYLOAD as u64), format.frame_interval(), path, bounds)
     }
 
-    /// A sending end with an encoder and a controller that its owner has made, for a receiver that acknowledges so
-    /// often.
+    /// Sending end with the given encoder and controller, for a receiver that acknowledges at `feedback`.
     pub(crate) fn sending_end_with<C: Codec>(
         &self,
         encoder: Box<dyn FrameEncoder<C>>,
@@ -194,11 +192,12 @@ impl ControlSettings {
         SendingEnd::new(transport, controller, encoder, &tuning).with_max_bitrate(ceiling)
     }
 
-    /// Finds out whether both ends of a live call for pictures of `format` can be made of this, before anything of it
-    /// runs.
+    /// Checks that both ends of a live call for pictures of `format` can be made, before any of it runs.
     ///
     /// # Errors
-    /// If the controller must know the path, has no model, or is a program, for which a live call cannot wait.
+    /// If the controller requires a known path, or has no model.
+    ///
+    /// Also if it is a program, because a live call cannot wait for its answers.
     pub fn check_live(&self, format: &VideoFormat) -> Result<()> {
         self.recorded_sending_end(format, 0, None)?;
         let model = self.model.as_ref().map(|file| Arc::clone(file.model()));
@@ -206,14 +205,14 @@ impl ControlSettings {
         Ok(())
     }
 
-    /// A receiving end that takes the estimator that the sender asks for; learned ones with the models that come with
-    /// them.
+    /// Receiving end with the estimator that the sender requests; learned ones use their default models.
     pub fn receiving_end() -> ReceivingEnd {
         Self::receiving_end_with(None)
     }
 
-    /// The same with `model` in the place of the one that comes with the estimator that it is for. A call whose
-    /// estimator has no model, or one that does not fit, is refused.
+    /// The same end with `model` instead of the default model of its estimator.
+    ///
+    /// A call is refused if its estimator has no model, or one that does not fit.
     pub fn receiving_end_with(model: Option<&ModelFile>) -> ReceivingEnd {
         let given = model.map(|file| (EstimatorKind::of_model(file.model()).ok(), Arc::clone(file.model())));
         ReceivingEnd::taking(ReceiverConfig::default(), move |number| {

@@ -1,4 +1,4 @@
-//! An estimator that is none of this project's.
+//! Starts an external estimator of a call.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use lockstep_hosted::{AlphaRtcEstimator, EstimatorHost, Interruption, Process, P
 
 use crate::{CallSettings, ControlSettings, EstimatorFile, ModelFile};
 
-/// The estimator of a call, and where it says that it failed.
+/// Estimator of a call, and its failure.
 pub(crate) struct CallEstimator {
     pub estimator: Box<dyn Estimator>,
     pub failure: Failure,
 }
 
 impl ControlSettings {
-    /// The controller's estimator at the receiver.
+    /// Estimator of the controller at the receiver.
     ///
     /// # Errors
-    /// If it is learned and its model does not fit.
+    /// If a learned estimator's model does not fit.
     pub(crate) fn estimator(&self, bounds: RateBounds) -> Result<Box<dyn Estimator>> {
         let model = self.model.as_ref().map(|model| Arc::clone(model.model()));
         Ok(self.controller.algorithm().estimator_with(bounds, model)?)
@@ -27,16 +27,16 @@ impl ControlSettings {
 }
 
 impl EstimatorFile {
-    /// Whether it is no Python file but a model (ONNX), which runs in this process.
+    /// Whether it is an ONNX model, which runs in this process, and not a Python file.
     #[must_use]
     pub fn is_model(&self) -> bool {
         self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
     }
 
-    /// Starts its process. `interruption` may end every wait for it.
+    /// Starts its process. `interruption` may end each wait for it.
     ///
     /// # Errors
-    /// If there is no such file or interpreter, if the estimator cannot be loaded, or what `interruption` says.
+    /// If the file or the interpreter is missing, the estimator cannot be loaded, or `interruption` ends the wait.
     pub fn start(&self, seed: u64, interruption: Option<Interruption>) -> Result<Box<dyn EstimatorHost>> {
         let named = || std::env::var("LOCKSTEP_PYTHON").ok().filter(|name| !name.is_empty());
         let given = self.python.as_ref().map(|program| program.to_string_lossy().into_owned());
@@ -51,8 +51,7 @@ impl EstimatorFile {
 }
 
 impl CallSettings {
-    /// The settings as they are run, and the estimator: the one that lives at `host`, the one that the settings name, or
-    /// the controller's own.
+    /// Settings of the run, and the estimator: that of `host`, that of the settings, or that of the controller.
     pub(crate) fn with_estimator(&self, host: Option<Box<dyn EstimatorHost>>) -> Result<(Self, CallEstimator)> {
         let mut settings = self.clone();
         let host = match (host, &self.estimator) {

@@ -1,4 +1,4 @@
-//! Files of families of traces, which `lockstep data fit` writes.
+//! Reads files with families of traces, which `lockstep data fit` writes.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,10 +9,10 @@ use lockstep_link::Families;
 
 use crate::regular_file::read_regular_text;
 
-/// Reads the families in the file `path`; none if there is no such file.
+/// Reads the families in the file `path`; `None` if the file does not exist.
 ///
 /// # Errors
-/// If it cannot be read, or does not hold families.
+/// If the file cannot be read, or contains no families.
 pub fn read_families(path: &Path) -> Result<Option<Families>> {
     let named = || format!("families {}", path.display());
     match read_regular_text(path) {
@@ -22,13 +22,12 @@ pub fn read_families(path: &Path) -> Result<Option<Families>> {
     }
 }
 
-/// The families in the file `path`, which is there.
+/// Reads the families in the existing file `path`.
 ///
 /// # Errors
-/// As [`read_families`], and if there is no such file.
+/// As [`read_families`], and if the file does not exist.
 pub(crate) fn open_families(path: &Path) -> Result<Families> {
-    let missing =
-        || format!("families {}: there is no such file; `lockstep data fit --output` writes one", path.display());
+    let missing = || format!("families {}: file not found; `lockstep data fit --output` writes one", path.display());
     read_families(path)?.with_context(missing)
 }
 
@@ -40,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    /// A file `name` in `folder` with these of the families that come along.
+    /// A file `name` in `folder` with the `chosen` built-in families.
     fn written(folder: &Path, name: &str, chosen: &[&str]) -> String {
         let mut families = Families::built_in();
         families.families.retain(|family| chosen.contains(&family.name.as_str()));
@@ -49,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_of_a_file_is_that_of_the_same_family_that_comes_along() {
+    fn family_file_gives_the_trace_of_the_built_in_family() {
         let folder = tempfile::tempdir().unwrap();
         let (one, many) =
             (written(folder.path(), "one.json", &["lte"]), written(folder.path(), "many", &["lte", "umts"]));
@@ -60,34 +59,34 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_gives_no_trace_is_named_with_what_is_wrong() {
+    fn error_of_a_family_file_names_file_and_problem() {
         let folder = tempfile::tempdir().unwrap();
         let refusal = |path: &str| format!("{:#}", open_trace(&format!("fitted:family={path}")).unwrap_err());
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let said = refusal(&path("none.json"));
-        assert!(said.contains("none.json: there is no such file; `lockstep data fit --output` writes one"), "{said}");
+        assert!(said.contains("none.json: file not found; `lockstep data fit --output` writes one"), "{said}");
         for (content, why) in [
             (&b""[..], "not families of traces"),
             (b"10\n20\n", "not families of traces"),
-            (b"\xff\xfe", "no text"),
+            (b"\xff\xfe", "not text"),
             (b"{\"families\": []}", "there is no family of traces in it"),
         ] {
             fs::write(path("bad.json"), content).unwrap();
             let said = refusal(&path("bad.json"));
             assert!(said.contains("bad.json") && said.contains(why), "{said}");
         }
-        // Larger than any file of families: nothing of it is held in memory for long, and no hole is waited for.
+        // Too large for a file of families: it must neither fill memory nor block.
         fs::File::create(path("huge.json")).unwrap().set_len(1 << 40).unwrap();
         assert!(refusal(&path("huge.json")).contains("bytes"));
         let said = refusal(&written(folder.path(), "many.json", &["lte", "umts"]));
         assert!(said.contains("many.json: there are several families; say which with name="), "{said}");
         for other in [folder.path().to_str().unwrap(), "/dev/zero"] {
-            assert!(refusal(other).contains("no regular file"), "{other}");
+            assert!(refusal(other).contains("not a regular file"), "{other}");
         }
     }
 
     #[test]
-    fn the_file_of_a_family_is_what_its_trace_is_read_from() {
+    fn path_of_a_fitted_trace_is_its_family_file() {
         let path = |name: &str| TraceName::from(name).as_path().to_owned();
         assert_eq!(path("fitted:family=a/mine.json,seed=3"), Path::new("a/mine.json"));
         assert_eq!(path("a/mine.json"), Path::new("a/mine.json"));

@@ -1,6 +1,7 @@
-//! What a call is told: the link, the codec and the control; and the ends and links made of that. [`CallArguments`] is the
-//! table of all there is to say, which the command line and Python share, and [`CallSettings`] the typed and checked whole
-//! that they make of it, so that they run the same calls.
+//! Settings of a call, and the links and ends made from them.
+//!
+//! [`CallArguments`] is the table of all options, shared by the command line and Python. [`CallSettings`] are the typed
+//! and checked settings, so that both run the same calls.
 #![forbid(unsafe_code)]
 
 mod coding_time;

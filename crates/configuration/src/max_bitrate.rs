@@ -1,4 +1,4 @@
-//! The bit rate that a call keeps below in the long run.
+//! Maximum long-term bit rate of a call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,21 +10,21 @@ use lockstep_media::VideoFormat;
 use lockstep_units::Bitrate;
 use lockstep_units::quantity::parse_rate;
 
-/// The most that a call may send in the long run.
+/// Maximum long-term bit rate of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum MaxBitrate {
-    /// What pictures of the source's size and rate gain by ([`CeilingConfig::rate`]).
+    /// Rate beyond which pictures of the source's size and rate hardly improve ([`CeilingConfig::rate`]).
     #[default]
     Auto,
-    /// As much as the controller lets through.
+    /// No limit other than that of the controller.
     Unlimited,
-    /// This.
+    /// This rate.
     At(Bitrate),
 }
 
 impl MaxBitrate {
-    /// The bound for pictures of `format`, if there is one.
+    /// Limit for pictures of `format`, if there is one.
     #[must_use]
     pub fn ceiling(self, format: &VideoFormat, config: &CeilingConfig) -> Option<Bitrate> {
         match self {
@@ -54,7 +54,7 @@ impl FromStr for MaxBitrate {
             "none" => Ok(Self::Unlimited),
             _ => match parse_rate(text) {
                 Ok(rate) if rate > Bitrate::ZERO => Ok(Self::At(rate)),
-                _ => Err(format!("`{text}` is neither a bit rate such as 5mbps, nor auto, nor none")),
+                _ => Err(format!("`{text}` is not a bit rate such as 5mbps, auto or none")),
             },
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_it_is_written_and_nonsense_is_refused() {
+    fn text_round_trips_and_invalid_text_is_refused() {
         for text in ["auto", "none", "5000000bps"] {
             assert_eq!(text.parse::<MaxBitrate>().map(|limit| limit.to_string()), Ok(text.to_owned()));
         }

@@ -1,4 +1,4 @@
-//! The model of a learned controller, in a file.
+//! Reads the model of a learned controller from a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use lockstep_nn::Model;
 use crate::content_hash::content_hash;
 use crate::regular_file::read_regular_file;
 
-/// The [`content_hash`] of the model that the sender's controller runs: of the one `given`, or of that which comes with
-/// it; none if it runs none.
+/// The [`content_hash`] of the model that the sender's controller runs.
+///
+/// The model is `given` or the default one; the result is `None` if the controller runs no model.
 #[must_use]
 pub fn sender_model_hash(algorithm: &Algorithm, given: Option<&ModelFile>) -> Option<String> {
     let shipped = algorithm.shipped()?;
@@ -30,7 +31,7 @@ impl ModelFile {
     /// Reads the model in `path`.
     ///
     /// # Errors
-    /// If there is no such file, or it holds no model that can be run.
+    /// If the file cannot be read, or is a truncated or invalid model.
     pub fn open(path: &Path) -> Result<Self> {
         let named = || format!("model {}", path.display());
         let bytes = read_regular_file(path).with_context(named)?;
@@ -38,10 +39,10 @@ impl ModelFile {
         Ok(Self { path: path.to_owned(), model: Arc::new(model), hash: content_hash(&bytes) })
     }
 
-    /// The same, for an estimator at the receiver.
+    /// Reads the model of an estimator at the receiver.
     ///
     /// # Errors
-    /// As [`ModelFile::open`], and if it is a model for something else.
+    /// As [`ModelFile::open`], and if the model has another purpose.
     pub fn open_for_receiver(path: &Path) -> Result<Self> {
         let file = Self::open(path)?;
         let named = || format!("model {}", path.display());
@@ -50,13 +51,13 @@ impl ModelFile {
         Ok(file)
     }
 
-    /// Its file.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The [`content_hash`] of its file.
+    /// The [`content_hash`] of the file.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash

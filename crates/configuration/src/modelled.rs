@@ -1,4 +1,4 @@
-//! The same calls without pixels and bytes.
+//! Modelled calls: simulated calls without pixels and bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,11 +21,11 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::run::{Coding, run};
 use crate::{CallSettings, CodecKind, ControlSettings, Observers, Simulated, SimulationStatus, SoundName};
 
-/// Virtual time between two of the counts that [`simulate_gcc`] gives.
+/// Virtual time between two counts of [`simulate_gcc`].
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 impl ControlSettings {
-    /// What the model stands in for.
+    /// Kind of codec that the model replaces.
     pub(crate) fn modelled_codec(&self) -> ModelledCodec {
         match self.codec {
             CodecKind::Functional => ModelledCodec::Functional(self.menu),
@@ -35,7 +35,7 @@ impl ControlSettings {
 }
 
 impl CallSettings {
-    /// Pictures without pixels, and the format that they stand in for.
+    /// Modelled clip, and the format of its pictures.
     fn modelled_clip(&self, model: &CodecModel) -> Result<(VideoFormat, ModelledClip)> {
         let format = source_format(self.clip.as_str(), &self.source_options())?;
         let seed = self.link.seed;
@@ -43,11 +43,10 @@ impl CallSettings {
         Ok((format, ModelledClip::new(curves, format.frame_interval(), seed)))
     }
 
-    /// An upper bound on QoE_d of the modelled call that these settings describe, whatever its controller. None without
-    /// pictures.
+    /// Upper bound on QoE_d of the modelled call with any controller; `None` without pictures.
     ///
     /// # Errors
-    /// If clip, trace or link cannot be had.
+    /// If the clip or the trace cannot be opened, or the link is invalid.
     pub fn qoe_bound(&self, model: &CodecModel) -> Result<Option<QoeBound>> {
         let (format, clip) = self.modelled_clip(model)?;
         let codec = self.control.modelled_codec();
@@ -62,14 +61,13 @@ impl CallSettings {
             encode_time: job_times.of(codec.first_work()),
             decode_time: self.decode_time.get(),
             finest: codec.finest_quantizer(),
-            // With sound, a picture that waits for it may give way to a newer one.
+            // With sound, a newer picture may replace one that waits for its sound.
             shows_all: self.audio.is_none(),
         };
         Ok(call.bound())
     }
 
-    /// Pictures of the clip of `model` that the seed draws, in the size and at the frame rate of the clip of these settings,
-    /// and `model` in the place of the codec.
+    /// Coding of the clip of `model` that the seed selects, in the size and frame rate of these settings' clip.
     fn modelled_coding(&self, model: &CodecModel, codec: ModelledCodec) -> Result<Coding<Modelled>> {
         let (format, clip) = self.modelled_clip(model)?;
         let encoder = codec.encoder(Arc::clone(clip.curves()), format.frame_interval(), &self.control.tuning.tuning());
@@ -86,17 +84,19 @@ impl CallSettings {
     }
 }
 
-/// Runs the call that `settings` describe with a model in the place of the codec: the clip of `model` that the seed
-/// draws, in the size and at the frame rate of the clip of `settings`.
+/// Runs the call of `settings` with a codec model: the clip of `model` that the seed selects, in the size and frame
+/// rate of the settings' clip.
 ///
 /// # Errors
-/// If clip, trace or link cannot be had, or if the estimator fails.
+/// If the clip or the trace cannot be opened, the link is invalid, or the estimator fails.
 pub fn simulate_modelled(settings: &CallSettings, model: &CodecModel) -> Result<Simulated> {
     simulate_modelled_with(settings, model, None, Observers::default(), |_| Ok(()))
 }
 
-/// The same with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
-/// `observers`, but for its sound. `progress` hears of the call twice a second of virtual time, and may end it.
+/// Runs the same call with the estimator of `host`, if given, instead of that of `settings`.
+///
+/// `observers` observe it, except for its sound. `progress` is called twice per second of virtual time, and may end the
+/// call.
 ///
 /// # Errors
 /// As [`simulate_modelled`]; if the estimator or `progress` fails, their error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
@@ -117,20 +117,20 @@ pub fn simulate_modelled_with(
     Ok(simulated)
 }
 
-/// A call of a study under Google Congestion Control: what sends, which parts of the control are at work, and how often
-/// the receiver reports.
+/// Call of a study of Google Congestion Control: the codec, the active parts of the control, and the feedback interval.
 #[derive(Debug, Clone, Copy)]
 pub struct GccCall {
-    /// What sends.
+    /// Codec of the sender.
     pub source: ModelledCodec,
-    /// The parts of the control.
+    /// Active parts of the control.
     pub gcc: GccSettings,
-    /// How often the receiver acknowledges.
+    /// Interval of acknowledgements.
     pub feedback: FeedbackInterval,
 }
 
-/// Such a call, otherwise as `settings` describe it; and how often GCC's estimate from delays had been brought up to date
-/// ([`Gcc::counting_delay_samples`]) at the end of every [`PROGRESS_INTERVAL`].
+/// Runs the call of `settings` with those of `call`, and counts updates of GCC's delay-based estimate.
+///
+/// The counts ([`Gcc::counting_delay_samples`]) are those at the end of every [`PROGRESS_INTERVAL`].
 ///
 /// # Errors
 /// As [`simulate_modelled`].

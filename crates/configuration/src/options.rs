@@ -1,5 +1,6 @@
-//! The options of a call: the one table of their names, types, defaults and meanings. The words of the command line and
-//! the keyword arguments of Python are read by it, and what a report says of a call is written by it.
+//! Table of the options of a call: names, types, defaults and meanings.
+//!
+//! The command line and the keyword arguments of Python are parsed with this table. Reports record a call with it.
 
 mod choices;
 mod names;
@@ -28,26 +29,26 @@ pub use option_value::{Form, OptionValue};
 pub use overrides::Overrides;
 pub use values::{Milliseconds, Passes, Seconds, Share};
 
-/// Which part of a call an option is of; commands take the options of some parts.
+/// Part of a call that an option belongs to. Each command takes the options of some parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionGroup {
-    /// The pictures, and how long.
+    /// The video source and the length.
     Call,
     /// The emulated link.
     Link,
     /// The codec and its control.
     Control,
-    /// An estimator that is none of this project's.
+    /// An external estimator.
     Estimator,
-    /// How it is run in virtual time.
+    /// Settings of a run in virtual time.
     Simulation,
 }
 
 impl OptionGroup {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Self; 5] = [Self::Call, Self::Link, Self::Control, Self::Estimator, Self::Simulation];
 
-    /// The heading of its options in help; none for those that come first.
+    /// Heading of the group's options in help; `None` for the options at the beginning.
     #[must_use]
     pub fn heading(self) -> Option<&'static str> {
         match self {
@@ -59,52 +60,52 @@ impl OptionGroup {
     }
 }
 
-/// What the table says of one option.
+/// Description of one option in the table.
 #[derive(Debug, Clone, Copy)]
 pub struct OptionDescription {
-    /// Its name as Python and reports have it, such as `delay_ms`; on the command line `--delay-ms`.
+    /// Name in Python and reports, such as `delay_ms`; on the command line `--delay-ms`.
     pub name: &'static str,
-    /// Which part of a call it is of.
+    /// Part of a call that the option belongs to.
     pub group: OptionGroup,
-    /// Whether it is a flag, has one value or many.
+    /// Whether the option is a flag, takes one value or many.
     pub form: Form,
-    /// What its value is called where it is not called as the option is.
+    /// Name of the value, if it differs from the name of the option.
     pub value_name: Option<&'static str>,
-    /// The names and meanings of its values, where they are few.
+    /// Names and meanings of the values, if the type is an enumeration.
     pub choices: &'static [(&'static str, &'static str)],
-    /// The value that is meant where it is given without one, if it may be.
+    /// Value of the option when it is given without one; `None` if it requires a value.
     pub meant: Option<&'static str>,
-    /// What it means, line by line.
+    /// Meaning of the option, line by line.
     help: &'static [&'static str],
-    /// Whether a word is a value of it.
+    /// Parser that checks whether a word is a value of the option.
     check: fn(&str) -> Result<(), String>,
-    /// Its default, as words.
+    /// Default value as words.
     default: fn() -> Vec<String>,
 }
 
 impl OptionDescription {
-    /// What it means, in one or more sentences, without the last one's full stop.
+    /// Meaning of the option in one or more sentences, without the final full stop.
     #[must_use]
     pub fn help(&self) -> String {
         let lines: Vec<&str> = self.help.iter().map(|line| line.trim()).collect();
         lines.join(" ").trim_end_matches('.').to_owned()
     }
 
-    /// Finds out whether `word` is a value of it.
+    /// Checks whether `word` is a value of the option.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The problem with the word, in one line.
     pub fn check(&self, word: &str) -> Result<(), String> {
         (self.check)(word)
     }
 
-    /// The words that say its default; none if it has none.
+    /// Words of the default value; empty if the option has none.
     #[must_use]
     pub fn default_words(&self) -> Vec<String> {
         (self.default)()
     }
 
-    /// The name on the command line, with the dashes.
+    /// Name on the command line, with dashes.
     #[must_use]
     pub fn flag(&self) -> String {
         flag(self.name)
@@ -116,62 +117,62 @@ fn flag(name: &str) -> String {
     format!("--{}", name.replace('_', "-"))
 }
 
-/// Why options say no call.
+/// Error for options that do not describe a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// There is no option of this name.
-    #[error("there is no option `{0}`")]
+    /// No option has this name.
+    #[error("unknown option `{0}`")]
     Unknown(String),
-    /// An option does not have such values.
+    /// The option does not accept this value.
     #[error("{name}: {problem}")]
     Value {
         /// The option.
         name: &'static str,
-        /// What is wrong with its value.
+        /// Problem with the value.
         problem: String,
     },
-    /// Two options were given that contradict each other, or one that means nothing beside the other.
+    /// Two options contradict each other, or one has no effect with the other.
     #[error("`{name}` cannot be used with `{other}`")]
     Contradiction {
-        /// One of them.
+        /// First of the two options.
         name: &'static str,
-        /// The other.
+        /// Second of the two options.
         other: &'static str,
     },
-    /// An option was given that means nothing without another.
-    #[error("`{name}` means nothing without `{needs}`")]
+    /// An option has no effect without another one.
+    #[error("`{name}` requires `{needs}`")]
     Alone {
         /// The option.
         name: &'static str,
-        /// The one that it is for.
+        /// Option that it requires.
         needs: &'static str,
     },
-    /// A queue is to mark that cannot.
+    /// The queue discipline cannot mark packets.
     #[error("`ecn`: a drop-tail queue has nothing to mark; choose the queue codel or pie")]
     NothingToMark,
-    /// An option was given to a controller that does not take it.
+    /// The controller does not take the option.
     #[error("`{name}` is for the controller {takes}, not for {controller}; leave it out")]
     Controller {
         /// The option.
         name: &'static str,
-        /// Which controller takes it.
+        /// Controllers that take the option.
         takes: &'static str,
-        /// The controller that does not.
+        /// Controller of the call.
         controller: Algorithm,
     },
 }
 
 impl OptionError {
-    /// The same with the options called as on the command line.
+    /// Message with the names of the command line.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
-            Self::Unknown(name) => format!("there is no option '{}'", flag(name)),
+            Self::Unknown(name) => format!("unknown option '{}'", flag(name)),
             Self::Value { name, problem } => format!("{}: {problem}", flag(name)),
             Self::Contradiction { name, other } => {
                 format!("the argument '{}' cannot be used with '{}'", flag(name), flag(other))
             }
-            Self::Alone { name, needs } => format!("'{}' means nothing without '{}'", flag(name), flag(needs)),
+            Self::Alone { name, needs } => format!("'{}' requires '{}'", flag(name), flag(needs)),
             Self::NothingToMark => {
                 "--ecn: a drop-tail queue has nothing to mark; choose --queue codel or --queue pie".to_owned()
             }
@@ -189,18 +190,19 @@ const fn first(names: &'static [&'static str]) -> Option<&'static str> {
     }
 }
 
-/// A row of the table: `/// meaning`, group, name, the name of its value if it has another, type, default if it has one.
+/// A row of the table: `/// meaning`, group, name, value name if it differs, type, default if the option has one.
 macro_rules! options {
     ($($(#[doc = $help:literal])+ $group:ident $name:ident $(($value_name:literal))? : $type:ty $(= $default:expr)?;)*) => {
-        /// What somebody said of a call, option by option; nothing of those left out.
-        /// [`settings`](CallArguments::settings) makes sense of it.
+        /// Options of a call as given, each `None` if it is not given.
+        ///
+        /// [`settings`](CallArguments::settings) resolves them.
         #[derive(Debug, Clone, Default, PartialEq)]
         pub struct CallArguments {
             $($(#[doc = $help])+ pub $name: Option<$type>,)*
         }
 
         impl CallArguments {
-            /// Every option there is.
+            /// Every option.
             pub const TABLE: &'static [OptionDescription] = &[$(OptionDescription {
                 name: stringify!($name),
                 group: OptionGroup::$group,
@@ -213,22 +215,22 @@ macro_rules! options {
                 default: || Self::usual().$name.map_or_else(Vec::new, |value| value.to_words()),
             }),*];
 
-            /// The defaults.
+            /// Default values.
             #[must_use]
             pub fn usual() -> Self {
                 Self { $($name: { let none: Option<$type> = None; $(let none = none.or(Some($default));)? none }),* }
             }
 
-            /// These, and of what they leave out what `others` say.
+            /// These options; `others` fills in the missing ones.
             #[must_use]
             pub fn or(self, others: Self) -> Self {
                 Self { $($name: self.$name.or(others.$name)),* }
             }
 
-            /// Says the option `name` in words.
+            /// Sets the option `name` from words of the command line.
             ///
             /// # Errors
-            /// If there is no such option, or the words are no value of it.
+            /// If no option has this name, or a word is not a value of the option.
             pub fn set_words(&mut self, name: &str, words: &[String]) -> Result<(), OptionError> {
                 let wrong = |name| move |problem| OptionError::Value { name, problem };
                 match name {
@@ -240,11 +242,12 @@ macro_rules! options {
                 Ok(())
             }
 
-            /// Says the option `name`: a number, a flag, a list of these, or what the command line takes as a word. Null
-            /// says nothing, and nor does `false` of an option that may be given without a value.
+            /// Sets the option `name` from a number, a flag, a list of these, or a word of the command line.
+            ///
+            /// Null leaves the option unset. So does `false`, if the option may be given without a value.
             ///
             /// # Errors
-            /// If there is no such option, or that is no value of it.
+            /// If no option has this name, or `value` is not a value of the option.
             pub fn set_value(&mut self, name: &str, value: &Value) -> Result<(), OptionError> {
                 let wrong = |name| move |problem| OptionError::Value { name, problem };
                 match name {
@@ -256,14 +259,14 @@ macro_rules! options {
                 Ok(())
             }
 
-            /// Every option with its value as [`CallArguments::set_value`] takes it, null where nothing is said of it.
+            /// Every option with its value for [`CallArguments::set_value`], null if it is not given.
             #[must_use]
             pub fn values(&self) -> Vec<(&'static OptionDescription, Value)> {
                 let values = [$(self.$name.as_ref().map_or(Value::Null, OptionValue::to_value)),*];
                 Self::TABLE.iter().zip(values).collect()
             }
 
-            /// The words of the command line that say these options, as far as they are of `group`.
+            /// Command line for the options of `group`.
             #[must_use]
             pub fn words(&self, group: OptionGroup) -> Vec<String> {
                 let said = [$(self.$name.as_ref().map(OptionValue::to_words)),*];
@@ -275,7 +278,7 @@ macro_rules! options {
 }
 
 impl OptionDescription {
-    /// The option with the values `words`, as the command line has it.
+    /// Command line for the option with the values `words`.
     fn said(&self, words: &[String]) -> Vec<String> {
         match self.form {
             Form::Flag => {
@@ -291,21 +294,21 @@ impl OptionDescription {
 }
 
 options! {
-    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, or anything else that ffmpeg reads.
+    /// Video source: `generated`, `generated:640x360@25`, a y4m file, or any other input of ffmpeg.
     Call clip: ClipName = ClipName::from("generated");
-    /// Capacity from sender to receiver: a trace file (mahimahi, AlphaRTC JSON, BoB's text, CSV of seconds and Mb/s) or
-    /// a generated one such as `constant:500kbps` or `cellular:mean=3mbps,seed=7` (see `lockstep trace --help`).
+    /// Capacity from sender to receiver: a trace file (mahimahi, AlphaRTC JSON, BoB's text, CSV of seconds and Mb/s);
+    /// or a generated trace such as `constant:500kbps` or `cellular:mean=3mbps,seed=7` (see `lockstep trace --help`).
     Link trace: TraceName = TraceName::from("cellular:mean=4mbps,seed=1");
     /// Capacity from receiver to sender, in the same forms; 100 Mb/s if not given.
     Link reverse: TraceName;
-    /// How the queue of each direction drops packets.
+    /// Queue discipline of each direction.
     Link queue: QueueKind = QueueKind::default();
-    /// Mark instead of dropping (ECN), for controllers that heed marks: gcc, nada, scream. For the queues codel and pie, in
-    /// simulations and with `emulate --tun`.
+    /// Mark packets instead of dropping them (ECN), for controllers that respond to marks: gcc, nada, scream. Requires
+    /// the queue codel or pie. Available in simulations and with `emulate --tun`.
     Link ecn: bool = false;
-    /// Packets that the queue of each direction holds; more are dropped.
+    /// Packets that the queue of each direction holds; it drops further packets.
     Link queue_packets: NonZero<u32> = const { NonZero::new(256).unwrap() };
-    /// Bytes that each queue holds, instead of packets.
+    /// Bytes that each queue holds, instead of a number of packets.
     Link queue_bytes: NonZero<u64>;
     /// Propagation delay each way, milliseconds.
     Link delay_ms: Milliseconds = Milliseconds::whole(20);
@@ -316,86 +319,91 @@ options! {
     /// Loss in bursts on the forward link: the probabilities, packet by packet, that a burst begins and that it ends, such
     /// as `1%,30%`. All packets of a burst are lost (Gilbert-Elliott).
     Link burst_loss ("BEGIN,END"): GilbertElliott;
-    /// A time in which all packets of the forward link are lost, such as `10s+500ms`; may be given more than once.
+    /// Interval in which the forward link loses all packets, such as `10s+500ms`; may be repeated.
     Link loss_at ("START+LENGTH"): Vec<LossInterval>;
-    /// Packets of the forward link that come late: how many, and how late, such as `1%,15ms`.
+    /// Late packets of the forward link: their share and their delay, such as `1%,15ms`.
     Link reorder ("SHARE,DELAY"): Reordering;
     /// Mean of an additional, exponentially distributed delay, milliseconds; packets stay in order.
     Link jitter_ms: Milliseconds = Milliseconds::whole(0);
-    /// Seed of everything random in the run.
+    /// Seed of all randomness in the run.
     Link seed: u64 = 1;
-    /// Which kind of codec the sender has.
+    /// Kind of the sender's codec.
     Control codec: CodecKind = CodecKind::default();
-    /// What the encoder offers for a budget: frames made to fit the newest budget, or Salsify's two candidates, one after
-    /// the other or both at once on two cores.
+    /// Candidates that the encoder offers for a budget: frames fitted to the newest budget, or Salsify's two
+    /// candidates. It codes the two one after the other, or in parallel on two cores.
     Control menu: MenuKind = MenuKind::of(MenuMode::default());
-    /// How many times a picture may be coded to fit.
+    /// Maximum number of codings of a picture to fit its budget.
     Control fit_passes: Passes = Passes::of(FIT_PASSES);
-    /// How hard the encoder works.
+    /// Effort of the encoder.
     Control preset: Preset = Preset::default();
-    /// Who decides how much is sent: `lockstep` (the default), `sprout`, `gcc`, `fixed:RATE` and others; `lockstep
-    /// controllers` lists them. Or a program that speaks JSON lines, such as `program:./mine`
+    /// Controller that decides how much to send: `lockstep` (the default), `sprout`, `gcc`, `fixed:RATE` and others;
+    /// `lockstep controllers` lists them. A program that speaks JSON lines is also possible, such as `program:./mine`
     /// (docs/reference/controller-protocol.md).
     Control controller: ControllerName = Algorithm::default().into();
-    /// How much delay is tolerated in the queue for a better picture; `balanced` if not given. Only for `sprout` and
-    /// `lockstep`: the other controllers have it in what was published of them.
+    /// Queueing delay to tolerate for better quality; `balanced` if not given. Only for `sprout` and `lockstep`: the
+    /// publications of the other controllers fix it.
     Control latency: Latency;
-    /// The model of a learned controller, an ONNX file, in the place of the one that comes with it; for `concerto`,
-    /// `rlv`, `lockstep`, `bob`, `hrcc`, `gemini` and `mmsys24`.
+    /// ONNX model for a learned controller, instead of its default model; for `concerto`, `rlv`, `lockstep`, `bob`,
+    /// `hrcc`, `gemini` and `mmsys24`.
     Control model ("FILE"): PathBuf;
-    /// The most that is sent in the long run, all headers included: a bit rate such as `5mbps`, which bounds `fixed:RATE`, too;
-    /// `auto`, what pictures of this size and rate gain by (half a bit a pixel, 500 kb/s at least); or `none`. Where the
-    /// coarsest frames of every other picture take more, those are sent, and no controller goes below 30 kb/s.
+    /// Maximum long-term bit rate, all headers included: a rate such as `5mbps`, which bounds `fixed:RATE`, too;
+    /// `auto`, beyond which pictures of this size and rate hardly improve (half a bit per pixel, at least 500 kb/s); or
+    /// `none`. The coarsest frames of every other picture are sent even if they exceed it. No controller goes below 30
+    /// kb/s.
     Control max_bitrate ("RATE"): MaxBitrate = MaxBitrate::default();
     /// Tuned constants to override, for research: `silence.margin=0.2,loss.weight=0.01`. `lockstep controllers --constants`
     /// lists them with units and ranges.
     Control tuning ("NAME=VALUE"): Overrides;
-    /// What Salsify takes out of the time between two arrivals: the time in which the link idled, or nothing. The link's
-    /// if not given; only for `salsify`.
+    /// Time that Salsify subtracts from the interval between two arrivals: the link's idle time, or nothing. The
+    /// default is the link's idle time; only for `salsify`.
     Control grace_period: GracePeriod;
-    /// An estimator written for AlphaRTC: the Python file of its class `Estimator`, or a folder with
-    /// `BandwidthEstimator.py` in it; or a model of the MMSys'24 challenge, an ONNX file. The sender sends at what it estimates, or at what losses allow if that is less.
+    /// Estimator written for AlphaRTC: the Python file of its class `Estimator`, or a folder with
+    /// `BandwidthEstimator.py`; or a model of the MMSys'24 challenge, an ONNX file. The sender sends at the estimate,
+    /// or at the rate that losses allow if that is lower.
     Estimator estimator ("FILE"): PathBuf;
-    /// The Python interpreter that runs the estimator; LOCKSTEP_PYTHON, or else `python3`, if not given.
+    /// Python interpreter that runs the estimator; LOCKSTEP_PYTHON, otherwise `python3`, if not given.
     Estimator python ("PROGRAM"): PathBuf;
-    /// The longest that the estimator, or the program of the controller, may take for one answer, on the clock on the wall.
+    /// Maximum wall-clock time for one answer of the estimator or of the controller's program.
     Estimator estimator_limit ("SECONDS"): Seconds = Seconds::whole(10);
-    /// Run a model in the place of the codec: no pixels, hundreds of times faster. Of the clip, its size and its frame rate
-    /// count; of the preset, the time that coding takes.
+    /// Run a codec model instead of the codec: no pixels, hundreds of times faster. Only the size and frame rate of the
+    /// clip matter; the preset determines the coding time.
     Simulation modelled: bool = false;
     /// Scored length of the call.
     Call seconds: Seconds = Seconds::whole(60);
-    /// How long coding takes in virtual time, by picture size and preset: a file that `lockstep bench encode-time` wrote on
-    /// the machine that is meant. Lockstep comes with the times of one that the report names.
+    /// Coding times in virtual time, by picture size and preset: a file that `lockstep bench encode-time` wrote on the
+    /// machine to simulate. The default is a built-in measurement of one machine, which the report names.
     Simulation encode_time ("FILE"): PathBuf;
-    /// Virtual time that a menu of two candidates of a picture takes, one after the other, in place of what was measured;
-    /// everything else that an encoder does takes the measured share of it.
+    /// Virtual time for coding two candidates of a picture, one after the other, instead of the measured time. Other
+    /// work of the encoder takes its measured share of this time.
     Simulation encode_ms: Milliseconds;
-    /// Virtual time that decoding one frame takes.
+    /// Virtual time for decoding one frame, milliseconds.
     Simulation decode_ms: Milliseconds = Milliseconds::whole(3);
-    /// The least time between two acknowledgements, each of which tells of all that arrived since the last; what became of
-    /// a frame is told at once. 0 acknowledges every fragment. Calls outside of simulations have the default.
+    /// Minimum interval between two acknowledgements, milliseconds. Each reports all arrivals since the last one; the
+    /// outcome of a frame is reported at once. 0 acknowledges every fragment. Calls outside of simulations use the
+    /// default.
     Simulation feedback_ms: Milliseconds = Milliseconds::whole(FeedbackInterval::CHOSEN_MILLISECONDS);
-    /// Have another call go the opposite way at the same time, of the same settings but another seed: its pictures go where
-    /// the feedback of the first goes. Not with an estimator of one's own.
+    /// Run a second call in the opposite direction, with the same settings and another seed. Its pictures share the
+    /// path of the first call's feedback. Not available with an external estimator.
     Simulation two_way: bool = false;
-    /// Sound beside the pictures: `tone`, a voice of sorts that talks and is silent by turns; `silence`; or a WAV file, again
-    /// and again. `tone` is meant where none is named. Of a modelled call, only that there is one counts.
+    /// Sound of the call: `tone`, a synthetic voice with pauses; `silence`; or a WAV file, repeated. Without a value,
+    /// it is `tone`. In a modelled call, only the presence of sound matters.
     Simulation audio ("SOUND"): SoundName;
-    /// Measure VMAF of what is shown, and the scores that need it. Takes an ffmpeg with libvmaf: LOCKSTEP_VMAF may name
-    /// one, such as that in PyPI's imageio-ffmpeg. Without, the scores say that it is missing.
+    /// Measure VMAF of the displayed pictures, and the scores that require it. Requires an ffmpeg with libvmaf:
+    /// LOCKSTEP_VMAF may name one, such as that in PyPI's imageio-ffmpeg. Without it, the scores report that it is
+    /// missing.
     Simulation vmaf: bool = false;
-    /// Compute an upper bound on QoE_d that no controller exceeds in this call. For modelled calls; takes seconds for each
-    /// minute of call.
+    /// Compute an upper bound on QoE_d that no controller exceeds in this call. For modelled calls; requires seconds
+    /// for each minute of the call.
     Simulation bound: bool = false;
 }
 
-/// Options of which reports say nothing: what they change is how long a call takes, not what comes of it.
+/// Options that reports do not record: they change the duration of a run, not its result.
 const UNRECORDED: [&str; 2] = ["python", "estimator_limit"];
 
 impl CallArguments {
-    /// Every option that bears on what comes of a call, as far as it is of `groups`, with its value: what reports and rows
-    /// of a sweep say of it. [`CallArguments::set_value`] takes each as it is here.
+    /// Options of `groups` that affect the result of a call, with their values, for reports and rows of a sweep.
+    ///
+    /// [`CallArguments::set_value`] accepts each value.
     #[must_use]
     pub fn record(&self, groups: &[OptionGroup]) -> CallRecord {
         let values = self.values().into_iter();
@@ -404,7 +412,7 @@ impl CallArguments {
         CallRecord(recorded.map(|(option, value)| (option.name, value)).collect())
     }
 
-    /// Finds out whether options were given that contradict each other, or one that means nothing beside another.
+    /// Checks whether options contradict each other, or one has no effect with another.
     ///
     /// # Errors
     /// The first two such options.
@@ -412,11 +420,11 @@ impl CallArguments {
         let clashes = |name, other, clash: bool| {
             if clash { Err(OptionError::Contradiction { name, other }) } else { Ok(()) }
         };
-        // What follows an estimator is called so in reports, whose words may be given again.
+        // Reports name this controller for calls with an estimator, and may be read as arguments again.
         let follower = ControllerName::from(Algorithm::ReceiverEstimate);
         let decides = self.controller.as_ref().is_some_and(|controller| *controller != follower);
         clashes("estimator", "controller", self.estimator.is_some() && decides)?;
-        // What is as usual was not asked for: whoever begins with what is usual has it, too.
+        // The default value counts as not given: arguments may start from the defaults.
         let limited = self.estimator_limit.is_some() && self.estimator_limit != Self::usual().estimator_limit;
         let is_program = self.controller.as_ref().is_some_and(|controller| controller.program().is_some());
         for (name, given) in [("python", self.python.is_some()), ("estimator_limit", limited && !is_program)] {
@@ -434,7 +442,7 @@ impl CallArguments {
     }
 }
 
-/// What a report says of the options of a call: names and values, in the order of the table.
+/// Options of a call in a report: names and values, in the order of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRecord(pub Vec<(&'static str, Value)>);
 
@@ -445,7 +453,7 @@ impl Serialize for CallRecord {
 }
 
 impl<'de> serde::Deserialize<'de> for CallArguments {
-    /// Reads what [`CallArguments::record`] writes.
+    /// Reads the output of [`CallArguments::record`].
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> serde::de::Visitor<'de> for Visitor {

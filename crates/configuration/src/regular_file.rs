@@ -1,5 +1,6 @@
-//! Files that are named on the command line and read whole: models, times, scenarios. They are regular ones, as a pipe that
-//! nobody writes would be waited for and a device has no end, and no larger than a model may be.
+//! Reads whole files of the command line: models, times, scenarios.
+//!
+//! Only regular files of bounded size are read, because a pipe may block and a device has no end.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
@@ -10,19 +11,19 @@ use lockstep_nn::MOST_BYTES as MOST_MODEL_BYTES;
 /// Opens the regular file `path`.
 ///
 /// # Errors
-/// If there is none.
+/// If `path` is not a regular file.
 pub fn open_regular_file(path: &Path) -> Result<File> {
-    // Opening a pipe waits for who writes it: it is looked at before.
+    // Opening a pipe blocks until it has a writer, so the type is checked first.
     if !fs::metadata(path)?.is_file() {
-        return Err(Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
     File::open(path)
 }
 
-/// What is in the regular file `path`.
+/// Reads the regular file `path`.
 ///
 /// # Errors
-/// If there is none, it cannot be read or has more than [`MOST_MODEL_BYTES`].
+/// If `path` is not a regular file, cannot be read or exceeds [`MOST_MODEL_BYTES`].
 pub fn read_regular_file(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular_file(path)?.take(MOST_MODEL_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -32,12 +33,13 @@ pub fn read_regular_file(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text in the regular file `path`.
+/// Reads the text in the regular file `path`.
 ///
 /// # Errors
-/// As [`read_regular_file`], and if it is no text.
+/// As [`read_regular_file`], and if the bytes are not UTF-8.
 pub fn read_regular_text(path: &Path) -> Result<String> {
-    String::from_utf8(read_regular_file(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text (UTF-8)"))
+    String::from_utf8(read_regular_file(path)?)
+        .map_err(|_| Error::new(ErrorKind::InvalidData, "it is not text (UTF-8)"))
 }
 
 #[cfg(test)]
@@ -45,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_up_to_the_bound_and_one_byte_more_is_refused() {
+    fn file_beyond_the_limit_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let length = |length| File::create(&path).unwrap().set_len(length).unwrap();
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_or_no_text_is_refused_and_what_is_not_there_is_not_found() {
+    fn invalid_files_are_refused_and_missing_ones_not_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         assert_eq!(read_regular_text(&path).unwrap_err().kind(), ErrorKind::NotFound);
@@ -69,10 +71,10 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_pipe_is_refused_without_a_wait_for_who_writes_it() {
+    fn pipe_is_refused_without_waiting_for_a_writer() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("there is mkfifo").success());
-        assert_eq!(read_regular_file(&pipe).unwrap_err().to_string(), "it is no regular file");
+        assert_eq!(read_regular_file(&pipe).unwrap_err().to_string(), "it is not a regular file");
     }
 }

@@ -1,4 +1,4 @@
-//! A call in virtual time: how it runs, and what it leaves.
+//! Runs a call in virtual time, and builds its report.
 
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 use crate::estimator::CallEstimator;
 use crate::{CallSettings, counters};
 
-/// How a simulation goes.
+/// Status of a running simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulationStatus {
-    /// The virtual time.
+    /// Virtual time.
     pub now: Timestamp,
     /// The controller's target.
     pub target: Bitrate,
@@ -36,64 +36,64 @@ pub struct Simulated {
     pub report: CallReport<CallSettings>,
 }
 
-/// Who hears of a call while it runs.
+/// Observers of a running call.
 #[derive(Default)]
 pub struct Observers {
-    /// Of its frames.
+    /// Observer of frames.
     pub frames: Option<Box<dyn CallObserver>>,
-    /// What is heard of its sound; of a modelled call, nothing.
+    /// Sink of its sound; a modelled call has no samples.
     pub sound: Option<Box<dyn SoundSink>>,
-    /// Of what a session log says of it, from [`Timestamp::ZERO`] on; of a call in both directions, of the first.
+    /// Session meter, from [`Timestamp::ZERO`] on; of a two-way call, that of the first direction.
     pub session: Option<SharedSessionMeter>,
-    /// The same of the call in the opposite direction, of a call in both.
+    /// Session meter of the opposite direction, if the call has one.
     pub opposite_session: Option<SharedSessionMeter>,
-    /// Of what the controller is told and answers; of a call in both directions, that of the first.
+    /// Recorder of the controller's inputs and answers; of a two-way call, those of the first direction.
     pub decisions: Option<Box<dyn Recorder>>,
 }
 
 impl Observers {
-    /// Somebody who hears of the frames.
+    /// Observers that only contain one of frames.
     #[must_use]
     pub fn of_frames(observer: Box<dyn CallObserver>) -> Self {
         Self { frames: Some(observer), ..Self::default() }
     }
 }
 
-/// Where calls differ whose pictures are coded otherwise.
+/// Parts of a call that depend on its codec.
 pub(crate) struct Coding<C: Codec> {
-    /// The pictures.
+    /// Video source.
     pub source: Box<dyn Source<C::Picture>>,
-    /// What codes them.
+    /// Encoder.
     pub encoder: Box<dyn FrameEncoder<C>>,
-    /// What that does until there is something to send.
+    /// Work of the encoder until it has a frame to send.
     pub first_work: EncodeWork,
-    /// Makes another controller than the one that the settings name.
+    /// Factory of another controller than that of the settings.
     pub controller: Option<Box<MakeController>>,
-    /// How often the receiver acknowledges.
+    /// Interval of acknowledgements.
     pub feedback: FeedbackInterval,
-    /// The sound, if there is any.
+    /// Sound, if any.
     pub sound: Option<CallSound<C::Payload>>,
 }
 
 type MakeController = dyn FnOnce(&ControllerSetup) -> Box<dyn Controller>;
 
 impl CallSettings {
-    /// What else a source is told than its name.
+    /// Options of the video source.
     pub(crate) fn source_options(&self) -> SourceOptions {
         SourceOptions { seed: self.link.seed, ..SourceOptions::default() }
     }
 
-    /// How often the receiver acknowledges.
+    /// Interval of acknowledgements.
     pub(crate) fn feedback(&self) -> FeedbackInterval {
         FeedbackInterval::aggregated(self.feedback.get())
     }
 
-    /// Whether pictures and sound wait for each other: not where delay counts more.
+    /// Whether pictures and sound wait for each other; not with low latency.
     pub(crate) fn lip_sync(&self) -> bool {
         self.control.controller.latency() != Some(Latency::Low)
     }
 
-    /// Sound that is heard by `sink`, if these settings have any.
+    /// Sound that plays into `sink`, if these settings have any.
     pub(crate) fn sound(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Option<CallSound<Vec<u8>>>> {
         let Some(name) = &self.audio else { return Ok(None) };
         let playback = Box::new(Playing::new(SoundDecoder::new()?, sink));
@@ -101,7 +101,7 @@ impl CallSettings {
         Ok(Some(CallSound { voice: Box::new(Voice::new(name.open()?)?), playback, lip_sync }))
     }
 
-    /// Pictures with pixels, coded by the codec itself; the sound is heard by `sink`.
+    /// Coding with pixels and the real codec; the sound plays into `sink`.
     pub(crate) fn coding(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Coding<Vp8>> {
         let source = open_source(self.clip.as_str(), &self.source_options())?;
         let encoder = self.control.encoder(source.format().frame_interval());
@@ -111,7 +111,7 @@ impl CallSettings {
     }
 }
 
-/// The ends of the call in the opposite direction, its pictures and its sound.
+/// Ends, video source and sound of the call in the opposite direction.
 struct Opposite<C: Codec> {
     sender: SendingEnd<C>,
     receiver: ReceivingEnd<C>,
@@ -120,7 +120,7 @@ struct Opposite<C: Codec> {
 }
 
 impl CallSettings {
-    /// What makes the controller of a call: `other`, or that which these settings name, recorded by `recorder`.
+    /// Factory of the call's controller: `other`, or that of the settings, recorded by `recorder`.
     fn controller(
         &self,
         other: Option<Box<MakeController>>,
@@ -146,13 +146,13 @@ impl CallSettings {
         let setup = control.setup_for(format, Some(path), RateBounds::default());
         let setup = ControllerSetup { seed: self.link.seed, failure, ..setup };
         let sender = control.sending_end_with(encoder, controller(&setup)?, format, self.link.seed as u32, feedback);
-        // Both ends are ours: whatever the clip's size, it is decoded.
+        // Both ends belong to this process, so a clip of any size is decoded.
         let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
         let receiver = ReceivingEnd::new(ReceiverConfig { feedback, ..ReceiverConfig::default() }, estimator);
         Ok((sender, receiver.with_pixel_limit(limit)))
     }
 
-    /// A call of these settings with another seed, whose pictures go over `reverse`.
+    /// Call of these settings with another seed, whose pictures go over `reverse`.
     fn opposite<C: Codec>(
         &self,
         coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
@@ -170,7 +170,7 @@ impl CallSettings {
     }
 }
 
-/// Every call in virtual time: one whose pictures `coding` codes.
+/// Runs a call in virtual time with the codec of `coding`.
 pub(crate) fn run<C: Codec>(
     settings: &CallSettings,
     mut coding: impl FnMut(&CallSettings) -> Result<Coding<C>>,

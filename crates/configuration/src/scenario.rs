@@ -1,4 +1,4 @@
-//! The calls of a scenario, in the words of the command line.
+//! Runs a scenario whose calls have the options of the command line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,40 +23,39 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{ControlSettings, ControlWords, QueueKind, Seconds, value_of};
 
-/// Size of the pictures that a modelled codec has; they come at the rate of [`ModelledSetting`].
+/// Picture size of modelled calls; their frame rate is that of [`ModelledSetting`].
 const MODELLED_SIZE: (usize, usize) = (640, 360);
-/// Virtual time that decoding a picture takes.
+/// Virtual time for decoding a picture.
 const DECODE_TIME: Duration = Duration::from_millis(3);
 
-/// What a run of a scenario is told.
+/// Arguments of a scenario run.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct ScenarioArguments {
     /// Options of the controller.
     #[command(flatten)]
     #[serde(flatten)]
     pub control: ControlWords,
-    /// Code real pictures: of this clip, such as `generated:640x360`, one seed for each call. Without it the codec is a
-    /// model, which is a thousand times faster.
+    /// Encode real pictures of this clip, such as `generated:640x360`, with another seed for each call. Without it, a
+    /// codec model replaces the codec and is a thousand times faster.
     #[arg(long)]
     pub clip: Option<String>,
-    /// How the queues of the scenario's links drop packets.
-    /// As the scenario has it if not given.
+    /// Queue discipline of the scenario's links. The default is that of the scenario.
     #[arg(long, value_parser = value_of::<QueueKind>())]
     pub queue: Option<QueueKind>,
-    /// Run it with ECN: its queues mark what they would drop; TCP, and media whose controller heeds marks (gcc, nada, scream),
-    /// answer. Drop-tail queues, which have nothing to mark, become those of CoDel.
+    /// Run with ECN: queues mark packets instead of dropping them. TCP responds, and media whose controller responds to
+    /// marks (gcc, nada, scream). Drop-tail queues cannot mark and are replaced by CoDel.
     #[arg(long)]
     pub ecn: bool,
-    /// Run only so many seconds of it.
+    /// Run only the first seconds of the scenario.
     #[arg(long, value_parser = value_of::<Seconds>())]
     pub seconds: Option<Seconds>,
-    /// Seed of everything random in the run.
+    /// Seed of all randomness in the run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 impl ScenarioArguments {
-    /// The queue of a link of a scenario, which has `queue`.
+    /// Queue of a link whose scenario specifies `queue`.
     fn over(&self, queue: QueueConfig) -> QueueConfig {
         match self.queue {
             None => queue,
@@ -66,24 +65,25 @@ impl ScenarioArguments {
     }
 }
 
-/// What a session log says of one call of a scenario.
+/// Session log of one call of a scenario.
 #[derive(Debug)]
 pub struct ScenarioSession {
-    /// The call's name in the scenario.
+    /// Name of the call in the scenario.
     pub flow: String,
-    /// Its rows, from the moment at which it begins.
+    /// Rows of its session log, from the start of the call.
     pub meter: SharedSessionMeter,
-    /// From its beginning to its end, whole seconds.
+    /// Length of the call, whole seconds.
     pub seconds: u64,
-    /// Its pictures.
+    /// Format of its pictures.
     pub format: VideoFormat,
 }
 
-/// Runs `scenario` as `arguments` say, whose control is `control`; gives what session logs say of its calls, too, if
-/// `logged`. `progress` hears of the virtual time and how long the run is.
+/// Runs `scenario` with `arguments` and their `control`. If `logged`, it also returns session logs of the calls.
+///
+/// `progress` receives the virtual time and the length of the run.
 ///
 /// # Errors
-/// If the scenario cannot be run, the clip cannot be had, or the controller cannot be made or fails.
+/// If the scenario cannot run, the clip cannot be opened, or the controller fails.
 pub fn run_scenario(
     scenario: Scenario,
     arguments: &ScenarioArguments,
@@ -129,7 +129,7 @@ pub fn run_scenario(
     Ok((report, sessions))
 }
 
-/// The calls of `scenario`, in its order.
+/// Calls of `scenario`, in its order.
 fn media_flows(
     scenario: &Scenario,
     arguments: &ScenarioArguments,
@@ -142,8 +142,10 @@ fn media_flows(
     let path = known_path(scenario);
     let groups = Groups::of(scenario);
     let media = scenario.media_flows().zip(1u64..);
-    // All calls show the same clip, each from elsewhere on, since their shares are compared: the first one, which needs more
-    // bits than the links have, as RFC 8867's source (section 4.3) sends at whatever rate it is told.
+    // All calls show the same clip from different positions, because their shares are compared.
+    //
+    // It is the first clip, which requires more bits than the links carry: RFC 8867's source sends at any target
+    // (section 4.3).
     let clip = model.clips.first().context("the codec model has no clip")?;
     let calls = media.map(|((flow, activity), number)| {
         let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
@@ -162,7 +164,7 @@ fn media_flows(
     calls.collect()
 }
 
-/// What a path will carry is known to media that has it alone, but for its audio.
+/// The path is known only to media that has it alone, except for its audio.
 fn known_path(scenario: &Scenario) -> Option<KnownPath> {
     let mut others = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Audio { .. }));
     let (Some(flow), None) = (others.next(), others.next()) else { return None };
@@ -171,7 +173,7 @@ fn known_path(scenario: &Scenario) -> Option<KnownPath> {
     Some(lockstep_sim::known_path(&link.config, Timestamp::ZERO))
 }
 
-/// The media of a scenario whose priorities differ, by their ways: those of one way are coupled.
+/// Flow groups of a scenario with different priorities: media on the same path is coupled.
 struct Groups(Vec<(Vec<usize>, FlowGroup)>);
 
 impl Groups {
@@ -207,7 +209,7 @@ impl Groups {
     }
 }
 
-/// What media sends at most, whoever controls it: the scenario's highest rate, or less where pictures gain nothing by it.
+/// Maximum rate of media with any controller: that of the scenario, or less where pictures gain nothing by more.
 fn ceiling(control: &ControlSettings, format: &VideoFormat, bounds: RateBounds) -> Bitrate {
     control
         .max_bitrate
@@ -215,7 +217,7 @@ fn ceiling(control: &ControlSettings, format: &VideoFormat, bounds: RateBounds) 
         .map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
 }
 
-/// What only the scenario knows of a call.
+/// Data of a call that only the scenario provides.
 struct CallPlace {
     bounds: RateBounds,
     path: Option<KnownPath>,

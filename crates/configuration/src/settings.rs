@@ -1,5 +1,7 @@
-//! What a call is told, typed and checked: made of [`CallArguments`] by whoever reads words or keyword arguments, and turned
-//! back into them for reports. No option can be left out of either way: the compiler counts them.
+//! Typed and checked settings of a call.
+//!
+//! They are made from [`CallArguments`], for the command line and Python, and converted back for reports. The compiler
+//! checks that no option is missing in either direction.
 
 use std::fmt;
 use std::num::NonZero;
@@ -26,16 +28,16 @@ use crate::options::{
     Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 
-/// The controllers that answer to marks (ECN).
-const MARKS_HEEDED_BY: &str = "gcc, nada or scream";
+/// Controllers that respond to marks (ECN).
+const CONTROLLERS_WITH_ECN: &str = "gcc, nada or scream";
 
-/// The controllers that have a model.
+/// Controllers that have a model.
 const LEARNED: &str = "concerto, rlv, lockstep, bob, hrcc, gemini or mmsys24";
 
-/// Everything that a call is told. The command and Python make the same one of the same options.
+/// Settings of a call, the same for equal options of the command and of Python.
 #[derive(Debug, Clone)]
 pub struct CallSettings {
-    /// What opens the pictures.
+    /// Video source.
     pub clip: ClipName,
     /// Scored length of the call.
     pub length: Seconds,
@@ -43,27 +45,28 @@ pub struct CallSettings {
     pub link: LinkSettings,
     /// The codec and its control.
     pub control: ControlSettings,
-    /// The estimator at the receiver, if it is not the controller's own.
+    /// Estimator at the receiver, if it is not that of the controller.
     pub estimator: Option<EstimatorFile>,
-    /// Whether a model is in the place of the codec.
+    /// Whether a codec model replaces the codec.
     pub modelled: bool,
-    /// Virtual time that coding takes.
+    /// Coding time in virtual time.
     pub encode_time: EncodeTimeSettings,
-    /// Virtual time that decoding one frame takes.
+    /// Virtual time for decoding one frame.
     pub decode_time: Milliseconds,
-    /// The least time between two acknowledgements ([`FeedbackInterval::aggregated`](lockstep_transport::FeedbackInterval)).
+    /// Minimum interval between two acknowledgements
+    /// ([`FeedbackInterval::aggregated`](lockstep_transport::FeedbackInterval)).
     pub feedback: Milliseconds,
-    /// Whether another call goes the opposite way.
+    /// Whether a second call runs in the opposite direction.
     pub two_way: bool,
-    /// What gives the sound, if there is any.
+    /// Source of sound, if any.
     pub audio: Option<SoundName>,
-    /// Whether VMAF of what is shown is measured.
+    /// Whether VMAF of the displayed pictures is measured.
     pub vmaf: bool,
     /// Whether the upper bound on QoE_d is computed.
     pub bound: bool,
 }
 
-/// A trace and what it is called.
+/// Trace with its name.
 #[derive(Clone)]
 pub struct NamedTrace {
     name: TraceName,
@@ -71,15 +74,15 @@ pub struct NamedTrace {
 }
 
 impl NamedTrace {
-    /// Opens the trace that `name` names: a file, or a generated one.
+    /// Opens the trace `name`: a file, or a generated one.
     ///
     /// # Errors
-    /// If there is neither, or if it is no trace.
+    /// If the trace does not exist or is invalid.
     pub fn open(name: &TraceName) -> Result<Self> {
         Ok(Self { name: name.clone(), trace: open_trace(name.as_str())? })
     }
 
-    /// What it is called.
+    /// Name of the trace.
     #[must_use]
     pub fn name(&self) -> &TraceName {
         &self.name
@@ -98,26 +101,28 @@ impl fmt::Debug for NamedTrace {
     }
 }
 
-/// The trace that `text` names: a file, or a generated one, whose family may be in a file (see [`TraceName::as_path`]).
+/// Opens the trace `text`: a file, or a generated one, whose family may be in a file (see [`TraceName::as_path`]).
 ///
 /// # Errors
-/// If there is neither, or if it is no trace.
+/// If the trace does not exist or is invalid.
 pub fn open_trace(text: &str) -> Result<Trace> {
     if Path::new(text).exists() {
         Trace::open(Path::new(text)).with_context(|| format!("trace {text}"))
     } else if Trace::is_spec(text) {
         Ok(Trace::from_spec_with(text, &|path| open_families(path).map_err(|error| format!("{error:#}")))?)
     } else {
-        bail!("trace {text}: no such file, and no generated trace such as constant:500kbps or cellular:mean=3mbps")
+        bail!(
+            "trace {text}: no such file; expected a file, or a generated trace such as constant:500kbps or cellular:mean=3mbps"
+        )
     }
 }
 
-/// How much a queue holds.
+/// Capacity of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueMemory {
-    /// So many packets.
+    /// Number of packets.
     Packets(NonZero<u32>),
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(NonZero<u64>),
 }
 
@@ -128,11 +133,11 @@ pub struct LinkSettings {
     pub trace: NamedTrace,
     /// Capacity from receiver to sender; 100 Mb/s where there is none.
     pub reverse: Option<NamedTrace>,
-    /// How the queue of each direction drops packets.
+    /// Queue discipline of each direction.
     pub queue: QueueKind,
-    /// Whether they mark packets instead (ECN).
+    /// Whether the queues mark packets instead of dropping them (ECN).
     pub ecn: bool,
-    /// What the queue of each direction holds.
+    /// Capacity of the queue of each direction.
     pub queue_memory: QueueMemory,
     /// Propagation delay each way.
     pub delay: Milliseconds,
@@ -142,36 +147,36 @@ pub struct LinkSettings {
     pub reverse_loss: Share,
     /// Loss in bursts on the forward link.
     pub burst_loss: Option<GilbertElliott>,
-    /// Times in which packets of the forward link are lost.
+    /// Intervals in which packets of the forward link are lost.
     pub loss_at: Vec<LossInterval>,
-    /// Packets of the forward link that come late.
+    /// Late packets of the forward link.
     pub reorder: Option<Reordering>,
-    /// Mean of an additional, exponentially distributed delay of either direction.
+    /// Mean of an additional, exponentially distributed delay in each direction.
     pub jitter: Milliseconds,
-    /// Seed of everything random in the run.
+    /// Seed of all randomness in the run.
     pub seed: u64,
 }
 
 /// The codec and its control.
 #[derive(Debug, Clone)]
 pub struct ControlSettings {
-    /// Which kind of codec the sender has.
+    /// Kind of the sender's codec.
     pub codec: CodecKind,
-    /// What the functional codec offers for a budget.
+    /// Candidates that the functional codec offers for a budget.
     pub menu: MenuMode,
-    /// How hard the encoder works.
+    /// Effort of the encoder.
     pub preset: Preset,
-    /// Who decides how much is sent.
+    /// Controller that decides how much to send.
     pub controller: ControllerChoice,
-    /// Its model, where that is not the one that comes with it.
+    /// Model of the controller, if it is not the default one.
     pub model: Option<ModelFile>,
-    /// The most that is sent in the long run.
+    /// Maximum long-term bit rate.
     pub max_bitrate: MaxBitrate,
-    /// Tuned constants that are overridden.
+    /// Overridden tuned constants.
     pub tuning: Overrides,
 }
 
-/// A controller, with what only it takes.
+/// Controller with its own options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControllerChoice {
     algorithm: Algorithm,
@@ -179,7 +184,7 @@ pub struct ControllerChoice {
 }
 
 impl ControllerChoice {
-    /// `algorithm` with the latency and the grace period that were given, if any were.
+    /// `algorithm` with the latency and the grace period, if given.
     ///
     /// # Errors
     /// [`OptionError::Controller`] if `algorithm` does not take one that was given.
@@ -201,13 +206,13 @@ impl ControllerChoice {
         Ok(Self { algorithm, latency })
     }
 
-    /// Which one.
+    /// Algorithm of the controller.
     #[must_use]
     pub const fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }
 
-    /// The file of its program, if it is one.
+    /// File of the controller's program, if it is one.
     #[must_use]
     pub fn program(&self) -> Option<&Path> {
         match &self.algorithm {
@@ -218,10 +223,10 @@ impl ControllerChoice {
         }
     }
 
-    /// The same of `controllers`, for settings that were read where these were not known.
+    /// The same choice, looked up in `controllers`, for settings that were parsed without them.
     ///
     /// # Errors
-    /// If they do not have it.
+    /// If `controllers` do not contain it.
     pub fn found_in(self, controllers: &Controllers) -> Result<Self, AlgorithmError> {
         let algorithm = match self.algorithm {
             Algorithm::Registered(registration) if registration.is_missing() => {
@@ -232,13 +237,13 @@ impl ControllerChoice {
         Ok(Self { algorithm, ..self })
     }
 
-    /// How much delay it tolerates for a better picture, where that was chosen.
+    /// Delay that it tolerates for better quality, if chosen.
     #[must_use]
     pub const fn latency(&self) -> Option<Latency> {
         self.latency
     }
 
-    /// What it takes out of the time between two arrivals, if it is one that does.
+    /// Time that it subtracts from the interval between two arrivals, if it does so.
     #[must_use]
     pub const fn grace_period(&self) -> Option<GracePeriod> {
         match self.algorithm {
@@ -249,45 +254,45 @@ impl ControllerChoice {
 }
 
 impl From<Algorithm> for ControllerChoice {
-    /// `algorithm` as it is by itself.
+    /// `algorithm` with its default options.
     fn from(algorithm: Algorithm) -> Self {
         Self { algorithm, latency: None }
     }
 }
 
 impl fmt::Display for ControllerChoice {
-    /// Its name, as on the command line.
+    /// Writes the name as on the command line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.algorithm.fmt(formatter)
     }
 }
 
-/// An estimator written for AlphaRTC: a file of Python.
+/// Estimator written for AlphaRTC: a Python file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EstimatorFile {
-    /// The file of its class `Estimator`, or a folder with `BandwidthEstimator.py` in it.
+    /// File of its class `Estimator`, or a folder with `BandwidthEstimator.py`.
     pub path: PathBuf,
-    /// The interpreter that runs it; `LOCKSTEP_PYTHON`, or else `python3`, where there is none.
+    /// Interpreter that runs it; `LOCKSTEP_PYTHON`, otherwise `python3`, if `None`.
     pub python: Option<PathBuf>,
-    /// The longest that it may take for one answer, on the clock on the wall.
+    /// Maximum wall-clock time for one answer.
     pub limit: Seconds,
 }
 
-/// An option that [`CallArguments::usual`] has, and so one that is there.
+/// Value of an option that has a default in [`CallArguments::usual`].
 fn there<T>(value: Option<T>) -> Result<T> {
     value.context("an option without a default was not given")
 }
 
 impl CallArguments {
-    /// The call that these say, with the defaults for what they leave out.
+    /// Settings of these arguments, with defaults for those not given.
     ///
     /// # Errors
-    /// If options contradict each other, or if a trace cannot be had.
+    /// If options contradict each other, or a trace cannot be opened.
     pub fn settings(&self) -> Result<CallSettings> {
         self.settings_with(&Controllers::default())
     }
 
-    /// The same call; `controllers` are those that the program knows by name.
+    /// The same settings; the program knows `controllers` by name.
     ///
     /// # Errors
     /// As [`CallArguments::settings`].
@@ -297,7 +302,7 @@ impl CallArguments {
         let algorithm = control.controller.algorithm();
         if self.ecn == Some(true) && !algorithm.responds_to_marks() {
             let controller = algorithm.clone();
-            return Err(OptionError::Controller { name: "ecn", takes: MARKS_HEEDED_BY, controller }.into());
+            return Err(OptionError::Controller { name: "ecn", takes: CONTROLLERS_WITH_ECN, controller }.into());
         }
         let estimator = self.estimator.as_ref().map(|path| {
             let limit = there(self.estimator_limit.or(usual.estimator_limit))?;
@@ -320,10 +325,10 @@ impl CallArguments {
         })
     }
 
-    /// The link that these say.
+    /// Link of these arguments.
     ///
     /// # Errors
-    /// If options contradict each other, if a trace cannot be had, or if no link can be so.
+    /// If options contradict each other, a trace cannot be opened, or the link is invalid.
     pub fn link_settings(&self) -> Result<LinkSettings> {
         self.check()?;
         let usual = Self::usual();
@@ -352,7 +357,7 @@ impl CallArguments {
         Ok(link)
     }
 
-    /// The codec and the control that these say.
+    /// Codec and control of these arguments.
     ///
     /// # Errors
     /// If options contradict each other.
@@ -360,7 +365,7 @@ impl CallArguments {
         self.control_settings_with(&Controllers::default())
     }
 
-    /// The same; `controllers` are those that the program knows by name.
+    /// The same control; the program knows `controllers` by name.
     ///
     /// # Errors
     /// As [`CallArguments::control_settings`].
@@ -403,13 +408,13 @@ impl CallArguments {
     }
 }
 
-/// The controller that the program in the file `path` is, under the name `name`.
+/// Controller in the program `path`, under the name `name`.
 #[cfg(feature = "simulation")]
 fn program_controller(name: &ControllerName, path: &Path, limit: Seconds) -> Result<Algorithm, OptionError> {
     Ok(Algorithm::Registered(lockstep_hosted::program_controller(name.as_str(), path, limit.get())))
 }
 
-/// Refuses the program: calls in virtual time alone wait for its answers.
+/// Refuses the program: only calls in virtual time can wait for its answers.
 #[cfg(not(feature = "simulation"))]
 fn program_controller(name: &ControllerName, _: &Path, _: Seconds) -> Result<Algorithm, OptionError> {
     let problem =
@@ -418,8 +423,9 @@ fn program_controller(name: &ControllerName, _: &Path, _: Seconds) -> Result<Alg
 }
 
 impl CallArguments {
-    /// Controllers that have the one of these options, whatever it is called: for reports, which name controllers that this
-    /// program may not have. A call with a missing one fails when it begins.
+    /// Controllers with a placeholder for that of these options, for reports that name unknown controllers.
+    ///
+    /// A call with a placeholder fails at its start.
     pub(crate) fn named_controllers(&self) -> Controllers {
         let missing = self.controller.as_ref().map(|name| Registration::missing(name.as_str()));
         let controllers = Controllers::default();
@@ -428,7 +434,7 @@ impl CallArguments {
 }
 
 impl CallSettings {
-    /// The options that say this call. Those that mean nothing in it are left out.
+    /// Arguments of these settings, without options that have no effect.
     #[must_use]
     pub fn options(&self) -> CallArguments {
         let Self {
@@ -474,7 +480,7 @@ impl CallSettings {
             Some(EstimatorFile { path, python, limit }) => (Some(path), python, Some(limit)),
             None => (None, None, None),
         };
-        // Whatever an algorithm is called says its grace period, too.
+        // The algorithm's name contains its grace period.
         let grace_period = controller.grace_period();
         CallArguments {
             clip: Some(clip),
@@ -518,14 +524,15 @@ impl CallSettings {
         }
     }
 
-    /// The name and the value of every setting that bears on what comes of a call, in the order of
-    /// [`CallArguments::TABLE`]; null where one is not given or means nothing in this call. It is what reports have.
+    /// Name and value of every setting that affects the result, in the order of [`CallArguments::TABLE`], for reports.
+    ///
+    /// The value is null if the setting is not given or has no effect in this call.
     #[must_use]
     pub fn record(&self) -> CallRecord {
         self.options().record(&OptionGroup::ALL)
     }
 
-    /// What the call reads, as far as these names are those of files.
+    /// Files that the call reads.
     #[must_use]
     pub fn inputs(&self) -> Vec<&Path> {
         let mut inputs = self.link.inputs();
@@ -555,10 +562,10 @@ impl<'de> Deserialize<'de> for CallSettings {
 }
 
 impl LinkSettings {
-    /// For links that carry real datagrams: the emulator has no access to the field of their headers in which marks are.
+    /// Refuses ECN for links of real datagrams: the emulator cannot access the field of their headers with the marks.
     ///
     /// # Errors
-    /// If they are to mark.
+    /// If the queues mark packets.
     pub fn refuse_ecn(&self) -> Result<()> {
         if self.ecn {
             bail!(
@@ -569,13 +576,13 @@ impl LinkSettings {
         Ok(())
     }
 
-    /// The traces, as far as these names are those of files.
+    /// Files of the traces.
     #[must_use]
     pub fn inputs(&self) -> Vec<&Path> {
         [Some(&self.trace), self.reverse.as_ref()].into_iter().flatten().map(|trace| trace.name.as_path()).collect()
     }
 
-    /// What the forward and the reverse link are like, each with the seed of what is random in it.
+    /// Configurations of the forward and the reverse link, each with a seed of its randomness.
     #[must_use]
     pub fn configs(&self) -> [(LinkConfig, u64); 2] {
         let memory = match self.queue_memory {

@@ -1,4 +1,4 @@
-//! Calls in virtual time, with pixels or without.
+//! Runs calls in virtual time, with or without pixels.
 
 use anyhow::{Result, bail};
 
@@ -11,10 +11,10 @@ use crate::modelled::simulate_modelled_with;
 use crate::run::{Coding, Observers, Simulated, SimulationStatus, run};
 use crate::settings::CallSettings;
 
-/// Runs the simulation that `settings` describe. `progress` hears of it once a frame interval, and may end it.
+/// Runs the simulation of `settings`. `progress` is called once per frame interval, and may end it.
 ///
 /// # Errors
-/// If clip, trace or link cannot be had, if the source fails, or if `progress` does.
+/// If the clip or the trace cannot be opened, the link is invalid, or the source or `progress` fails.
 pub fn simulate(
     settings: &CallSettings,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
@@ -22,11 +22,12 @@ pub fn simulate(
     simulate_with(settings, None, Observers::default(), progress)
 }
 
-/// The same with an encoder that the settings do not know: `encoder` makes it for the pictures of the clip, and
-/// `first_work` is what it does until there is something to send.
+/// Runs the same simulation with another encoder.
+///
+/// `encoder` makes it for the clip's format, and `first_work` is its work until it has a frame to send.
 ///
 /// # Errors
-/// As [`simulate`], and what `encoder` refuses.
+/// As [`simulate`], and errors of `encoder`.
 pub fn simulate_coded_by(
     settings: &CallSettings,
     first_work: EncodeWork,
@@ -42,8 +43,7 @@ pub fn simulate_coded_by(
     run::<Vp8>(settings, coding, None, Observers::default(), progress)
 }
 
-/// [`simulate`] with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and
-/// heard by `observers`.
+/// Runs [`simulate`] with the estimator of `host`, if given, instead of that of `settings`, and with `observers`.
 ///
 /// # Errors
 /// As [`simulate`]; if the estimator fails, its error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
@@ -61,6 +61,6 @@ pub fn simulate_with(
     if settings.bound {
         bail!("bound: only modelled calls have an upper bound on QoE_d; run a modelled call, or leave `bound` out");
     }
-    // What is heard is the first call's.
+    // The sink receives the sound of the first direction.
     run(settings, |settings| settings.coding(sound.take()), host, observers, progress)
 }

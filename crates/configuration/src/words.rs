@@ -1,4 +1,4 @@
-//! The words of the command line, which say options by the table. This is all that is known of clap here.
+//! Command-line arguments of the options table, for clap.
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -12,7 +12,7 @@ use lockstep_control::Controllers;
 use crate::options::{CallArguments, Form, OptionDescription, OptionGroup, OptionValue};
 use crate::settings::{CallSettings, ControlSettings, LinkSettings};
 
-/// How the command line has `option`.
+/// Argument of clap for `option`.
 fn argument(option: &'static OptionDescription) -> Arg {
     let argument = Arg::new(option.name).long(option.name.replace('_', "-")).help(option.help());
     let argument = argument.help_heading(option.group.heading());
@@ -34,12 +34,12 @@ fn argument(option: &'static OptionDescription) -> Arg {
     }
 }
 
-/// Reads a word that is one of `choices`.
+/// Parser of a word that is one of `choices`.
 fn one_of(choices: &[(&'static str, &'static str)]) -> PossibleValuesParser {
     PossibleValuesParser::new(choices.iter().map(|&(name, meaning)| PossibleValue::new(name).help(meaning)))
 }
 
-/// Reads a value as options have it, for a command that has an option of its own with such a value.
+/// Parser of an option value, for a command with a separate option of this type.
 #[must_use]
 pub fn value_of<T: OptionValue + Clone + Send + Sync + 'static>() -> ValueParser {
     let read = |word: String| T::from_word(&word);
@@ -54,7 +54,7 @@ fn add(command: Command, groups: &[OptionGroup]) -> Command {
     command.args(CallArguments::TABLE.iter().filter(|option| groups.contains(&option.group)).map(argument))
 }
 
-/// The options of `groups` that were given.
+/// Given options of `groups`.
 fn read(matches: &ArgMatches, groups: &[OptionGroup]) -> Result<CallArguments, Error> {
     let mut options = CallArguments::default();
     let wrong = |kind, error: &crate::OptionError| Error::raw(kind, format!("{}\n", error.in_words()));
@@ -72,7 +72,7 @@ fn read(matches: &ArgMatches, groups: &[OptionGroup]) -> Result<CallArguments, E
     Ok(options)
 }
 
-/// What the command line says of the options of some groups.
+/// Arguments for the options of some groups.
 macro_rules! words {
     ($($(#[doc = $help:literal])+ $name:ident: $groups:expr;)*) => {$(
         $(#[doc = $help])+
@@ -80,10 +80,10 @@ macro_rules! words {
         pub struct $name(Box<CallArguments>);
 
         impl $name {
-            /// The groups of the options that it reads.
+            /// Groups of the options that it parses.
             pub const GROUPS: &'static [OptionGroup] = &$groups;
 
-            /// What was given.
+            /// Given options.
             #[must_use]
             pub fn said(&self) -> &CallArguments {
                 &self.0
@@ -116,14 +116,14 @@ macro_rules! words {
 words! {
     /// All options of a call in virtual time.
     SimulateWords: OptionGroup::ALL;
-    /// Those of the emulated link.
+    /// Options of the emulated link.
     LinkWords: [OptionGroup::Link];
-    /// Those of the codec and its control.
+    /// Options of the codec and its control.
     ControlWords: [OptionGroup::Control];
 }
 
 impl SimulateWords {
-    /// The call that they say.
+    /// Settings of the call.
     ///
     /// # Errors
     /// As [`CallArguments::settings`].
@@ -131,7 +131,7 @@ impl SimulateWords {
         self.0.settings()
     }
 
-    /// The same call; `controllers` are those that the program knows by name.
+    /// The same settings; the program knows `controllers` by name.
     ///
     /// # Errors
     /// As [`CallArguments::settings`].
@@ -141,7 +141,7 @@ impl SimulateWords {
 }
 
 impl LinkWords {
-    /// The link that they say.
+    /// Settings of the link.
     ///
     /// # Errors
     /// As [`CallArguments::link_settings`].
@@ -151,7 +151,7 @@ impl LinkWords {
 }
 
 impl ControlWords {
-    /// The codec and the control that they say.
+    /// Settings of the codec and its control.
     ///
     /// # Errors
     /// As [`CallArguments::control_settings`].
@@ -159,7 +159,7 @@ impl ControlWords {
         self.0.control_settings()
     }
 
-    /// The same; `controllers` are those that the program knows by name.
+    /// The same settings; the program knows `controllers` by name.
     ///
     /// # Errors
     /// As [`CallArguments::control_settings`].
@@ -169,7 +169,7 @@ impl ControlWords {
 }
 
 impl Serialize for ControlWords {
-    /// As reports of a call have it: with the defaults for what was not given.
+    /// Serializes the options as in reports of a call, with defaults for those not given.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let settings = self.0.settings_with(&self.0.named_controllers()).map_err(serde::ser::Error::custom)?;
         settings.options().record(Self::GROUPS).serialize(serializer)

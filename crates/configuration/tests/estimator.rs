@@ -1,4 +1,4 @@
-//! The receiver runs what the sender's controller needs.
+//! The receiver runs the estimator that the sender's controller requires.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use lockstep_transport::wire::Data;
 use lockstep_transport::{Datagram, Estimate, StateId};
 use lockstep_units::Timestamp;
 
-/// What a plain receiver says of the path after the hello of a sender with `controller` and some data.
+/// Estimate of a plain receiver after the hello of a sender with `controller` and some data.
 fn estimate(controller: &str) -> Estimate {
     let controller = Some(controller.parse().expect("there is such a controller"));
     let control =
@@ -52,13 +52,13 @@ fn estimate(controller: &str) -> Estimate {
 }
 
 #[test]
-fn a_plain_receiver_runs_the_learned_estimators_with_the_models_that_come_with_them() {
+fn receiver_runs_learned_estimators_with_default_models() {
     for name in ["bob", "hrcc", "gemini"] {
         assert!(estimate(name).capacity.is_some(), "{name}");
     }
 }
 
-/// Whether a receiver with `model` takes the call of a sender with `controller`.
+/// Whether a receiver with `model` accepts the call of a sender with `controller`.
 fn is_taken(controller: &str, model: Option<&ModelFile>) -> bool {
     let controller = Some(controller.parse().expect("there is such a controller"));
     let control =
@@ -74,12 +74,12 @@ fn is_taken(controller: &str, model: Option<&ModelFile>) -> bool {
 }
 
 #[test]
-fn a_receiver_takes_a_model_for_the_estimator_that_it_is_for_and_refuses_what_is_none_for_a_receiver() {
+fn model_is_used_for_its_estimator_and_refused_for_others() {
     let file = |name: &str| {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../python/lockstep/learn/models/{name}.onnx"))
     };
     let bob = ModelFile::open_for_receiver(&file("bob")).expect("it is BoB's");
-    // Another estimator than the model's has the one that comes with it; where none does, the call is refused.
+    // An estimator that does not match the model uses its default model; without one, the call is refused.
     assert!(is_taken("bob", Some(&bob)) && is_taken("hrcc", Some(&bob)) && is_taken("bob", None));
     assert!(!is_taken("mmsys24", None) && !is_taken("mmsys24", Some(&bob)));
     let error = format!("{:#}", ModelFile::open_for_receiver(&file("concerto")).expect_err("it is a sender's"));
@@ -87,7 +87,7 @@ fn a_receiver_takes_a_model_for_the_estimator_that_it_is_for_and_refuses_what_is
 }
 
 #[test]
-fn a_plain_receiver_runs_the_estimator_that_the_senders_controller_needs() {
+fn receiver_runs_the_estimator_of_the_senders_controller() {
     let (salsify, bob) = (estimate("salsify"), estimate("bob-heuristic"));
     assert!(salsify.inter_arrival.is_some() && salsify.capacity.is_none(), "{salsify:?}");
     assert!(bob.capacity.is_some(), "{bob:?}");

@@ -1,4 +1,4 @@
-//! The floor of the video delay in calls in virtual time, with the real codec and with its model.
+//! Minimum video delay in calls in virtual time, with the real codec and with a codec model.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
     all.settings().unwrap()
 }
 
-/// What jobs take in the call of [`settings`].
+/// Job times in the call of [`settings`].
 fn job_times() -> JobTimes {
     EncodeTime::built_in().unwrap().job_times(Preset::RealTime, 64 * 48)
 }
@@ -38,20 +38,20 @@ fn run(options: &[(&str, &str)]) -> (Scores, Vec<LoggedFrame>) {
     (report.scores, kept.take())
 }
 
-/// The floor on the path of [`settings`], where the codec has something to send `first_job_time` after it began.
+/// Minimum video delay on the path of [`settings`], for a codec whose first job takes `first_job_time`.
 fn floor(first_job_time: Duration) -> VideoDelayFloor {
     let (forward, _) = settings(&[]).link.links::<()>().unwrap();
     VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, DECODE_TIME)
 }
 
-/// The shortest time in which a frame was coded.
+/// Minimum coding time of a frame.
 fn shortest_coding(frames: &[LoggedFrame]) -> Duration {
     let coding = |frame: &LoggedFrame| Some(frame.record.sent_at?.saturating_since(frame.record.encode_started_at?));
     frames.iter().filter_map(coding).min().unwrap()
 }
 
 #[test]
-fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_that() {
+fn no_frame_is_faster_than_the_minimum_video_delay() {
     for (words, work) in [
         (&[][..], EncodeWork::FirstPass),
         (&[("modelled", "true")], EncodeWork::FirstPass),
@@ -75,7 +75,7 @@ fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_t
 }
 
 #[test]
-fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
+fn call_with_little_data_is_near_the_minimum() {
     // Smaller pictures would never fill the link.
     let call = |rate| run(&[("modelled", "true"), ("clip", "generated:320x180@30"), ("max_bitrate", rate)]).0;
     let (few, many) = (call("40kbps"), call("none"));
@@ -84,7 +84,7 @@ fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
 }
 
 #[test]
-fn nobody_sends_more_than_the_most_that_is_asked_for() {
+fn every_controller_keeps_the_maximum_bit_rate() {
     for controller in ["hindsight", "sprout", "lockstep", "gcc", "fixed:2mbps"] {
         let path = [("trace", "constant:20mbps"), ("seconds", "10"), ("controller", controller)];
         let pictures = [("modelled", "true"), ("clip", "generated:640x360@30"), ("max_bitrate", "300kbps")];
@@ -95,7 +95,7 @@ fn nobody_sends_more_than_the_most_that_is_asked_for() {
 }
 
 #[test]
-fn a_fixed_rate_is_bounded_by_no_more_than_was_asked_for() {
+fn fixed_rate_is_limited_only_by_a_given_maximum() {
     for (most, expected) in [("auto", 900_000), ("none", 900_000), ("5mbps", 900_000), ("300kbps", 300_000)] {
         let path = [("trace", "constant:20mbps"), ("seconds", "10"), ("controller", "fixed:900kbps")];
         let pictures = [("modelled", "true"), ("clip", "generated:640x360@30"), ("max_bitrate", most)];
@@ -106,7 +106,7 @@ fn a_fixed_rate_is_bounded_by_no_more_than_was_asked_for() {
 }
 
 #[test]
-fn a_modelled_codec_takes_as_long_for_a_picture_as_the_real_one() {
+fn modelled_codec_has_the_coding_time_of_the_real_one() {
     let JobTimes { first_pass, one_frame, .. } = job_times();
     assert_eq!(shortest_coding(&run(&[]).1), first_pass);
     assert_eq!(shortest_coding(&run(&[("modelled", "true")]).1), first_pass);
@@ -115,7 +115,7 @@ fn a_modelled_codec_takes_as_long_for_a_picture_as_the_real_one() {
 }
 
 #[test]
-fn coding_takes_longer_with_the_quality_preset_and_in_large_pictures_and_as_long_as_one_is_told() {
+fn coding_time_follows_preset_size_and_option() {
     let coding = |options: &[(&str, &str)]| settings(options).job_times(64 * 48).0;
     assert!(coding(&[("preset", "quality")]).first_pass > coding(&[]).first_pass);
     assert!(settings(&[]).job_times(3840 * 2160).0.first_pass > 100 * coding(&[]).first_pass);
@@ -126,7 +126,7 @@ fn coding_takes_longer_with_the_quality_preset_and_in_large_pictures_and_as_long
 }
 
 #[test]
-fn encode_times_of_another_machine_are_read_from_a_file_and_reported() {
+fn encode_times_of_a_file_are_used_and_reported() {
     let mut model = EncodeTime::built_in().unwrap();
     model.machine.processor = "an abacus".to_owned();
     let point = TimePoint { pixels: 64 * 48, ..model.real_time[0] };

@@ -1,12 +1,11 @@
-//! Modelled calls: what they heed of the options of the codec.
+//! Modelled calls: which codec options affect them.
 
 use lockstep_call::Outcome;
 use lockstep_configuration::{CallArguments, Observers, simulate_with};
 use lockstep_measure::{KeptFrames, Scores};
 use lockstep_units::Timestamp;
 
-/// What came of a modelled call: the scores, how many candidates each menu had at most, and for each picture that was
-/// sent, when coding began and when the frame went out.
+/// Result of a modelled call: scores, maximum candidates per menu, and start and end of coding for each sent picture.
 struct Modelled {
     scores: Scores,
     most_candidates: usize,
@@ -14,7 +13,7 @@ struct Modelled {
 }
 
 fn modelled(options: &[(&str, &str)]) -> Modelled {
-    // A short cellular call, so that there are budgets to be met and missed.
+    // A short cellular call has budgets that frames meet and miss.
     let usual = [
         ("modelled", "true"),
         ("clip", "generated:640x360@30"),
@@ -40,7 +39,7 @@ fn modelled(options: &[(&str, &str)]) -> Modelled {
 }
 
 #[test]
-fn a_modelled_call_has_the_menu_and_the_passes_of_the_codec() {
+fn modelled_call_has_the_menu_and_passes_of_the_codec() {
     let fit = modelled(&[]);
     assert!(fit.most_candidates > 2, "{}", fit.most_candidates);
     let once = modelled(&[("fit_passes", "1")]);
@@ -50,19 +49,18 @@ fn a_modelled_call_has_the_menu_and_the_passes_of_the_codec() {
     let parallel = modelled(&[("menu", "parallel")]);
     assert_eq!((serial.most_candidates, parallel.most_candidates), (2, 2));
     assert_ne!(serial.scores, fit.scores);
-    // The same two candidates; how long they take is the difference.
+    // The candidates are the same; only their coding time differs.
     assert_ne!(serial.scores, parallel.scores);
 }
 
-/// Sizes and qualities are those of the clips that the model was fitted to, which were coded in real time; so a slower
-/// preset costs time, and gains nothing.
+/// The model was fitted to clips in real-time coding, so a slower preset costs time without a gain.
 #[test]
-fn of_the_preset_a_modelled_call_heeds_the_time_that_coding_takes() {
+fn preset_changes_only_the_coding_time_of_a_modelled_call() {
     let mean = |call: &Modelled| {
         let spent = call.coded.iter().map(|(began, sent)| sent.saturating_since(*began).as_secs_f64());
         spent.sum::<f64>() / call.coded.len() as f64
     };
-    // One that sends the same whatever the delay: what differs then is the preset's.
+    // This controller ignores delay, so only the preset makes a difference.
     let call = |preset| modelled(&[("codec", "conventional"), ("controller", "fixed:500kbps"), ("preset", preset)]);
     let (real_time, quality) = (call("real-time"), call("quality"));
     assert!(mean(&quality) > mean(&real_time), "{} {}", mean(&quality), mean(&real_time));
@@ -70,9 +68,9 @@ fn of_the_preset_a_modelled_call_heeds_the_time_that_coding_takes() {
     assert_ne!(quality.scores.video_delay_ms, real_time.scores.video_delay_ms);
 }
 
-/// A picture that has waited for seconds is worth less than one that was not sent.
+/// A picture that waited for seconds is worth less than a skipped one.
 #[test]
-fn on_a_link_that_hardly_carries_the_coarsest_pictures_they_are_left_out_rather_than_queued() {
+fn link_below_the_coarsest_pictures_skips_them() {
     for seed in ["1", "2"] {
         let link = [("trace", "constant:25kbps"), ("controller", "sprout"), ("seconds", "30"), ("seed", seed)];
         let scores = modelled(&link).scores;
@@ -80,19 +78,19 @@ fn on_a_link_that_hardly_carries_the_coarsest_pictures_they_are_left_out_rather_
     }
 }
 
-/// Of what gains nothing by more bits, pictures that need them all the same are no less worth seeing.
+/// Pictures above the maximum useful rate are still worth showing.
 #[test]
-fn where_the_path_carries_more_no_picture_is_left_out_for_being_larger_than_it_gains_by() {
+fn fast_path_skips_no_large_picture() {
     for seed in ["4", "14", "15"] {
         let scores = modelled(&[("trace", "constant:50mbps"), ("controller", "sprout"), ("seed", seed)]).scores;
         assert!(scores.frames.displayed + 3 >= scores.frames.captured, "seed {seed}: {:?}", scores.frames);
-        // Half a bit a pixel, 3.5 Mb/s, in the long run.
+        // Half a bit per pixel is 3.5 Mb/s in the long run.
         assert!(scores.throughput_bps < 4_200_000, "seed {seed}: {}", scores.throughput_bps);
     }
 }
 
 #[test]
-fn pictures_make_use_of_their_way_although_acknowledgements_wait_behind_the_others_pictures() {
+fn queued_acknowledgements_do_not_lower_the_rate() {
     for controller in ["sprout", "lockstep"] {
         let rates = ["1", "2", "3"].map(|seed| {
             let call = modelled(&[

@@ -1,4 +1,4 @@
-//! The table of options, and the settings made of it.
+//! The table of options, and the settings made from it.
 
 use lockstep_call::{FIT_PASSES, MenuMode};
 use lockstep_configuration::{CallArguments, CallSettings, ControllerChoice, Form, OptionError, OptionGroup};
@@ -6,7 +6,7 @@ use lockstep_control::{Algorithm, GracePeriod, Latency};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Options that are said in words.
+/// Options from words.
 fn said(words: &[(&str, &str)]) -> Result<CallArguments, OptionError> {
     let mut options = CallArguments::default();
     for (name, word) in words {
@@ -23,10 +23,10 @@ fn refusal(words: &[(&str, &str)]) -> String {
     said(words).unwrap().settings().unwrap_err().to_string()
 }
 
-/// Options and the words that say them.
+/// Options and their words.
 type Words = &'static [(&'static str, &'static str)];
 
-/// For each option a word that is not its default, and the other options that it needs.
+/// For each option, a word other than its default, and the other options that it requires.
 const OTHERS: &[(&str, &str, Words)] = &[
     ("clip", "generated:64x48@25", &[]),
     ("trace", "constant:700kbps", &[]),
@@ -73,7 +73,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
 ];
 
 #[test]
-fn every_option_reaches_the_settings_and_is_written_as_it_was_read() {
+fn every_option_reaches_the_settings_and_round_trips() {
     for option in CallArguments::TABLE {
         let (name, word, needed) = OTHERS
             .iter()
@@ -83,7 +83,7 @@ fn every_option_reaches_the_settings_and_is_written_as_it_was_read() {
         let (usual, other) = (settings(needed).options(), settings(&given).options());
         assert_ne!(usual, other, "{name} makes no difference");
         assert_eq!(other.settings().unwrap().options(), other, "{name}");
-        // In words, and as Python and reports have it.
+        // As words, and as values of Python and reports.
         for group in OptionGroup::ALL {
             let words = other.words(group);
             assert_eq!(words.iter().any(|said| said.starts_with(&option.flag())), group == option.group, "{words:?}");
@@ -97,7 +97,7 @@ fn every_option_reaches_the_settings_and_is_written_as_it_was_read() {
 }
 
 #[test]
-fn a_call_is_read_as_a_report_has_it() {
+fn call_round_trips_through_a_report() {
     for (name, word, needed) in OTHERS {
         let call = settings(&[*needed, &[(*name, *word)]].concat());
         let text = serde_json::to_string(&call).unwrap();
@@ -111,7 +111,7 @@ fn a_call_is_read_as_a_report_has_it() {
         assert_eq!(recorded.contains_key(option.name), !of_this_machine, "{}", option.name);
     }
     for (wrong, message) in [
-        (json!({"nosuch": 1}), "there is no option `nosuch`"),
+        (json!({"nosuch": 1}), "unknown option `nosuch`"),
         (json!({"loss": 2}), "loss: "),
         (json!({"trace": "nosuch.up"}), "no such file"),
         (json!({"menu": "serial", "fit_passes": 2}), "`fit_passes` cannot be used with `menu`"),
@@ -123,7 +123,7 @@ fn a_call_is_read_as_a_report_has_it() {
 }
 
 #[test]
-fn the_defaults_of_the_table_are_values_and_those_of_the_library() {
+fn defaults_of_the_table_are_those_of_the_library() {
     for option in CallArguments::TABLE {
         for word in option.default_words() {
             assert_eq!(option.check(&word), Ok(()), "{}", option.name);
@@ -137,9 +137,9 @@ fn the_defaults_of_the_table_are_values_and_those_of_the_library() {
 }
 
 #[test]
-fn a_controller_that_there_is_not_is_refused_and_becomes_no_other() {
+fn unknown_controller_is_refused() {
     for word in ["salsifi", "", "fixed:", "fixed:fast", "Salsify", "program:"] {
-        // A name that may be registered is looked for once the settings are made.
+        // A name that may be registered is looked up with the settings.
         let error = said(&[("controller", word)]).map_or_else(Into::into, |said| said.settings().unwrap_err());
         let error = error.downcast::<OptionError>().unwrap();
         assert!(matches!(error, OptionError::Value { name: "controller", .. }), "{error}");
@@ -152,7 +152,7 @@ fn a_controller_that_there_is_not_is_refused_and_becomes_no_other() {
 }
 
 #[test]
-fn a_controller_is_told_only_what_it_takes() {
+fn options_of_other_controllers_are_refused() {
     let new = ControllerChoice::new;
     assert_eq!(new(Algorithm::Sprout, Some(Latency::Low), None).unwrap().latency(), Some(Latency::Low));
     let without = new(Algorithm::Salsify(GracePeriod::LinkIdle), None, Some(GracePeriod::None)).unwrap();
@@ -166,7 +166,7 @@ fn a_controller_is_told_only_what_it_takes() {
 }
 
 #[test]
-fn options_that_contradict_each_other_are_refused_by_name() {
+fn contradicting_options_are_refused_by_name() {
     for (one, other) in [
         (("estimator", "a.py"), ("controller", "salsify")),
         (("queue_bytes", "5000"), ("queue_packets", "256")),
@@ -182,17 +182,17 @@ fn options_that_contradict_each_other_are_refused_by_name() {
 }
 
 #[test]
-fn what_is_for_an_estimator_is_refused_without_one() {
+fn options_of_an_estimator_are_refused_without_one() {
     for one in [("python", "python3.9"), ("estimator_limit", "5")] {
         let error = said(&[one]).unwrap().check().unwrap_err();
         assert_eq!(error, OptionError::Alone { name: one.0, needs: "estimator" });
-        assert!(error.in_words().ends_with("means nothing without '--estimator'"), "{}", error.in_words());
+        assert!(error.in_words().ends_with("requires '--estimator'"), "{}", error.in_words());
         said(&[one, ("estimator", "a.py")]).unwrap().check().unwrap();
     }
 }
 
 #[test]
-fn a_length_that_rounds_to_nothing_is_refused() {
+fn length_that_rounds_to_zero_is_refused() {
     for nothing in [json!(0), json!(1e-10), json!(-1), json!(86_401)] {
         let error = CallArguments::default().set_value("seconds", &nothing).unwrap_err();
         assert!(error.to_string().contains("not a time of more than 0"), "{nothing}: {error}");
@@ -201,14 +201,14 @@ fn a_length_that_rounds_to_nothing_is_refused() {
 }
 
 #[test]
-fn a_link_that_cannot_be_is_refused_before_a_call_is_made_of_it() {
+fn invalid_link_is_refused_before_the_call() {
     let mut options = CallArguments::default();
     options.set_words("loss_at", &["2s+1s".to_owned(), "1s+1s".to_owned()]).unwrap();
     let error = format!("{:#}", options.settings().unwrap_err());
     assert!(error.contains("the link: interval 2 of the scheduled loss"), "{error}");
 }
 
-/// Any value that Python or a report may have.
+/// Any value of Python or of a report.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -223,7 +223,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_value_makes_an_option_panic_and_what_is_taken_is_written_and_read_again(
+    fn no_value_causes_a_panic_and_accepted_values_round_trip(
         index in 0..CallArguments::TABLE.len(),
         value in any_value(),
     ) {
@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn no_word_makes_an_option_panic(index in 0..CallArguments::TABLE.len(), word in "\\PC{0,20}") {
+    fn no_word_causes_a_panic(index in 0..CallArguments::TABLE.len(), word in "\\PC{0,20}") {
         let _ = CallArguments::TABLE[index].check(&word);
     }
 }

@@ -1,4 +1,4 @@
-//! Controllers that are none of Lockstep's, in simulated calls.
+//! External controllers in simulated calls.
 
 use lockstep_configuration::{CallArguments, CallSettings, simulate};
 use lockstep_control::{Controllers, Fixed, Registration};
@@ -65,14 +65,14 @@ mod programs {
 
     use super::*;
 
-    /// A command line of nothing but these arguments.
+    /// A command line with only these arguments.
     #[derive(Parser)]
     struct CommandLine {
         #[command(flatten)]
         arguments: ScenarioArguments,
     }
 
-    /// Writes the program of the page of the protocol, which fails at the time `end_ms`; gives the word that names it.
+    /// Writes the program of the protocol's page, which fails at the time `end_ms`, and returns its controller name.
     fn program(folder: &Path, end_ms: u32) -> String {
         let page = include_str!("../../../docs/reference/controller-protocol.md");
         let source = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();

@@ -19,7 +19,7 @@ const GENERATED: [&str; 9] = [
     "poisson:570kbps,seed=7",
     "constant:1mbps,outage=1s+500ms,outage=3s+1s",
 ];
-/// Conditions beside the trace.
+/// Conditions other than the trace.
 const CONDITIONS: [&[(&str, &str)]; 5] = [
     &[],
     &[("codec", "conventional")],
@@ -27,10 +27,10 @@ const CONDITIONS: [&[(&str, &str)]; 5] = [
     &[("queue_packets", "4"), ("clip", "generated:1280x720@30")],
     &[("clip", "generated:640x360@5"), ("jitter_ms", "10"), ("reorder", "10%,20ms")],
 ];
-/// Controllers of the quick test: of each kind one.
+/// Controllers of the quick test, one of each kind.
 const FEW: [&str; 5] = ["hindsight", "lockstep", "sprout", "salsify", "gcc"];
 
-/// One scenario, and what its calls come to.
+/// One scenario, and the results of its calls.
 #[derive(Debug)]
 struct Case {
     name: String,
@@ -50,7 +50,7 @@ fn settings(words: &[(&str, &str)]) -> CallSettings {
     options.settings().unwrap()
 }
 
-/// The calls of all `controllers` in one scenario; none where no controller shows a picture.
+/// Results of all `controllers` in one scenario; `None` if no controller shows a picture.
 fn case(words: &[(&str, &str)], controllers: &[String]) -> Option<Case> {
     let model = CodecModel::built_in().unwrap();
     let QoeBound { qoe_d: bound, schedule, .. } = settings(words).qoe_bound(&model).unwrap()?;
@@ -79,7 +79,7 @@ fn case(words: &[(&str, &str)], controllers: &[String]) -> Option<Case> {
     })
 }
 
-/// Runs the scenarios on all cores; `seen` hears of each.
+/// Runs the scenarios on all cores, and passes each result to `seen`.
 fn cases(scenarios: &[Vec<(&str, &str)>], controllers: &[String], seen: impl Fn(&Case)) -> Vec<Case> {
     let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut cases = Vec::new();
@@ -96,7 +96,7 @@ fn cases(scenarios: &[Vec<(&str, &str)>], controllers: &[String], seen: impl Fn(
     cases
 }
 
-/// The shared traces, if there are any.
+/// The shared traces, if any.
 fn recorded() -> Vec<String> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let root = std::env::var_os("LOCKSTEP_SHARED").map_or(beside, PathBuf::from).join("traces");
@@ -124,7 +124,7 @@ fn no_controller_exceeds_the_bound_on_generated_traces() {
 }
 
 #[test]
-fn report_has_the_bound_where_it_is_asked_for() {
+fn report_has_the_bound_on_request() {
     let words = [("trace", "constant:1mbps"), ("seconds", "2")];
     let bound = |asked| {
         let settings = settings(&[&words[..], &[("bound", asked)]].concat());
@@ -136,7 +136,7 @@ fn report_has_the_bound_where_it_is_asked_for() {
 }
 
 #[test]
-fn schedule_is_known_only_on_links_without_luck() {
+fn schedule_is_known_only_on_deterministic_links() {
     let model = CodecModel::built_in().unwrap();
     let schedule = |more: (&str, &str)| {
         let words = [("trace", "constant:1mbps"), ("seconds", "2"), more];
@@ -149,7 +149,7 @@ fn schedule_is_known_only_on_links_without_luck() {
 }
 
 #[test]
-fn call_with_pixels_refuses_to_be_bounded() {
+fn bound_of_a_call_with_pixels_is_refused() {
     let mut settings = settings(&[("seconds", "1"), ("bound", "true")]);
     settings.modelled = false;
     let refusal = simulate(&settings, |_| Ok(())).unwrap_err().to_string();
@@ -161,7 +161,7 @@ fn call_with_pixels_refuses_to_be_bounded() {
 fn no_controller_exceeds_the_bound_on_any_trace() {
     let seconds = std::env::var("SECONDS_EACH").unwrap_or_else(|_| "3".to_owned());
     let mut traces: Vec<String> = GENERATED.map(str::to_owned).into_iter().chain(recorded()).collect();
-    // Whatever part of the run there is covers all folders.
+    // Each part of the run covers all folders.
     traces = (0..16).flat_map(|first| traces.iter().skip(first).step_by(16)).cloned().collect();
     let scenarios: Vec<_> = traces
         .iter()
@@ -175,7 +175,7 @@ fn no_controller_exceeds_the_bound_on_any_trace() {
                 .concat()
         })
         .collect();
-    // No model comes with one of them.
+    // One of them has no default model.
     let controllers = Algorithm::all().filter(|algorithm| *algorithm != Algorithm::Mmsys24);
     let controllers: Vec<String> = controllers.map(|algorithm| algorithm.to_string()).collect();
     let mut cases = cases(

@@ -1,4 +1,4 @@
-//! What is recorded of a controller in virtual time is what a live end records, and replays to the same decisions.
+//! Recordings of a controller are equal in virtual time and in a live end, and replay to the same decisions.
 
 use lockstep_configuration::{CallArguments, CallSettings, ModelFile, Observers, content_hash, simulate_with};
 use lockstep_control::learned::shipped::Shipped;
@@ -11,7 +11,7 @@ fn settings(controller: &Algorithm) -> CallSettings {
     for (name, word) in [
         ("modelled", "true"),
         ("clip", "generated:320x240@30"),
-        // Steps and losses, so that there is something to decide.
+        // Rate steps and losses cause decisions.
         ("trace", "steps:1500kbps@2s/300kbps@2s"),
         ("loss", "2%"),
         ("seconds", "5"),
@@ -29,13 +29,13 @@ fn simulated(settings: &CallSettings) -> Kept {
     kept.take()
 }
 
-/// Those that need nothing that is not at hand: neither the path nor a model that has to be named.
+/// Controllers that require neither a known path nor a named model.
 fn controllers() -> impl Iterator<Item = Algorithm> {
     Algorithm::all().filter(|algorithm| !algorithm.knows_path() && *algorithm != Algorithm::Mmsys24)
 }
 
 #[test]
-fn what_each_controller_decided_in_a_simulated_call_it_decides_again_when_told_the_same() {
+fn replay_of_each_controller_repeats_its_decisions() {
     for algorithm in controllers() {
         let text = simulated(&settings(&algorithm)).text();
         let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
@@ -59,7 +59,7 @@ fn what_each_controller_decided_in_a_simulated_call_it_decides_again_when_told_t
 }
 
 #[test]
-fn a_call_that_is_recorded_is_the_same_call() {
+fn recording_does_not_change_the_call() {
     for algorithm in [Algorithm::Lockstep, Algorithm::Gcc] {
         let settings = settings(&algorithm);
         let observers = Observers { decisions: Some(Box::new(KeptEvents::default())), ..Observers::default() };
@@ -71,7 +71,7 @@ fn a_call_that_is_recorded_is_the_same_call() {
 }
 
 #[test]
-fn the_controller_of_a_live_end_is_made_of_the_same_as_that_of_a_simulated_one() {
+fn live_and_simulated_controllers_have_equal_setups() {
     let format = source_format("generated:320x240@30", &SourceOptions::default()).expect("it is generated");
     for algorithm in controllers() {
         let settings = settings(&algorithm);
@@ -84,10 +84,10 @@ fn the_controller_of_a_live_end_is_made_of_the_same_as_that_of_a_simulated_one()
 }
 
 #[test]
-fn a_recording_names_the_model_that_the_sender_runs_and_no_other() {
+fn recording_names_only_the_model_of_the_sender() {
     let of = |algorithm| simulated(&settings(&algorithm)).header.expect("it begins with one").model;
     assert_eq!(of(Algorithm::Concerto), Shipped::Concerto.bytes().map(content_hash));
-    assert_eq!((of(Algorithm::Bob), of(Algorithm::Nada)), (None, None), "what the receiver runs is not the sender's");
+    assert_eq!((of(Algorithm::Bob), of(Algorithm::Nada)), (None, None), "the sender runs no model of the receiver");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/rlv.onnx");
     let file = ModelFile::open(path.as_ref()).expect("it comes with Lockstep");
     assert_eq!(Some(file.hash().to_owned()), Shipped::Rlv.bytes().map(content_hash));

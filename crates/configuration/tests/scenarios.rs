@@ -1,4 +1,4 @@
-//! Scenarios: all of them run, equally each time, and say what happened.
+//! Scenarios: all of them run, give equal reports for equal seeds, and report their results.
 
 use clap::Parser;
 use lockstep_configuration::{ScenarioArguments, run_scenario};
@@ -6,7 +6,7 @@ use lockstep_sim::CodecModel;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioError, ScenarioReport};
 use lockstep_units::Bitrate;
 
-/// A command line of nothing but these arguments.
+/// A command line with only these arguments.
 #[derive(Parser)]
 struct CommandLine {
     #[command(flatten)]
@@ -25,7 +25,7 @@ fn run(name: &str, arguments: &str) -> ScenarioReport {
 }
 
 #[test]
-fn every_scenario_is_sound_and_is_read_as_it_is_written() {
+fn every_scenario_is_valid_and_round_trips() {
     let all = Scenario::built_in();
     assert!(all.len() >= 50);
     for scenario in all {
@@ -46,7 +46,7 @@ fn every_scenario_runs_under_a_fixed_rate() {
         let report = run_it(scenario, "--controller fixed:300kbps");
         assert_eq!(report.flows.len(), flows.len());
         for (flow, plan) in report.flows.iter().zip(&flows) {
-            // Of a part of a scenario, not every flow has one.
+            // In a part of a scenario, not every flow has a rate.
             assert!(
                 flow.received_bps.as_bps() > 0 || flow.active_seconds.is_empty(),
                 "{name}: nothing of {} arrived",
@@ -68,7 +68,7 @@ fn every_scenario_runs_under_a_fixed_rate() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_report_and_another_one_another() {
+fn report_depends_only_on_the_seed() {
     let document = |seed: u64| {
         let report = run("short-tcp", &format!("--seed {seed} --seconds 60 --controller salsify"));
         serde_json::to_string(&report).unwrap()
@@ -88,16 +88,17 @@ fn pictures_can_be_coded_instead_of_modelled() {
 }
 
 #[test]
-fn the_codec_that_is_named_is_the_one_that_is_modelled() {
+fn model_is_that_of_the_named_codec() {
     let report = |codec: &str| run("variable-capacity-single", &format!("--codec {codec} --controller salsify"));
     let overshoot = |codec: &str| report(codec).flows[0].video.as_ref().and_then(|video| video.overshoot_ratio);
     assert!(overshoot("conventional") > overshoot("functional"));
 }
 
 #[test]
-fn equal_controllers_are_found_fair_and_a_pause_leaves_its_share_to_others() {
-    // How much a flow asks for is up to its clip, which the seed draws, and some ask for little more than their share: what
-    // the others take of a pause, both together, and what the flow comes back to are means.
+fn equal_controllers_share_fairly_and_use_pauses() {
+    // The seed selects the clip of a flow, and some clips need little more than their share.
+    //
+    // Therefore the gain of the others during a pause, and the rate after it, are means.
     let reports = [1, 2, 3, 4, 5, 6].map(|seed| run("pause-resume", &format!("--controller salsify --seed {seed}")));
     let (mut growth, mut resumed) = (0.0, 0.0);
     for report in &reports {
@@ -130,7 +131,7 @@ fn cross_traffic_fills_what_media_leaves() {
 }
 
 #[test]
-fn our_own_controller_and_the_default_have_a_quarter_of_their_share_beside_tcp_and_leave_as_much_to_it() {
+fn own_controllers_and_tcp_each_get_a_quarter_of_a_share() {
     for controller in ["sprout", "lockstep"] {
         for name in ["long-tcp-cubic", "long-tcp"] {
             let report = run(name, &format!("--controller {controller} --seconds 60 --seed 2"));
@@ -144,10 +145,10 @@ fn our_own_controller_and_the_default_have_a_quarter_of_their_share_beside_tcp_a
 }
 
 #[test]
-fn nothing_is_claimed_of_those_who_would_not_yield() {
+fn no_share_is_claimed_from_unresponsive_traffic() {
     for controller in ["sprout", "lockstep"] {
         let mut scenario = Scenario::named("long-tcp").unwrap();
-        // In the place of TCP, and of sound, a rate that leaves 300 of 2,000 kb/s whatever else comes.
+        // Instead of TCP and sound, a constant rate leaves 300 of 2,000 kb/s.
         scenario.flows.truncate(2);
         scenario.flows[1].kind = FlowKind::ConstantBitRate { rate_bps: Bitrate::from_kbps(1_700) };
         let report = run_it(scenario, &format!("--controller {controller} --seconds 60 --seed 1"));
@@ -159,7 +160,7 @@ fn nothing_is_claimed_of_those_who_would_not_yield() {
 }
 
 #[test]
-fn a_scenario_that_makes_no_sense_is_refused_with_what_is_wrong() {
+fn error_of_an_invalid_scenario_names_the_problem() {
     let mut scenario = Scenario::named("same-controller").unwrap();
     scenario.flows[1].forward = vec![7];
     let error = scenario.run(Vec::new(), 1, |_| {}).unwrap_err();
@@ -177,14 +178,14 @@ fn a_scenario_that_makes_no_sense_is_refused_with_what_is_wrong() {
     assert!(Scenario::from_json("{}").is_err());
 }
 
-/// The mean over media of the 95th percentile of the time in queues, milliseconds, and of losses.
+/// Means over media: the 95th percentile of the queueing delay, milliseconds, and the loss.
 fn queue_and_loss(name: &str, controller: &str) -> (f64, f64) {
     let metrics = run(name, &format!("--controller {controller}")).metrics();
     (metrics.queue_p95_ms.unwrap(), metrics.loss_percent)
 }
 
 #[test]
-fn with_ecn_gcc_nada_and_scream_have_less_delay_and_no_more_loss() {
+fn ecn_lowers_delay_without_more_loss() {
     let cases = ["variable-capacity-single-udp", "variable-capacity-multiple-udp", "same-controller", "long-tcp"];
     for controller in ["gcc", "nada", "scream"] {
         for name in cases {
@@ -199,7 +200,7 @@ fn with_ecn_gcc_nada_and_scream_have_less_delay_and_no_more_loss() {
 }
 
 #[test]
-fn marks_reach_the_sender_of_a_controller_that_heeds_them_and_no_other() {
+fn marks_reach_only_controllers_that_respond_to_them() {
     let marked = |controller: &str| {
         let report = run("long-tcp-ecn", &format!("--controller {controller} --seconds 60"));
         (report.flows[0].marked, report.flows[1].marked, report.links[0].dropped)
@@ -208,19 +209,19 @@ fn marks_reach_the_sender_of_a_controller_that_heeds_them_and_no_other() {
     assert!(media > 0.0 && tcp > 0.0, "{media} {tcp}");
     let (media, tcp, dropped) = marked("salsify");
     assert!(media == 0.0 && tcp > 0.0 && dropped > 0.0, "{media} {tcp} {dropped}");
-    // The same by the option.
+    // The same through the option.
     let by_option = run("long-tcp", "--controller gcc --seconds 60 --ecn");
     assert_eq!(by_option.flows, run("long-tcp-ecn", "--controller gcc --seconds 60").flows);
 }
 
 #[test]
-fn a_priority_of_two_gives_twice_the_rate_under_every_controller() {
+fn priority_of_two_doubles_the_rate_with_every_controller() {
     for controller in ["salsify", "gcc", "nada", "scream", "bob-heuristic", "sprout", "copa"] {
         let report = run("priorities", &format!("--controller {controller}"));
         let last = report.phases.iter().rfind(|phase| phase.to_seconds - phase.from_seconds > 60.0).unwrap();
         let rate = |flow: &str| last.rates.iter().find(|rate| rate.flow == flow).unwrap().received_bps.as_mbps();
         let (first, second, third) = (rate("media 1"), rate("media 2"), rate("media 3"));
-        // Twice what the others have; how they share that between them is not what their priorities say.
+        // Twice the rate of the others, whose shares among each other do not depend on priority.
         let others = (second + third) / 2.0;
         assert!((1.6..2.8).contains(&(first / others)), "{controller}: {first} {second} {third}");
         let without = run("same-controller", &format!("--controller {controller}"));
@@ -230,7 +231,7 @@ fn a_priority_of_two_gives_twice_the_rate_under_every_controller() {
 
 #[test]
 fn media_up_and_down_share_the_airtime_of_wifi() {
-    // The mean of three: of one the airtime in use is 0.85 to 0.92, by chance.
+    // The mean of three runs: the airtime of single runs varies between 0.85 and 0.92.
     let rate = |name: &str| {
         let reports = ["1", "2", "3"].map(|seed| run(name, &format!("--controller gcc --seed {seed}")));
         let media = reports.iter().flat_map(|report| report.flows.iter().filter(|flow| flow.kind == "media"));
@@ -243,11 +244,11 @@ fn media_up_and_down_share_the_airtime_of_wifi() {
 }
 
 #[test]
-fn media_never_has_more_than_the_scenario_says_whoever_controls_it() {
+fn media_keeps_the_scenarios_maximum_rate() {
     for controller in ["salsify", "gcc", "sprout", "copa"] {
         let report = run("wifi-both-4", &format!("--controller {controller}"));
         for flow in report.flows.iter().filter(|flow| flow.kind == "media") {
-            // Headers and what the window allows at once come on top of 1.5 Mb/s.
+            // Headers and bursts of the window exceed the 1.5 Mb/s.
             assert!((1.2..1.75).contains(&flow.sent_bps.as_mbps()), "{controller}: {}", flow.sent_bps);
         }
     }

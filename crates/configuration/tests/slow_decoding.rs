@@ -1,9 +1,9 @@
-//! A receiver that takes longer for a frame than there is time.
+//! A receiver whose decoding takes longer than a frame interval.
 
 use lockstep_configuration::{CallArguments, simulate_modelled};
 use lockstep_sim::CodecModel;
 
-/// The 95th percentile of the video delay, milliseconds, and how many pictures of how many were sent.
+/// The 95th percentile of the video delay, milliseconds, the number of sent pictures and that of captured ones.
 fn call(codec: &str, decode_ms: &str, loss: &str) -> (f64, u64, u64) {
     let mut options = CallArguments::default();
     let words =
@@ -17,10 +17,10 @@ fn call(codec: &str, decode_ms: &str, loss: &str) -> (f64, u64, u64) {
 }
 
 #[test]
-fn is_left_out_pictures_for_rather_than_fall_seconds_behind() {
+fn slow_decoding_skips_pictures_and_bounds_delay() {
     for codec in ["functional", "conventional"] {
         for loss in ["0", "2%"] {
-            // 25 of 30 pictures a second are decoded.
+            // The decoder finishes 25 of 30 pictures per second.
             let (p95, sent, captured) = call(codec, "40", loss);
             assert!(p95 < 450.0, "{codec}, {loss} lost: {p95} ms");
             assert!(
@@ -32,7 +32,7 @@ fn is_left_out_pictures_for_rather_than_fall_seconds_behind() {
 }
 
 #[test]
-fn costs_nobody_a_picture_who_keeps_up() {
+fn decoding_within_the_frame_interval_skips_no_picture() {
     for codec in ["functional", "conventional"] {
         let (_, sent, captured) = call(codec, "30", "0");
         assert!(captured - sent <= 2, "{codec}: {sent} of {captured}");

@@ -16,7 +16,7 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
     call.settings().unwrap()
 }
 
-/// Whether each 20 ms that were played were loud.
+/// Whether each 20 ms of played sound was loud.
 #[derive(Clone, Default)]
 struct Loudness(Arc<Mutex<Vec<bool>>>);
 
@@ -27,7 +27,7 @@ impl SoundSink for Loudness {
     }
 }
 
-/// How the sound was heard, and when.
+/// Scores of the sound, and the loud intervals.
 fn hear(options: &[(&str, &str)]) -> (SoundScores, Vec<bool>) {
     let loudness = Loudness::default();
     let observers = Observers { sound: Some(Box::new(loudness.clone())), ..Observers::default() };
@@ -36,24 +36,24 @@ fn hear(options: &[(&str, &str)]) -> (SoundScores, Vec<bool>) {
     (report.sound.expect("the call has sound"), heard)
 }
 
-/// The share of the 20 ms between two moments, seconds, that are loud.
+/// Share of loud 20 ms intervals between two times, seconds.
 fn loud(heard: &[bool], from: f64, to: f64) -> f64 {
     let part = &heard[(from * 50.0) as usize..(to * 50.0) as usize];
     part.iter().filter(|&&is_loud| is_loud).count() as f64 / part.len() as f64
 }
 
 #[test]
-fn what_is_said_is_heard_soon_and_whole_on_a_good_path() {
+fn sound_is_complete_and_fast_on_a_good_path() {
     let (scores, heard) = hear(&[("trace", "constant:2mbps")]);
     assert!(scores.concealed_share < 0.01, "{scores:?}");
     assert!(scores.mouth_to_ear_ms.unwrap().p95 < 150.0, "{scores:?}");
     assert!(scores.lip_sync_error_ms.unwrap().p95 <= 46.0, "{scores:?}");
-    // The tone talks for three seconds, four syllables each, and is silent for one.
+    // The tone has three seconds of speech, four syllables each, and one second of silence.
     assert!(loud(&heard, 0.5, 3.0) > 0.6 && loud(&heard, 3.3, 4.0) < 0.05 && loud(&heard, 4.5, 7.0) > 0.6);
 }
 
 #[test]
-fn after_an_outage_sound_is_back_within_half_a_second() {
+fn sound_resumes_within_half_a_second_after_an_outage() {
     for length in ["300ms", "1s"] {
         let outage = format!("5s+{length}");
         let (scores, heard) = hear(&[("loss_at", outage.as_str())]);
@@ -64,9 +64,10 @@ fn after_an_outage_sound_is_back_within_half_a_second() {
 }
 
 #[test]
-fn of_lost_sound_most_is_made_from_the_copy_in_the_next_packet() {
-    // How many packets are lost side by side is chance: of one call 2 to 12 % are concealed, of forty 6.0 without parity for
-    // pictures and 6.2 with it, so of eight 8 at most; without the copies it would be twice as much.
+fn lost_sound_is_mostly_recovered_from_the_next_packet() {
+    // The number of consecutive losses is random. Single calls conceal 2 to 12 %, and the mean of forty is 6 %.
+    //
+    // The limit of 8 % holds for eight calls; without the copies the share would be twice as high.
     let seeds = ["1", "2", "3", "4", "5", "6", "7", "8"];
     let calls = seeds.map(|seed| hear(&[("loss", "10%"), ("seconds", "16"), ("seed", seed)]).0);
     assert!(calls.iter().all(|scores| scores.recovered_frames > 20), "{calls:?}");
@@ -75,7 +76,7 @@ fn of_lost_sound_most_is_made_from_the_copy_in_the_next_packet() {
 }
 
 #[test]
-fn the_same_call_sounds_the_same() {
+fn equal_calls_have_equal_sound() {
     for modelled in ["true", "false"] {
         let settings = settings(&[("modelled", modelled), ("loss", "3%")]);
         let report = || simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap().report;
@@ -86,7 +87,7 @@ fn the_same_call_sounds_the_same() {
 }
 
 #[test]
-fn on_a_slow_path_pictures_make_room_for_sound() {
+fn pictures_yield_to_sound_on_a_slow_path() {
     for controller in ["sprout", "gcc"] {
         let report = |audio: bool| {
             let words = [("controller", controller), ("trace", "constant:300kbps"), ("seconds", "20")];
@@ -109,9 +110,10 @@ fn on_a_slow_path_pictures_make_room_for_sound() {
 }
 
 #[test]
-fn over_a_way_back_of_32_kilobits_a_second_most_words_are_heard_and_soon() {
-    // Three of four seconds are talk. Where words and pictures queued for as long as they liked, four of five words were
-    // made up and p95 was 7.2 to 7.4 s; of three seeds it is 0.8 to 0.9 s, and 6 to 7 % are made up.
+fn sound_arrives_in_time_over_a_reverse_path_of_32_kbps() {
+    // Speech lasts three of four seconds. With unbounded queues, 80 % was concealed and p95 was 7.2 to 7.4 s.
+    //
+    // With bounds, p95 is 0.8 to 0.9 s and 6 to 7 % is concealed.
     for seed in ["1", "2"] {
         let call =
             [("trace", "constant:5mbps"), ("reverse", "constant:32kbps"), ("two_way", "true"), ("seconds", "30")];
@@ -125,7 +127,7 @@ fn over_a_way_back_of_32_kilobits_a_second_most_words_are_heard_and_soon() {
 }
 
 #[test]
-fn without_lip_sync_pictures_are_as_soon_as_without_sound() {
+fn sound_does_not_delay_pictures_without_lip_sync() {
     let delay = |options: &[(&str, &str)]| {
         let settings = settings(&[&[("controller", "sprout"), ("trace", "constant:2mbps")], options].concat());
         let report = simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap().report;
@@ -135,7 +137,7 @@ fn without_lip_sync_pictures_are_as_soon_as_without_sound() {
 }
 
 #[test]
-fn a_sound_that_cannot_be_had_is_refused_with_its_name() {
+fn unreadable_sound_is_refused_with_its_name() {
     for modelled in ["true", "false"] {
         for (sound, message) in
             [("no-such.wav", "cannot read no-such.wav"), ("Cargo.toml", "truncated or invalid WAV file")]
@@ -148,10 +150,10 @@ fn a_sound_that_cannot_be_had_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_call_in_both_directions_scores_each_and_the_two_share_their_links() {
+fn two_way_call_scores_each_direction_on_shared_links() {
     for modelled in ["true", "false"] {
         let report = |two_way: &str, reverse: &str| {
-            // Pictures that would make use of more than either link has.
+            // Pictures that could use more than the capacity of either link.
             let clip = ("clip", "generated:640x360@15");
             let words =
                 [clip, ("modelled", modelled), ("two_way", two_way), ("reverse", reverse), ("trace", "constant:1mbps")];
@@ -160,9 +162,9 @@ fn a_call_in_both_directions_scores_each_and_the_two_share_their_links() {
         let (both, again) = (report("true", "constant:300kbps"), report("true", "constant:300kbps"));
         let opposite = both.opposite.clone().expect("there is one");
         assert_eq!((&both.scores, &both.opposite), (&again.scores, &again.opposite));
-        // Each has its own link's capacity, its own pictures and its own words.
+        // Each direction has its own link, pictures and sound.
         let rates = [both.scores.throughput_bps, opposite.scores.throughput_bps];
-        // That acknowledgements queue behind the other's pictures is no reason to send less.
+        // Acknowledgements queue behind the other's pictures, which does not lower the rate.
         assert!((400_000..=1_000_000).contains(&rates[0]) && (100_000..=300_000).contains(&rates[1]), "{rates:?}");
         assert_ne!(both.scores, opposite.scores);
         assert_ne!(both.sound, opposite.sound);

@@ -1,10 +1,10 @@
-//! The words of a call, and what is said of wrong ones.
+//! Command-line arguments of a call, and errors for wrong ones.
 
 use clap::Parser;
 use lockstep_configuration::{CallArguments, SimulateWords};
 use lockstep_control::Algorithm;
 
-/// A command line of nothing but these words.
+/// A command line with only these arguments.
 #[derive(Debug, Parser)]
 struct CommandLine {
     #[command(flatten)]
@@ -21,7 +21,7 @@ fn refusal(words: &[&str]) -> String {
 }
 
 #[test]
-fn a_wrong_word_is_answered_with_the_choices_that_there_are() {
+fn error_of_a_wrong_word_lists_the_choices() {
     let said = refusal(&["--queue=lifo"]);
     assert!(said.contains("invalid value 'lifo' for '--queue <QUEUE>'"), "{said}");
     assert!(said.contains("[possible values: droptail, codel, pie]"), "{said}");
@@ -36,7 +36,7 @@ fn a_wrong_word_is_answered_with_the_choices_that_there_are() {
 }
 
 #[test]
-fn only_what_was_given_is_said() {
+fn only_given_options_are_set() {
     assert_eq!(read(&[]).unwrap(), CallArguments::default());
     let given = read(&["--controller=gcc", "--loss-at=1s+1s", "--loss-at", "5s+100ms", "--vmaf"]).unwrap();
     assert_eq!(given.controller, Some(Algorithm::Gcc.into()));
@@ -45,7 +45,7 @@ fn only_what_was_given_is_said() {
 }
 
 #[test]
-fn a_model_is_told_of_its_codec_and_no_controller_of_an_estimator() {
+fn model_takes_codec_options_and_estimator_no_controller() {
     for option in ["--preset=quality", "--menu=fit", "--fit-passes=2", "--codec=conventional"] {
         assert_eq!(read(&["--modelled", option]).unwrap().modelled, Some(true));
     }
@@ -54,7 +54,7 @@ fn a_model_is_told_of_its_codec_and_no_controller_of_an_estimator() {
 }
 
 #[test]
-fn what_is_written_for_another_process_is_read_as_it_was_meant() {
+fn arguments_for_another_process_round_trip() {
     let given = read(&["--menu=serial", "--controller=salsify-no-grace", "--max-bitrate=2mbps"]).unwrap();
     let settings = given.settings().unwrap();
     let words = settings.options().words(lockstep_configuration::OptionGroup::Control);

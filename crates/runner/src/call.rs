@@ -1,5 +1,5 @@
-//! A call in real time: sender and receiver as two processes over QUIC on loopback, and between them, in this process, the
-//! emulator.
+//! Runs a call in real time: sender and receiver are processes that use QUIC on loopback. This process emulates the
+//! link between them.
 
 use std::collections::VecDeque;
 use std::env;
@@ -32,15 +32,15 @@ use crate::status_line::StatusLine;
 /// A call in real time.
 #[derive(Debug, Clone)]
 pub struct LiveCall {
-    /// What it is told, but for what only virtual time knows.
+    /// Settings of the call, except for those of virtual time.
     pub settings: CallSettings,
     /// Where the receiver shows the pictures.
     pub sink: String,
-    /// Where what is heard goes.
+    /// File for the received sound.
     pub audio_output: Option<PathBuf>,
-    /// Where its ends leave logs of the session, if they do.
+    /// Arguments for session logs of its ends.
     pub session: SessionArguments,
-    /// Where the sender leaves what its controller is told and answers, if it does.
+    /// File for the inputs and answers of the sender's controller, if requested.
     pub decisions: Option<PathBuf>,
 }
 
@@ -62,10 +62,10 @@ impl LiveCall {
         Ok(open_source(self.settings.clip.as_str(), &options)?.format())
     }
 
-    /// Makes what its ends will make, so that what cannot be is known before anything runs or is written over.
+    /// Makes the parts that the ends require, so that errors appear before anything runs or is overwritten.
     ///
     /// # Errors
-    /// What cannot be made.
+    /// If a part cannot be made.
     pub fn check(&self) -> Result<()> {
         self.settings.audio.as_ref().map(SoundName::open).transpose()?;
         self.settings.control.check_live(&self.format()?)?;
@@ -77,42 +77,43 @@ impl LiveCall {
 pub struct CallResult {
     /// Scores, counters and series.
     pub report: CallReport<LiveCall>,
-    /// What went wrong, if something did; the report tells of what was logged all the same.
+    /// Failure of the call, if any; the report covers the logged part.
     pub problem: Option<Error>,
 }
 
-/// How long the receiver may take to come up.
+/// Time limit for the start of the receiver.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long a process may take to end once it was told to; its own limits are shorter.
+/// Time limit for the end of a process after the request; its own limits are shorter.
 const END_LIMIT: Duration = Duration::from_secs(30);
-/// How long the emulator goes on delivering what is on its way when the sender has ended.
+/// Time for which the emulator delivers queued packets after the sender has ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
-/// How long to wait for the last words of a process that has ended: what it started may have its standard error.
+/// Time limit for the last messages of a process that has ended, because its children may hold its standard error.
 const WORDS_LIMIT: Duration = Duration::from_secs(1);
 
-/// A process of this program. It ends in order when it is told to, and when this process is gone, however that ended;
-/// it is killed if it is still there when this is dropped.
+/// Process of this program. It completes its files and ends on request, or when this process is gone.
+///
+/// Dropping this value kills the process if it still runs.
 struct Process {
     name: &'static str,
     child: Child,
     status: Receiver<StatusLine>,
-    /// The errors that it told of, which people have seen already.
+    /// Errors that the process printed, which the user has already seen.
     errors: Receiver<String>,
-    told_at: Option<Instant>,
+    end_requested_at: Option<Instant>,
 }
 
 impl Process {
-    /// Starts `lockstep` with `arguments`; its standard output is read as status lines, its standard error goes on to
-    /// people.
+    /// Starts `lockstep` with `arguments`. Its standard output contains status lines; its standard error is printed for
+    /// the user.
     fn start(name: &'static str, arguments: &[String], ticket: Option<&Ticket>) -> Result<Self> {
         let program = env::current_exe().context("cannot find the lockstep program")?;
         let mut command = Command::new(program);
-        // Its standard input says by its end that the process is to end.
+        // The end of its standard input requests the end of the process.
         command.arg(name).arg("--attached").args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // The words of a process can be seen by everybody on the machine.
+        // Other users of the machine can read the arguments of a process.
         command.envs(ticket.map(|ticket| ("LOCKSTEP_TICKET", ticket.to_string())));
-        // Ctrl-C at the terminal is for this process, which ends the others one after the other.
+        // Only this process receives Ctrl-C of the terminal; it then ends the others in order.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().with_context(|| format!("cannot start the {name} process"))?;
@@ -126,36 +127,36 @@ impl Process {
                 }
             }
         });
-        let told = child.stderr.take().context("the process has no standard error")?;
-        let (tell, errors) = mpsc::channel();
+        let messages = child.stderr.take().context("the process has no standard error")?;
+        let (error_lines, errors) = mpsc::channel();
         thread::spawn(move || {
-            for line in BufReader::new(told).split(b'\n').map_while(Result::ok) {
+            for line in BufReader::new(messages).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line);
                 aside!("{line}");
                 if let Some(error) = line.strip_prefix("lockstep: ").filter(|words| !words.starts_with("warning: ")) {
-                    let _ = tell.send(error.to_owned()); // whoever waits no longer does not want it
+                    let _ = error_lines.send(error.to_owned()); // the receiver may be gone
                 }
             }
         });
-        Ok(Self { name, child, status, errors, told_at: None })
+        Ok(Self { name, child, status, errors, end_requested_at: None })
     }
 
     fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Tells the process to end in order.
+    /// Requests the end of the process.
     fn end(&mut self) {
         drop(self.child.stdin.take());
-        self.told_at.get_or_insert_with(Instant::now);
+        self.end_requested_at.get_or_insert_with(Instant::now);
     }
 
-    /// Whether it was told to end too long ago.
+    /// Whether the process exceeds the time limit after the request.
     fn is_stuck(&self) -> bool {
-        self.told_at.is_some_and(|told_at| told_at.elapsed() >= END_LIMIT)
+        self.end_requested_at.is_some_and(|end_requested_at| end_requested_at.elapsed() >= END_LIMIT)
     }
 
-    /// How the process has ended, which it was told to before.
+    /// Requests the end of the process, waits for it, and returns its failure.
     fn finish(mut self) -> Result<()> {
         self.end();
         while self.is_running() {
@@ -170,26 +171,28 @@ impl Process {
             (Some(0), _) => Ok(()),
             (Some(_), Some(error)) => bail!("the {} process failed: {error}", self.name),
             (Some(code), None) => bail!("the {} process failed with exit status {code}", self.name),
-            // What a signal ends says nothing of that.
+            // A process that a signal ended prints no error.
             (None, _) => bail!("the {} process was ended by a {status}", self.name),
         }
     }
 }
 
-/// The processes of a call, and how they come to their end: first the sender, which tells the receiver, through the
-/// emulator; the receiver by itself if it hears of it, and when nothing is on its way to it any more if it does not.
+/// Processes of a call, and their end.
+///
+/// The sender ends first and informs the receiver through the emulator. If that message is lost, the receiver ends when
+/// no packet is queued.
 struct Processes<'a> {
     sender: Process,
     receiver: Process,
     interruption: &'a Interruption,
     sender_ended_at: Option<Instant>,
-    /// How far the call had come when it was interrupted.
+    /// Time of the call at its interruption.
     cut_at: Option<Duration>,
 }
 
 impl Processes<'_> {
-    /// Whether the emulator is still needed.
-    fn go_on(&mut self, status: &EmulatorStatus) -> bool {
+    /// Whether the emulator must keep running.
+    fn must_emulate(&mut self, status: &EmulatorStatus) -> bool {
         let interrupted = self.interruption.check().is_err();
         if interrupted {
             self.cut_at.get_or_insert(status.elapsed);
@@ -215,7 +218,7 @@ impl Drop for Process {
     }
 }
 
-/// What the progress line shows.
+/// Data of the progress line.
 #[derive(Default)]
 struct Display {
     quantizer: Option<u8>,
@@ -223,13 +226,13 @@ struct Display {
     delivered: ByteCount,
     at: Duration,
     rate: Bitrate,
-    /// What both ends know.
+    /// Combined sample of both ends.
     sample: Sample,
     is_newer: bool,
 }
 
 impl Display {
-    fn hear(&mut self, sender: &Process, receiver: &Process) {
+    fn update(&mut self, sender: &Process, receiver: &Process) {
         for line in sender.status.try_iter().chain(receiver.status.try_iter()) {
             match line {
                 StatusLine::Sending { quantizer, .. } => self.quantizer = quantizer,
@@ -240,7 +243,7 @@ impl Display {
                     }
                 }
                 StatusLine::Stats(sample) => {
-                    // Of each way the end knows that it is for; of the connection the sender.
+                    // Each end provides its own direction, and the sender provides the connection.
                     let known = &mut self.sample;
                     known.timestamp = known.timestamp.max(sample.timestamp);
                     if sample.outbound.is_some() {
@@ -255,7 +258,7 @@ impl Display {
         }
     }
 
-    /// What both ends know, if that is news.
+    /// Combined sample, if it changed.
     fn sample(&mut self) -> Option<&Sample> {
         std::mem::take(&mut self.is_newer).then_some(&self.sample)
     }
@@ -277,27 +280,28 @@ impl Display {
     }
 }
 
-/// The scored length of a call that was to last `asked`: less where the pictures ended before. They are
-/// captured for longer than what is scored, so that one too few means an end and not a late picture.
+/// Scored length of a call with the planned length `asked`; shorter if the pictures ended early.
+///
+/// Capture exceeds the scored length, so a missing picture means an early end.
 fn scored_length(captures: Captures, asked: Duration, frame_interval: Duration) -> Duration {
     let captured = captures.first.zip(captures.last);
     let captured = captured.map_or(Duration::ZERO, |(first, last)| last.saturating_since(first) + frame_interval);
     if captured + frame_interval < asked { captured } else { asked }
 }
 
-/// What observes a call while it runs.
+/// Observation of a running call.
 pub struct Observed<'a> {
-    /// Receives each new sample of both ends.
+    /// Callback for each new sample of both ends.
     pub take: &'a mut dyn FnMut(&Sample),
-    /// Words that have the sender and the receiver write a qlog.
+    /// Arguments that make the sender and the receiver write a qlog.
     pub qlog: [Vec<String>; 2],
 }
 
-/// Runs `live` until its end or an interruption. `observer` receives its frames when it is over; `observed` receives samples
-/// while it runs.
+/// Runs `live` until its end or an interruption. `observer` receives its frames at the end, `observed` its samples
+/// during the call.
 ///
 /// # Errors
-/// If the call cannot begin.
+/// If the call cannot start.
 pub fn call(
     live: &LiveCall,
     interruption: &Interruption,
@@ -321,7 +325,7 @@ pub fn call(
     let near = EmulatorSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let mut receive = words(&["--listen", "127.0.0.1:0", "--status", "json", "--sink", sink]);
-    // However long an outage is, this process decides when the call is over.
+    // This process decides when the call ends, even after a long outage.
     let patience = words(&["--wait-seconds", "none", "--idle-seconds", "none"]);
     receive.extend(patience.clone());
     receive.extend(words(&["--log", &name(&receive_log)]));
@@ -330,7 +334,7 @@ pub fn call(
     if let Some(path) = audio_output {
         receive.extend(["--audio-output".to_owned(), name(path)]);
     } else if settings.audio.is_some() {
-        // Heard by nobody, and scored.
+        // The sound is scored but not played.
         receive.extend(words(&["--audio-output", "nowhere"]));
     }
     if let Some(model) =
@@ -341,7 +345,7 @@ pub fn call(
     let receiver = Process::start("receive", &receive, None)?;
     let Ok(StatusLine::Ticket(ticket)) = receiver.status.recv_timeout(START_LIMIT) else {
         receiver.finish()?;
-        bail!("the receiver did not come up within {} s", START_LIMIT.as_secs());
+        bail!("the receiver did not start within {} s", START_LIMIT.as_secs());
     };
     let ticket: Ticket = ticket.parse().context("the receiver's ticket")?;
     let through = Ticket { addresses: near.addresses()?, rendezvous: Vec::new(), ..ticket.clone() };
@@ -364,30 +368,31 @@ pub fn call(
     let moves = Vec::new();
     let options = EmulatorOptions { to, forward, reverse, length: None, scored: length, moves, log: None, mtu: None };
     let emulator = Emulator::run(near, options, |status| {
-        display.hear(&processes.sender, &processes.receiver);
+        display.update(&processes.sender, &processes.receiver);
         if let (Some(take), Some(sample)) = (&mut take, display.sample()) {
             take(sample);
         }
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
         let line = display.line(status, capacity);
         progress.update(status.elapsed.min(length).as_millis() as u64, &line);
-        processes.go_on(status)
+        processes.must_emulate(status)
     })?;
     progress.finish();
     let Processes { sender, receiver, cut_at, .. } = processes;
     let failures = [sender.finish(), receiver.finish()].into_iter().filter_map(Result::err);
-    // Who failed says why, and the other end says only that it did.
-    let hearsay = LiveError::PeerFailed.to_string();
-    let failure = failures.min_by_key(|failure| failure.to_string().contains(&hearsay));
-    // What the user did comes before what came of it, and that before the log that is missing because of it.
+    // The failed process reports the reason; the other only reports that its peer failed.
+    let peer_failed = LiveError::PeerFailed.to_string();
+    let failure = failures.min_by_key(|failure| failure.to_string().contains(&peer_failed));
+    // An interruption takes precedence over a failure of a process, and that over a missing log.
     let interrupted = interruption.check().map_err(|interrupted| anyhow!(interrupted));
     let problem = interrupted.err().or(failure);
     let length = cut_at.map_or(length, |at| length.min(at));
     let (captures, unread) = Captures::of(&send_log);
     let length = scored_length(captures, length, frame_interval);
     let times = (captures.first.unwrap_or(Timestamp::ZERO), length, frame_interval);
-    // The processes' clocks began at different moments of the same clock. How long coding takes on this machine is no
-    // property of the path.
+    // The clocks of the processes started at different times of the same clock.
+    //
+    // The coding time of this machine is not a property of the path, so the floor excludes it.
     let epoch = captures.epoch;
     let since_epoch = |at: Timestamp| Timestamp::ZERO + at.saturating_since(epoch);
     let floor = emulator.started_at.map(|started_at| VideoDelayFloor::new(&path, since_epoch(started_at)));
@@ -424,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_whose_pictures_end_early_is_scored_as_long_as_they_lasted() {
+    fn call_with_an_early_end_is_scored_up_to_it() {
         let frame_interval = Duration::from_millis(100);
         let captures = |count: u32| {
             let mut captures = Captures::default();
@@ -434,7 +439,7 @@ mod tests {
         let scored = |count| scored_length(captures(count), Duration::from_secs(2), frame_interval);
         assert_eq!(scored(0), Duration::ZERO);
         assert_eq!(scored(12), Duration::from_millis(1_200));
-        assert_eq!(scored(19), Duration::from_secs(2), "one picture that came late");
+        assert_eq!(scored(19), Duration::from_secs(2), "one late picture");
         assert_eq!(scored(30), Duration::from_secs(2));
     }
 }

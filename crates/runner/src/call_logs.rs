@@ -1,5 +1,8 @@
-//! The logs that the two ends of a live call write while it runs, a line of JSON for each entry, and the call made of both.
-//! Nothing here grows with the call. What a killed end has written is there.
+//! Logs of the two ends of a live call, and their merge. Each entry is a line of JSON.
+//!
+//! Memory stays constant during the call. A killed end keeps its entries.
+//!
+//! Memory stays constant during the call. A killed end keeps its entries.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,23 +28,23 @@ pub type Counters = BTreeMap<String, u64>;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SenderEntry {
-    /// First of all: when the clock of all times in the log began, since the Unix epoch.
+    /// First entry: start of the clock of all times in the log, since the Unix epoch.
     Start {
         /// Time since the Unix epoch.
         epoch: Timestamp,
     },
-    /// A captured frame, in the order of capture, without what only the receiver knows.
+    /// A captured frame, in the order of capture, without the receiver's data.
     Frame(Box<FrameRecord>),
-    /// The same of another stream than the first, the more important the lower its number.
+    /// A captured frame of a stream other than the first. A lower number means a more important stream.
     StreamFrame {
         /// The stream, from 1.
         stream: usize,
         /// The frame.
         frame: Box<FrameRecord>,
     },
-    /// At the end: the counters of the transport.
+    /// Last entry: counters of the transport.
     End {
-        /// By name.
+        /// Counters by name.
         counters: Counters,
     },
 }
@@ -50,44 +53,44 @@ pub enum SenderEntry {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiverEntry {
-    /// First of all: when the clock of all times in the log began, since the Unix epoch.
+    /// First entry: start of the clock of all times in the log, since the Unix epoch.
     Start {
         /// Time since the Unix epoch.
         epoch: Timestamp,
     },
-    /// A picture that was shown, in the order in which they were.
+    /// A shown picture, in the order of display.
     Display(DisplayRecord),
-    /// The same of another stream than the first.
+    /// A shown picture of a stream other than the first.
     StreamDisplay {
         /// The stream, from 1.
         stream: usize,
         /// The picture.
         display: DisplayRecord,
     },
-    /// Before the end: how the sound was heard, if it was.
+    /// Scores of the sound before the last entry, if there was sound.
     Sound(SoundScores),
-    /// At the end: the counters of the transport and of the decoder.
+    /// Last entry: counters of the transport and of the decoder.
     End {
-        /// Of the transport, by name.
+        /// Counters of the transport by name.
         counters: Counters,
-        /// Of the decoder, by name.
+        /// Counters of the decoder by name.
         decoder: Counters,
     },
 }
 
-/// A log that is being written. What goes wrong is told at once and again at the end: it is no reason to stop a call.
+/// Log that is being written. A failure is reported at once and again at the end, and does not stop the call.
 pub struct LogWriter {
     lines: LineWriter,
     failure: Option<serde_json::Error>,
 }
 
 impl LogWriter {
-    /// A log at `path`, or on standard output.
+    /// Creates a log at `path`, or on standard output.
     pub fn create(path: &Path) -> Result<Self> {
         Ok(Self { lines: LineWriter::create(path)?, failure: None })
     }
 
-    /// Adds an entry; never waits.
+    /// Adds an entry; never blocks.
     pub fn write(&mut self, entry: &impl Serialize) {
         match serde_json::to_vec(entry) {
             Ok(mut line) => {
@@ -98,18 +101,18 @@ impl LogWriter {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the remaining entries.
     pub fn finish(self) -> Result<()> {
         self.lines.finish()?;
         self.failure.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
-/// The entries of a log, one by one, until its end or the first that cannot be read.
+/// Entries of a log, until its end or the first invalid one.
 struct LogReader<Entry> {
     lines: Option<Lines<BufReader<File>>>,
     of: &'static str,
-    /// Why there are no more entries.
+    /// Reason for the early end of the entries.
     problem: Option<Error>,
     entry: PhantomData<Entry>,
 }
@@ -140,14 +143,14 @@ impl<Entry: DeserializeOwned> Iterator for LogReader<Entry> {
     }
 }
 
-/// When pictures were captured.
+/// Capture times of pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Captures {
-    /// When the sender's clock began, since the Unix epoch.
+    /// Start of the sender's clock, since the Unix epoch.
     pub epoch: Timestamp,
-    /// Capture of the first picture; none before it.
+    /// Capture of the first picture, if any.
     pub first: Option<Timestamp>,
-    /// Capture of the last picture; none before the first.
+    /// Capture of the last picture, if any.
     pub last: Option<Timestamp>,
 }
 
@@ -158,13 +161,13 @@ impl Default for Captures {
 }
 
 impl Captures {
-    /// A picture was captured at `at`.
+    /// Adds a picture captured at `at`.
     pub fn add(&mut self, at: Timestamp) {
         self.first.get_or_insert(at);
         self.last = Some(at);
     }
 
-    /// Those in the log of a sender, and what is wrong with that.
+    /// Captures in the log of a sender, and the problem with that log, if any.
     pub fn of(sender: &Path) -> (Self, Option<Error>) {
         let mut captures = Self::default();
         let mut log = LogReader::open(sender, "sender");
@@ -179,32 +182,36 @@ impl Captures {
     }
 }
 
-/// What the ends counted: the sender's transport, the receiver's, and the decoder.
+/// Counters of both ends: the sender's transport, the receiver's transport, and the decoder.
 #[derive(Debug, Default)]
 pub struct EndCounters {
-    /// Of the sender's transport, by name.
+    /// Counters of the sender's transport by name.
     pub sender: Counters,
-    /// Of the receiver's transport, by name.
+    /// Counters of the receiver's transport by name.
     pub receiver: Counters,
-    /// Of the decoder, by name.
+    /// Counters of the decoder by name.
     pub decoder: Counters,
 }
 
-/// A call made of the logs of both its ends.
+/// A call, merged from the logs of both ends.
 pub struct Merged {
     /// Frames of both ends.
     pub log: CallLog,
     /// Counters of both ends.
     pub counters: EndCounters,
-    /// How its sound was heard, if it was.
+    /// Scores of its sound, if any.
     pub sound: Option<SoundScores>,
-    /// What is missing of it.
+    /// Problem with the logs, if any.
     pub problem: Option<Error>,
 }
 
-/// Reads the logs of both ends side by side into the log of the call, which began at `start` and is scored for `length`.
-/// What can be read counts. The call's clock is the sender's, which began at `epoch`. Video delays are compared with
-/// `floor`, where one is known.
+/// Merges the logs of both ends into the log of the call, from `start` and scored for `length`.
+///
+/// Readable entries count. The call's clock is the sender's, which started at `epoch`. Video delays are compared with
+/// `floor`, if known.
+///
+/// Readable entries count. The call's clock is the sender's, which started at `epoch`. Video delays are compared with
+/// `floor`, if known.
 pub fn merge(
     sender: &Path,
     receiver: &Path,
@@ -253,7 +260,7 @@ pub fn merge(
         };
         let frame = record.frame;
         log.decided(*record);
-        // Frames are shown in the order in which they were sent, so that all earlier displays have been merged.
+        // Frames are shown in the order of sending, so all earlier displays have been merged.
         while let Some(shown) = display.filter(|display| frame.is_some_and(|frame| display.frame <= frame)) {
             log.shown(&shown, None);
             display = next_display(&mut received);
@@ -277,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_logs_of_both_ends_become_one_with_what_each_of_them_knows() {
+    fn merged_log_has_the_data_of_both_ends() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, receiver) = (folder.path().join("send"), folder.path().join("receive"));
         let mut log = LogWriter::create(&sender).unwrap();
@@ -290,7 +297,7 @@ mod tests {
         log.write(&SenderEntry::End { counters: [("frames".to_owned(), 3)].into() });
         log.finish().unwrap();
         let mut log = LogWriter::create(&receiver).unwrap();
-        // The receiver was there 5 s before the sender.
+        // The receiver started 5 s before the sender.
         log.write(&ReceiverEntry::Start { epoch: at(75_000) });
         for (frame, shown) in [(0, 6_050), (2, 6_390)] {
             log.write(&ReceiverEntry::Display(DisplayRecord {
@@ -320,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_end_logged_before_it_was_killed_counts_and_what_is_missing_is_said() {
+    fn log_of_a_killed_end_counts_and_its_problem_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, receiver) = (folder.path().join("send"), folder.path().join("receive"));
         let mut log = LogWriter::create(&sender).unwrap();

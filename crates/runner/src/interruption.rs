@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and a terminal that is closed, for commands that must end in order.
+//! Interruption by Ctrl-C, SIGTERM or a closed terminal, for commands that must complete their files.
 
 #[cfg(unix)]
 use std::fs;
@@ -11,7 +11,7 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// The command was told to end by a signal, and has ended in order.
+/// Error of a command that a signal ended, after it completed its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("ended by {}", match .signal { 1 => "SIGHUP", 2 => "an interrupt (SIGINT)", 3 => "SIGQUIT", _ => "SIGTERM" })]
 pub struct Interrupted {
@@ -19,20 +19,22 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    /// By the signal of this number.
+    /// Interruption by the signal of this number.
     #[cfg(target_os = "linux")]
     pub fn by(signal: i32) -> Self {
         Self { signal: u8::try_from(signal).unwrap_or_default() }
     }
 
-    /// The exit status that shells give a command which a signal ended.
+    /// Exit status that shells report for a command ended by this signal.
     pub fn status(self) -> u8 {
         128 + self.signal
     }
 }
 
-/// Notices the first SIGINT, SIGTERM or SIGHUP while it lives. A second one, or one after its end, ends the process at once;
-/// but for SIGHUP, of which a terminal that is closed makes two, one by its shell and one by the system.
+/// Records the first SIGINT, SIGTERM or SIGHUP during its lifetime.
+///
+/// A second signal, or one after its lifetime, ends the process immediately. SIGHUP is the exception: closing a
+/// terminal sends two, one from the shell and one from the system.
 pub struct Interruption {
     signal: Arc<AtomicUsize>,
     at_once: Arc<AtomicBool>,
@@ -40,12 +42,12 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// Begins to notice.
+    /// Installs the signal handlers.
     pub fn watch() -> Result<Self> {
         let interruption = Self { signal: Arc::default(), at_once: Arc::default(), is_over: Arc::default() };
         for signal in [SIGINT, SIGTERM] {
             let (noticed, at_once) = (interruption.signal.clone(), interruption.at_once.clone());
-            // In this order: the first signal arms what the second one meets.
+            // The order matters: the first signal arms the action for the second one.
             flag::register_conditional_default(signal, at_once.clone())
                 .and_then(|_| flag::register_usize(signal, noticed, signal as usize))
                 .and_then(|_| flag::register(signal, at_once))
@@ -61,7 +63,7 @@ impl Interruption {
         Ok(interruption)
     }
 
-    /// The interruption, if there was one.
+    /// Returns an error after an interruption.
     pub fn check(&self) -> Result<(), Interrupted> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -69,7 +71,7 @@ impl Interruption {
         }
     }
 
-    /// Tells whether there was one, from wherever.
+    /// Returns a check for an interruption that any thread may call.
     pub fn asked(&self) -> impl Fn() -> bool + Clone + Send + use<> {
         let signal = self.signal.clone();
         move || signal.load(Ordering::Relaxed) != 0
@@ -83,8 +85,9 @@ impl Drop for Interruption {
     }
 }
 
-/// Whether whoever started this program had it ignore `signal`, as `nohup` has it ignore SIGHUP. Where the system does not say,
-/// it is left alone.
+/// Whether the parent process ignores `signal`, as `nohup` ignores SIGHUP.
+///
+/// The answer is true if the system does not report it.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

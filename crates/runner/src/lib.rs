@@ -1,12 +1,12 @@
-//! Runs a call for a command, simulated or live, and writes what the run leaves.
+//! Runs a call for a command, simulated or live, and writes its results.
 //!
 //! `simulate` and [`call`] run one call each. Commands share the rest: [`progress`] and [`interruption`] while something
 //! runs, [`output_file`], [`parquet_table`] and [`session_log`] for its results.
 #![forbid(unsafe_code)]
-// `println!` panics when nobody reads any more.
+// `println!` panics if the reader of standard output is gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-/// Prints a line for people, see [`output_file::say`].
+/// Prints a line for the user, see [`output_file::say`].
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => {
@@ -14,7 +14,7 @@ macro_rules! say {
     };
 }
 
-/// Prints a line for people on standard error, see [`output_file::aside`].
+/// Prints a line for the user on standard error, see [`output_file::aside`].
 #[macro_export]
 macro_rules! aside {
     ($($text:tt)*) => {

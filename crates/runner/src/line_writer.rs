@@ -1,5 +1,6 @@
-//! Lines of a file that grows while a call runs, written by a thread of their own: whoever has something to write never waits
-//! for a disk or for the reader of a pipe.
+//! Writes lines to a file that grows during a call.
+//!
+//! A separate thread writes, so that the caller never waits for a disk or the reader of a pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write, stdout};
@@ -14,33 +15,34 @@ use anyhow::{Context, Error, Result, anyhow};
 
 use crate::output_file::{is_special, is_standard_output};
 
-/// Lines that may wait to be written: two minutes of a call's frames. Of more, as when a disk stands still, the newest are left
-/// out, which is counted and told.
+/// Maximum lines that wait to be written: two minutes of a call's frames.
+///
+/// If the disk or pipe blocks for longer, the newest lines are dropped, counted and reported.
 const MOST_WAITING: usize = 4_096;
-/// Bytes that are written at once.
+/// Bytes written together.
 const BATCH: usize = 1 << 16;
-/// How long the last lines may take.
+/// Time limit for the last lines.
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// How often a thread that is waited for is looked at.
+/// Interval of checks for the end of the thread.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where lines go in.
+/// Sender of lines to the writer.
 #[derive(Clone)]
 pub struct Lines {
     lines: SyncSender<Vec<u8>>,
-    left_out: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl Lines {
-    /// Adds a line, which ends in a line break; never waits.
+    /// Adds a line, which ends in a line break; never blocks.
     pub fn push(&self, line: Vec<u8>) {
         if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// A pipe or a device. It is opened by whoever writes to it first: opening a named pipe waits until somebody reads it.
+/// A pipe or a device. The first write opens it, because opening a named pipe waits for its reader.
 struct Special {
     path: PathBuf,
     opened: Option<File>,
@@ -62,19 +64,19 @@ impl Write for Special {
     }
 }
 
-/// A file of lines.
+/// File of lines.
 pub struct LineWriter {
     name: String,
     lines: Option<Lines>,
-    left_out: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl LineWriter {
-    /// Makes the file at `path`, or empties it; or writes to standard output.
+    /// Creates or truncates the file at `path`, or writes to standard output.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the file cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         if is_standard_output(path) {
             return Self::start("standard output".to_owned(), stdout(), |_| {});
@@ -84,38 +86,38 @@ impl LineWriter {
             return Self::start(name, Special { path: path.to_owned(), opened: None }, |_| {});
         }
         let file = File::create(path).with_context(|| format!("cannot create {name}"))?;
-        // What is there of a disk that is full ends with a whole line.
+        // After a failure, such as a full disk, the file is cut after the last complete line.
         Self::start(name, file, |(file, whole): (&mut File, u64)| {
             let _ = file.set_len(whole);
         })
     }
 
-    /// Writes to `output`; after a failure, `cut` is told how many bytes end with a whole line.
+    /// Writes to `output`; after a failure, `cut` receives the number of bytes up to the last complete line.
     fn start<Output: Write + Send + 'static>(
         name: String,
         output: Output,
         cut: impl Fn((&mut Output, u64)) + Send + 'static,
     ) -> Result<Self> {
         let (lines, incoming) = mpsc::sync_channel(MOST_WAITING);
-        let told = name.clone();
+        let shown_name = name.clone();
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             let written = write(output, &incoming, cut);
             if let Err(error) = &written {
-                aside!("lockstep: cannot write {told}: {error}; the call goes on without it");
+                aside!("lockstep: cannot write {shown_name}: {error}; the call continues without it");
             }
-            // What still comes is for nobody.
+            // Later lines are discarded.
             if written.is_err() {
                 incoming.iter().for_each(drop);
             }
             written
         });
         let thread = thread.context("cannot start a thread")?;
-        let left_out = Arc::<AtomicU64>::default();
-        let lines = Lines { lines, left_out: left_out.clone() };
-        Ok(Self { name, lines: Some(lines), left_out, thread: Some(thread) })
+        let dropped = Arc::<AtomicU64>::default();
+        let lines = Lines { lines, dropped: dropped.clone() };
+        Ok(Self { name, lines: Some(lines), dropped, thread: Some(thread) })
     }
 
-    /// Where its lines go in. It is over when all of these are gone.
+    /// Another sender of lines. The writer ends when all senders are dropped.
     pub fn lines(&self) -> Option<Lines> {
         self.lines.clone()
     }
@@ -127,7 +129,7 @@ impl LineWriter {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the remaining lines.
     ///
     /// # Errors
     /// If anything is missing from the file.
@@ -138,22 +140,22 @@ impl LineWriter {
         let deadline = Instant::now() + END_LIMIT;
         while !thread.is_finished() {
             if Instant::now() >= deadline {
-                return Err(failed(anyhow!("it takes no more; what was written may be incomplete")));
+                return Err(failed(anyhow!("it is blocked; the written part may be incomplete")));
             }
             thread::sleep(LOOK_INTERVAL);
         }
         match thread.join() {
             Ok(written) => written.map_err(|error| failed(error.into()))?,
-            Err(_) => return Err(failed(anyhow!("the thread that writes it died"))),
+            Err(_) => return Err(failed(anyhow!("its writing thread panicked"))),
         }
-        match self.left_out.load(Ordering::Relaxed) {
+        match self.dropped.load(Ordering::Relaxed) {
             0 => Ok(()),
-            lines => Err(failed(anyhow!("{lines} lines were left out because it took them too slowly"))),
+            lines => Err(failed(anyhow!("{lines} lines were dropped because the output was too slow"))),
         }
     }
 }
 
-/// Writes all lines that come.
+/// Writes all lines of the channel.
 fn write<Output: Write>(
     mut output: Output,
     lines: &Receiver<Vec<u8>>,
@@ -196,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Has room for so many bytes, and takes a few at a time.
+    /// Output with a limited capacity that accepts a few bytes per write.
     #[derive(Clone)]
     struct Small(Arc<Mutex<Vec<u8>>>, usize);
 
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_of_a_full_disk_ends_with_a_whole_line_and_the_failure_is_told_at_the_end() {
+    fn file_on_a_full_disk_ends_with_a_complete_line() {
         for room in [0, 5, 6, 40, 1_000] {
             let small = Small(Arc::default(), room);
             let cut = |(small, whole): (&mut Small, u64)| small.0.lock().unwrap().truncate(whole as usize);
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_does_not_wait_for_a_pipe_that_nobody_reads_and_lines_left_out_are_counted() {
+    fn push_never_waits_and_dropped_lines_are_counted() {
         let (hold, held) = mpsc::channel::<()>();
         struct Still(Receiver<()>);
         impl Write for Still {
@@ -247,10 +249,10 @@ mod tests {
             }
         }
         let writer = LineWriter::start("still".to_owned(), Still(held), |_| {}).unwrap();
-        // If it waited, this would not end.
+        // This loop would not end if `push` waited.
         (0..3 * MOST_WAITING).for_each(|_| writer.push(b"line\n".to_vec()));
         drop(hold);
         let said = format!("{:#}", writer.finish().unwrap_err());
-        assert!(said.contains("lines were left out"), "{said}");
+        assert!(said.contains("lines were dropped"), "{said}");
     }
 }

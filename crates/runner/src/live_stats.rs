@@ -1,5 +1,6 @@
-//! What a live call counts, under the names that W3C's webrtc-stats has for it: the one source of what `--stats`, `--metrics`,
-//! `--monitor`, `--qlog` and the line on the screen say.
+//! Statistics of a live call, with the names of W3C's webrtc-stats.
+//!
+//! They are the only source of `--stats`, `--metrics`, `--monitor`, `--qlog` and the status line.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,37 +13,39 @@ use lockstep_live::{CallState, Presence, Shown, Way};
 use lockstep_measure::{FreezeDetector, ReceivedCounts, SentCounts};
 use lockstep_units::Timestamp;
 
-/// Frames of so long make a frame rate.
+/// Interval over which the frame rate is counted.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is known of a call at a moment. Counters count from the beginning of the call; times are seconds, as in webrtc-stats.
-/// Where that has no name, ours is documented as such.
+/// Statistics of a call at one time. Counters start at the beginning of the call; times are in seconds, as in
+/// webrtc-stats.
+///
+/// Fields without a name there are marked "ours".
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
     /// Milliseconds since this end began.
     pub timestamp: f64,
-    /// `RTCOutboundRtpStreamStats` of what is sent.
+    /// `RTCOutboundRtpStreamStats` of the sent stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outbound: Option<Outbound>,
-    /// `RTCInboundRtpStreamStats` of what is received.
+    /// `RTCInboundRtpStreamStats` of the received stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbound: Option<Inbound>,
-    /// `RTCTransportStats` of the connection, QUIC's packets whole.
+    /// `RTCTransportStats` of the connection, over complete QUIC packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
-    /// Ours: how the other end's sound is heard.
+    /// Ours: sound from the other end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sound: Option<Sound>,
 }
 
-/// What is sent.
+/// Statistics of the sent stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outbound {
     /// Frames handed to the transport.
     pub frames_sent: u64,
-    /// Frames that decode from nothing.
+    /// Key frames.
     pub key_frames_encoded: u64,
     /// Frames sent in the last second.
     pub frames_per_second: u64,
@@ -56,59 +59,58 @@ pub struct Outbound {
     pub bytes_sent: u64,
     /// Target of the controller, bit/s.
     pub target_bitrate: u64,
-    /// Of `RTCRemoteInboundRtpStreamStats`, as the other end's acknowledgements tell.
+    /// Lost packets by the other end's acknowledgements, as in `RTCRemoteInboundRtpStreamStats`.
     pub packets_lost: u64,
-    /// Smoothed round-trip time in seconds; none before the first feedback.
+    /// Smoothed round-trip time in seconds; `None` before the first feedback.
     pub round_trip_time: Option<f64>,
-    /// Ours: quantizer index (0-127), budget and size, bytes, of the newest frame sent.
+    /// Ours: quantizer index (0-127) of the newest sent frame.
     pub quantizer: Option<u8>,
     /// Ours: budget of the newest frame, bytes.
     pub frame_budget: Option<u64>,
     /// Ours: size of the newest frame, bytes.
     pub frame_bytes: Option<u64>,
-    /// Ours: pictures by what held them back, as in the frame log's `limited_by`, and that of the newest.
+    /// Ours: pictures by the limit that bound them, as `limited_by` in the frame log.
     #[serde(default)]
     pub limited_frames: BTreeMap<LimitedBy, u64>,
     /// Ours: the limit of the newest frame.
     pub limited_by: Option<LimitedBy>,
-    /// Ours: one's own sound is silenced, one's own camera is off.
+    /// Ours: this end's sound is muted.
     pub muted: bool,
     /// Ours: this end's camera is off.
     pub camera_off: bool,
 }
 
-/// What is received.
+/// Statistics of the received stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inbound {
-    /// Frames that arrived whole.
+    /// Complete frames received.
     pub frames_received: u64,
     /// Frames decoded.
     pub frames_decoded: u64,
-    /// Decoded, and not shown because the sink was too slow.
+    /// Decoded frames that the sink was too slow to show.
     pub frames_dropped: u64,
     /// Frames shown in the last second.
     pub frames_per_second: u64,
     /// Freezes, by the definition of WebRTC's statistics.
     pub freeze_count: u64,
-    /// Their duration in seconds.
+    /// Total duration of freezes in seconds.
     pub total_freezes_duration: f64,
     /// Packets that arrived.
     pub packets_received: u64,
-    /// Packets missing of those sent before the newest arrival.
+    /// Missing packets among those sent before the newest arrival.
     pub packets_lost: u64,
     /// Interarrival jitter in seconds (RFC 3550, section 6.4.1).
     pub jitter: f64,
-    /// Ours: from capture to display of the newest picture shown, as far as an end can know it that does not see the other's
-    /// clock.
+    /// Ours: delay from capture to display of the newest picture, estimated without the other end's clock.
     pub video_delay: Option<f64>,
-    /// Ours: the other end's sound is silenced, its camera is off.
+    /// Ours: the other end's sound is muted.
     pub muted: bool,
     /// Ours: the other end's camera is off.
     pub camera_off: bool,
 }
 
-/// What the connection carries.
+/// Statistics of the connection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Transport {
@@ -120,30 +122,31 @@ pub struct Transport {
     pub packets_received: u64,
     /// Their bytes.
     pub bytes_received: u64,
-    /// Ours: its packets go by a rendezvous, because there is no direct way (yet).
+    /// Ours: a rendezvous relays the packets, because no direct path is known (yet).
     #[serde(default)]
     pub relayed: bool,
 }
 
-/// How sound is heard.
+/// Statistics of sound.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sound {
     /// Packets of sound that arrived.
     pub packets: u64,
-    /// The share (0-1) that was made up.
+    /// Share (0-1) of concealed sound.
     pub concealed_share: f64,
 }
 
-/// The delay of pictures, as far as an end can know it that does not see the other's clock: the shortest way takes half of
-/// the shortest round trip, and others are as much longer as they are later.
+/// Estimate of the video delay without the other end's clock.
+///
+/// The minimum delay is half of the minimum round-trip time; other delays add their excess over the minimum.
 #[derive(Debug, Default)]
 struct Delay {
     least_us: Option<i64>,
 }
 
 impl Delay {
-    /// In seconds.
+    /// Delay of `shown` in seconds.
     fn of(&mut self, shown: &Shown) -> f64 {
         let late = shown.record.displayed_at.as_micros() as i64 - shown.captured_at.as_micros() as i64;
         let least = self.least_us.map_or(late, |least| least.min(late));
@@ -153,7 +156,7 @@ impl Delay {
     }
 }
 
-/// The moments of the last second.
+/// Times within the last second.
 #[derive(Debug, Default)]
 struct Recent(VecDeque<Timestamp>);
 
@@ -171,7 +174,7 @@ impl Recent {
     }
 }
 
-/// Counts.
+/// Collects the statistics of a live call.
 #[derive(Debug, Default)]
 pub struct LiveStats {
     outbound: Option<Outbound>,
@@ -184,7 +187,7 @@ pub struct LiveStats {
 }
 
 impl LiveStats {
-    /// What the end that sends is at.
+    /// Takes the state of the sending end.
     pub fn sending(&mut self, now: Timestamp, end: &SendingEnd) {
         let (counted, status) = (SentCounts::of(end, now), end.status(now));
         let outbound = self.outbound.get_or_insert_default();
@@ -199,7 +202,7 @@ impl LiveStats {
         outbound.frames_per_second = self.sent.count(now);
     }
 
-    /// What the end that receives is at.
+    /// Takes the state of the receiving end.
     pub fn receiving(&mut self, now: Timestamp, end: &ReceivingEnd) {
         let (frames, counted) = (end.statistics(), ReceivedCounts::of(end));
         if let Some(format) = end.format() {
@@ -214,7 +217,7 @@ impl LiveStats {
         inbound.frames_per_second = self.shown.count(now);
     }
 
-    /// All that is known of a picture of one's own.
+    /// Takes the record of a picture that this end captured.
     pub fn captured(&mut self, record: &FrameRecord) {
         let outbound = self.outbound.get_or_insert_default();
         if let Some(limit) = record.limited_by {
@@ -231,7 +234,7 @@ impl LiveStats {
         self.sent.add(record.sent_at.unwrap_or(record.captured_at));
     }
 
-    /// A picture of the other's is shown; gives its delay, seconds.
+    /// Takes a shown picture, and returns its delay in seconds.
     pub fn shown(&mut self, shown: &Shown) -> f64 {
         let at = shown.record.displayed_at;
         self.shown.add(at);
@@ -245,7 +248,7 @@ impl LiveStats {
         delay
     }
 
-    /// What is known at this moment.
+    /// Current sample.
     pub fn sample(&mut self, state: &CallState) -> Sample {
         if let Some(outbound) = &mut self.outbound {
             (outbound.muted, outbound.camera_off) = (state.own.muted, state.own.camera_off);
@@ -254,7 +257,7 @@ impl LiveStats {
             inbound.frames_dropped = state.dropped;
             (inbound.muted, inbound.camera_off) = (state.peer.muted, state.peer.camera_off);
         }
-        // A picture that stands still because its camera is off is no freeze: what comes after begins anew.
+        // A still picture while the camera is off is not a freeze, so detection restarts afterwards.
         if state.peer.camera_off || self.peer.camera_off {
             self.freezes = None;
         }
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_above_the_shortest_and_that_is_half_of_the_shortest_round_trip() {
+    fn minimum_delay_is_half_of_the_minimum_round_trip() {
         let mut delay = Delay::default();
         // The other end's clock is 5 s ahead.
         let mut of = |displayed: u64, captured: u64| (1e3 * delay.of(&shown(displayed, captured))).round();
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_rate_is_what_was_shown_in_the_last_second() {
+    fn frame_rate_counts_the_last_second() {
         let mut stats = LiveStats::default();
         for picture in 0..30 {
             stats.shown(&shown(100 * picture, 100 * picture));
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_camera_that_is_off_freezes_nothing() {
+    fn camera_that_is_off_causes_no_freeze() {
         let freezes = |camera_off: bool| {
             let mut stats = LiveStats::default();
             let mut state = CallState {

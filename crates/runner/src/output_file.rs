@@ -1,9 +1,10 @@
-//! Where commands write: a file that is whole or is not there, or standard output.
+//! Output files of commands: complete or absent, or standard output.
 //!
-//! A file is written under a temporary name beside its own (`.NAME.*.part`, removed if writing fails) and takes its name when
-//! it is whole, so that a full disk or a command that is killed leaves what was there before. `-` is standard output; what people are told goes to standard error
-//! then. A device or a pipe is written as it is. Recordings of live calls are no such files: what a killed call has recorded
-//! shall be there, see [`lockstep_media::open_sink`].
+//! A file is written under a temporary name in its folder (`.NAME.*.part`, removed if writing fails).
+//!
+//! It takes its name when it is complete. A full disk or a killed command therefore keeps the old file. `-` is standard
+//! output; messages for the user then go to standard error. A device or a pipe is written directly. Recordings of live
+//! calls use another way, because a killed call must keep them: see [`lockstep_media::open_sink`].
 
 use std::fmt::Arguments;
 use std::fs::{self, File, OpenOptions};
@@ -20,16 +21,16 @@ use lockstep_configuration::document;
 
 use crate::standard_input::is_standard_input;
 
-/// What names standard output in the place of a file.
+/// Name of standard output instead of a file.
 const STANDARD_OUTPUT: &str = "-";
 
-/// Symbolic links that are followed one after the other, as Linux has it.
+/// Maximum depth of symbolic links, as in Linux.
 const MOST_LINKS: usize = 40;
 
 /// Whether an output of this command is standard output.
 static STANDARD_OUTPUT_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Why something that was to be read on standard output is missing there, if it is.
+/// First error of printing on standard output, if any.
 static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
 
 /// Whether `path` is standard output.
@@ -37,13 +38,14 @@ pub fn is_standard_output(path: &Path) -> bool {
     path.as_os_str() == STANDARD_OUTPUT || path == Path::new("/dev/stdout")
 }
 
-/// Whether an output that was checked is standard output.
+/// Whether a checked output is standard output.
 pub fn standard_output_is_taken() -> bool {
     STANDARD_OUTPUT_TAKEN.load(Ordering::Relaxed)
 }
 
-/// Prints `text` on standard output at once. It stops nothing that it fails: a call goes on, files are written. But
-/// what is missing then is told at the end, see [`all_printed`].
+/// Prints `text` on standard output and flushes it.
+///
+/// A failure does not stop the command; [`all_printed`] reports it at the end.
 pub fn print(text: Arguments<'_>) {
     let mut out = stdout().lock();
     if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
@@ -51,10 +53,10 @@ pub fn print(text: Arguments<'_>) {
     }
 }
 
-/// Whether all that was printed is on standard output. A reader that went away, as `head` does, has what it wanted.
+/// Checks that everything was printed on standard output. A closed reader such as `head` is no failure.
 ///
 /// # Errors
-/// If something is missing there, as on a full disk.
+/// If text is missing there, for example on a full disk.
 pub fn all_printed() -> Result<()> {
     match UNPRINTED.get() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => bail!("cannot write standard output: {error}"),
@@ -62,32 +64,33 @@ pub fn all_printed() -> Result<()> {
     }
 }
 
-/// Tells people how it goes: on standard output, or on standard error where an output has taken that.
+/// Prints text for the user: on standard output, or on standard error if an output uses standard output.
 pub fn tell(text: Arguments<'_>) {
     if standard_output_is_taken() {
-        let _ = stderr().write_fmt(text); // as with `aside`
+        let _ = stderr().write_fmt(text); // ignored as in `aside`
     } else {
         print(text);
     }
 }
 
-/// Whether people are told on a terminal.
+/// Whether text for the user goes to a terminal.
 pub fn tells_terminal() -> bool {
     if standard_output_is_taken() { stderr().is_terminal() } else { stdout().is_terminal() }
 }
 
-/// Tells people a line, see [`tell`].
+/// Prints a line for the user, see [`tell`].
 pub fn say(line: Arguments<'_>) {
     tell(format_args!("{line}\n"));
 }
 
-/// Tells people a line on standard error: warnings, failures, how it goes. Whatever becomes of it (a closed terminal, a pipe
-/// that nobody reads any more, a full disk) is no reason to fail, let alone to lose what a command was to write.
+/// Prints a line for the user on standard error: warnings, failures, progress.
+///
+/// A failure to print is ignored, so that the command still writes its files.
 pub fn aside(line: Arguments<'_>) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// The folder that `path` lies in.
+/// Folder of `path`.
 fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -95,7 +98,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// The file that `path` names behind symbolic links, there or not.
+/// Path after following symbolic links; the file need not exist.
 fn behind_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -105,12 +108,12 @@ fn behind_links(path: &Path) -> PathBuf {
     path
 }
 
-/// Whether there is something at `path` that is written as it is: a device, a pipe.
+/// Whether `path` is a device or a pipe, which is written directly.
 pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
-/// `path` with `suffix` before its extension: `a-2.ivf` of `a.ivf` and `-2`.
+/// `path` with `suffix` before its extension: `a-2.ivf` from `a.ivf` and `-2`.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(suffix);
@@ -121,7 +124,7 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Whether writing one would change the other.
+/// Whether writing one file would change the other.
 fn is_same(first: &Path, second: &Path) -> bool {
     if is_standard_output(first) || is_standard_output(second) {
         return is_standard_output(first) && is_standard_output(second);
@@ -129,13 +132,13 @@ fn is_same(first: &Path, second: &Path) -> bool {
     if is_special(first) {
         return false;
     }
-    // Two names that are not there yet are the same in the same folder.
+    // Two names without files are equal if their folders are the same.
     let place = |path: &Path| Some((fs::canonicalize(folder_of(path)).ok()?, path.file_name()?.to_owned()));
     let places = place(&behind_links(first)).zip(place(&behind_links(second)));
     same_file::is_same_file(first, second).unwrap_or(false) || places.is_some_and(|(first, second)| first == second)
 }
 
-/// Finds out whether `path` can be written, without a change to what it names. Makes its folder.
+/// Checks that `path` can be written, without changing its file. Creates its folder.
 fn check_one(path: &Path) -> Result<()> {
     if is_standard_output(path) || is_special(path) {
         return Ok(());
@@ -153,11 +156,12 @@ fn check_one(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks all `outputs` of a command, each with the option that names it, before anything runs: they can be written, and
-/// none is another, nor one of `inputs`, which it would destroy. Of the inputs, those count that are files.
+/// Checks all `outputs` of a command, each with its option, before anything runs.
+///
+/// Each must be writable, and differ from the others and from the files of `inputs`, which it would destroy.
 ///
 /// # Errors
-/// What is wrong with the first that is wrong.
+/// The problem of the first invalid output.
 pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> {
     let outputs: Vec<(&str, &Path)> = outputs.iter().filter_map(|&(option, path)| Some((option, path?))).collect();
     for (index, &(option, path)) in outputs.iter().enumerate() {
@@ -176,7 +180,7 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> 
     Ok(())
 }
 
-/// An error and what caused it, as one line. Many errors name their cause themselves; it is not said again.
+/// An error and its causes in one line. A cause that an error already contains is not repeated.
 pub fn in_one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -189,10 +193,10 @@ pub fn in_one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Of outputs that were written each for itself: what went wrong with any of them.
+/// Combines the outcomes of independent outputs.
 ///
 /// # Errors
-/// What went wrong, all of it.
+/// All failures in one error.
 pub fn all(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let mut failures = outcomes.into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else { return Ok(()) };
@@ -200,7 +204,7 @@ pub fn all(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     if others.is_empty() { Err(first) } else { Err(anyhow!("{}; and {}", in_one_line(&first), others.join("; and "))) }
 }
 
-/// An output that is being written. Without [`OutputFile::finish`] a file is as it was before.
+/// Output that is being written. Without [`OutputFile::finish`] an old file remains unchanged.
 pub struct OutputFile {
     name: String,
     to: To,
@@ -209,7 +213,7 @@ pub struct OutputFile {
 enum To {
     Standard(BufWriter<Stdout>),
     Special(BufWriter<File>),
-    /// Written through the file itself: what its temporary name would add to errors is no name that people know.
+    /// Writes go to the file and not to its `NamedTempFile`, whose errors would show the temporary name.
     File {
         file: BufWriter<File>,
         temporary: TempPath,
@@ -218,7 +222,7 @@ enum To {
 }
 
 impl OutputFile {
-    /// Begins to write `path`; `-` is standard output. Makes its folder.
+    /// Opens `path` for writing; `-` is standard output. Creates its folder.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -245,10 +249,10 @@ impl OutputFile {
         matches!(self.to, To::File { .. })
     }
 
-    /// Writes out what is left, and gives the file its name.
+    /// Flushes the output, and renames the file to its path.
     ///
     /// # Errors
-    /// If that fails; a file is as it was before then.
+    /// If that fails; an old file then remains unchanged.
     pub fn finish(self) -> Result<()> {
         let finish = || -> io::Result<()> {
             match self.to {
@@ -256,7 +260,7 @@ impl OutputFile {
                 To::Special(mut output) => output.flush(),
                 To::File { file, temporary, path } => {
                     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-                    // Some file systems say only now that they are full.
+                    // Some file systems only report here that they are full.
                     file.sync_all()?;
                     if let Ok(before) = fs::metadata(&path) {
                         file.set_permissions(before.permissions())?;
@@ -269,14 +273,14 @@ impl OutputFile {
     }
 }
 
-/// A temporary file beside `path`, with the permissions that a new file has.
+/// Temporary file in the folder of `path`, with the permissions of a new file.
 fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let prefix = format!(".{name}.");
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix).suffix(".part");
     #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less what the umask takes
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // the umask applies
     builder.tempfile_in(folder_of(path))
 }
 
@@ -307,7 +311,7 @@ impl Seek for OutputFile {
     }
 }
 
-/// Writes all of `path` by `fill`, or nothing.
+/// Writes `path` with `fill`, completely or not at all.
 ///
 /// # Errors
 /// If it cannot be written, or `fill` fails.
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_as_it_was_until_it_is_whole_and_stays_so_if_that_fails() {
+    fn file_is_replaced_only_when_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "before").unwrap();
@@ -362,7 +366,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn a_link_stays_one_and_permissions_stay_as_they_are() {
+    fn links_and_permissions_are_kept() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
         let (path, link, dangling) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
@@ -376,14 +380,14 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         write_text(&dangling, "new").unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("new")).unwrap(), "new");
-        // What the umask leaves of the usual permissions, as a file has that is made without a temporary one.
+        // The permissions are the same as those of a file that is created directly.
         fs::write(folder.path().join("usual"), "").unwrap();
         let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode("new"), mode("usual"));
     }
 
     #[test]
-    fn outputs_that_are_each_other_or_an_input_are_refused_under_every_name() {
+    fn equal_outputs_and_overwritten_inputs_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("a"), "input").unwrap();
@@ -406,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused() {
+    fn unwritable_outputs_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
         for (name, message) in [("", "is a folder"), ("file/a.json", "cannot be written")] {

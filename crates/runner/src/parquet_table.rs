@@ -1,6 +1,6 @@
-//! Parquet files, column by column, in one row group or in several.
+//! Writes Parquet files, column by column, in one or several row groups.
 //!
-//! Without the feature `parquet` every table is refused; [`check`] says so before a command runs.
+//! Without the feature `parquet` every table is refused; [`check`] reports this before a command runs.
 
 #[cfg(not(feature = "parquet"))]
 mod no_writer;
@@ -16,7 +16,7 @@ pub use no_writer::TableWriter;
 #[cfg(feature = "parquet")]
 pub use writer::TableWriter;
 
-/// Finds out whether this build writes Parquet.
+/// Checks that this build writes Parquet.
 ///
 /// # Errors
 /// If it does not, with the remedy.
@@ -28,23 +28,23 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-/// The values of one column, one for each row.
+/// Values of one column, one per row.
 pub enum Values {
-    /// Whole numbers of 64 bits.
+    /// Optional 64-bit integers.
     Integers(Vec<Option<i64>>),
-    /// Whole numbers of 32 bits, kept as differences: small where neighbours are alike.
+    /// Optional 32-bit integers, delta-encoded: small if neighbours are similar.
     Small(Vec<Option<i32>>),
-    /// Whole numbers that every row has, kept as differences.
+    /// 64-bit integers in every row, delta-encoded.
     Names(Vec<i64>),
-    /// Floating-point numbers.
+    /// Optional floating-point numbers.
     Numbers(Vec<Option<f64>>),
-    /// True or false, in every row.
+    /// Booleans in every row.
     Flags(Vec<bool>),
-    /// Text, in every row.
+    /// Text in every row.
     Texts(Vec<String>),
 }
 
-/// What the values of a column are.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// [`Values::Integers`].
@@ -62,7 +62,7 @@ pub enum Kind {
 }
 
 impl Values {
-    /// No values, of `kind`.
+    /// Empty values of `kind`.
     pub fn of(kind: Kind) -> Self {
         match kind {
             Kind::Integers => Self::Integers(Vec::new()),
@@ -74,7 +74,7 @@ impl Values {
         }
     }
 
-    /// The kind of these values.
+    /// Kind of these values.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Integers(_) => Kind::Integers,
@@ -86,7 +86,7 @@ impl Values {
         }
     }
 
-    /// Forgets the values; their memory is kept for others.
+    /// Removes the values and keeps their memory.
     pub fn clear(&mut self) {
         match self {
             Self::Integers(values) => values.clear(),
@@ -99,12 +99,12 @@ impl Values {
     }
 }
 
-/// Writes the table called `name` as one row group. Equal columns give equal bytes.
+/// Writes the table `name` as one row group. Equal columns give equal bytes.
 pub fn write(file: impl Write + Send, name: &str, columns: Vec<(impl AsRef<str>, Values)>) -> Result<()> {
     write_with_metadata(file, name, columns, &[])
 }
 
-/// The same with words of the whole file's, by key.
+/// Writes the table with key-value metadata of the file.
 pub fn write_with_metadata(
     file: impl Write + Send,
     name: &str,

@@ -1,4 +1,4 @@
-//! What a person sees: progress while a command runs, and a summary when it is done.
+//! Output for the user: progress during a command, and a summary at its end.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
@@ -13,63 +13,61 @@ use lockstep_units::Bitrate;
 
 use crate::output_file;
 
-/// A bar over `length` steps with room for a message; a plain line every few seconds where standard error is no
-/// terminal.
+/// Progress bar with a message. If standard error is not a terminal, it is a plain line every few seconds.
 pub struct Progress {
     bar: ProgressBar,
     plain: Option<(Instant, String)>,
 }
 
-/// A line that is written over the one before on a terminal; elsewhere one every few seconds, and the last.
+/// Status line that replaces the previous one on a terminal. Elsewhere it is printed every few seconds, and at the end.
 pub struct ChangingLine {
     terminal: bool,
-    told_at: Option<Instant>,
-    untold: Option<String>,
+    printed_at: Option<Instant>,
+    pending: Option<String>,
 }
 
 impl Default for ChangingLine {
-    /// A line without text yet.
+    /// Creates an empty line.
     fn default() -> Self {
-        Self { terminal: output_file::tells_terminal(), told_at: None, untold: None }
+        Self { terminal: output_file::tells_terminal(), printed_at: None, pending: None }
     }
 }
 
 impl ChangingLine {
-    /// Says `line` in place of what it said.
+    /// Replaces the text with `line`.
     pub fn change(&mut self, line: &str) {
         if self.terminal {
             output_file::tell(format_args!("\r\x1b[2K{line}"));
-        } else if self.told_at.is_some_and(|at| at.elapsed() < PLAIN_INTERVAL) {
-            self.untold = Some(line.to_owned());
+        } else if self.printed_at.is_some_and(|at| at.elapsed() < PLAIN_INTERVAL) {
+            self.pending = Some(line.to_owned());
             return;
         } else {
             say!("{line}");
         }
-        (self.told_at, self.untold) = (Some(Instant::now()), None);
+        (self.printed_at, self.pending) = (Some(Instant::now()), None);
     }
 
-    /// Says `line` in place of what it said, wherever that is.
+    /// Replaces the text with `line` at once, on a terminal or not.
     pub fn news(&mut self, line: &str) {
-        self.told_at = None;
+        self.printed_at = None;
         self.change(line);
     }
 
-    /// Says no more: what follows is on a line of its own.
+    /// Ends the line, so that later output starts on a new line.
     pub fn end(self) {
-        match self.untold {
+        match self.pending {
             Some(line) => say!("{line}"),
-            None if self.terminal && self.told_at.is_some() => say!(""),
+            None if self.terminal && self.printed_at.is_some() => say!(""),
             None => {}
         }
     }
 }
 
-/// How often a line is printed where there is no terminal.
+/// Interval of printed lines if there is no terminal.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Progress {
-    /// A bar for work called `what` of `length` steps; 0 if nobody knows how many there are: how it goes is told without a
-    /// share then.
+    /// A bar for the work `what` of `length` steps. A length of 0 means unknown, and shows no share.
     pub fn new(what: &str, length: u64) -> Self {
         let terminal = stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(length) } else { ProgressBar::hidden() };
@@ -86,7 +84,7 @@ impl Progress {
         Self { bar, plain: (!terminal).then(|| (Instant::now(), what.to_owned())) }
     }
 
-    /// `done` steps are done, and `message` says how it goes.
+    /// Shows that `done` steps are done, with `message`.
     pub fn update(&mut self, done: u64, message: &str) {
         self.bar.set_position(done);
         self.bar.set_message(message.to_owned());
@@ -97,19 +95,19 @@ impl Progress {
         }
     }
 
-    /// The work is done.
+    /// Removes the bar at the end of the work.
     pub fn finish(self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The part of `length` steps that is `done`, in front of a message; nothing where there is no length.
+/// Share of `done` in `length` as a prefix of a message; empty if there is no length.
 fn share(done: u64, length: Option<u64>) -> String {
     let whole = length.filter(|&length| length > 0);
     whole.map_or_else(String::new, |length| format!("{:>3} % ", u128::from(done) * 100 / u128::from(length)))
 }
 
-/// The three limits that decided most frames, with their shares.
+/// The three most frequent limits with their shares.
 fn held_back(limits: &BTreeMap<LimitedBy, f64>) -> String {
     let mut shares: Vec<_> = limits.iter().collect();
     shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
@@ -120,7 +118,7 @@ fn held_back(limits: &BTreeMap<LimitedBy, f64>) -> String {
     if shares.is_empty() { "-".to_owned() } else { named.collect::<Vec<_>>().join("   ") }
 }
 
-/// A number with that many digits after the point; a dash where there is none.
+/// `value` with `digits` decimals; a dash if it is `None`.
 #[must_use]
 pub fn figure(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
@@ -130,10 +128,10 @@ fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$} {unit}"))
 }
 
-/// Says on standard error that a call was shorter than the `asked` seconds, if it was.
+/// Warns on standard error if a call was shorter than the `asked` seconds.
 pub fn warn_of_early_end(asked: f64, scores: &Scores) {
     let scored = scores.scored_seconds;
-    // Times are whole nanoseconds; what was asked for need not be.
+    // Times are whole nanoseconds; `asked` may not be.
     if scored < asked - 1e-6 {
         aside!(
             "lockstep: warning: the pictures ended after {scored:.2} s of the {asked} s asked for; the scores are of that \
@@ -142,10 +140,10 @@ pub fn warn_of_early_end(asked: f64, scores: &Scores) {
     }
 }
 
-/// Prints how the sound of a call was heard.
+/// Prints the scores of a call's sound.
 pub fn print_sound(sound: &SoundScores) {
     say!(
-        "sound         {:.1} % made up   mouth to ear p50 {}   p95 {}   lip sync within {} for 95 %",
+        "sound         {:.1} % concealed   mouth to ear p50 {}   p95 {}   lip sync within {} for 95 %",
         100.0 * sound.concealed_share,
         shown(sound.mouth_to_ear_ms.map(|delay| delay.p50), 0, "ms"),
         shown(sound.mouth_to_ear_ms.map(|delay| delay.p95), 0, "ms"),
@@ -251,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_told_of_a_length_that_is_known_only() {
+    fn share_is_shown_only_for_a_known_length() {
         assert_eq!(share(30, Some(120)), " 25 % ");
         assert_eq!(share(u64::MAX, Some(u64::MAX)), "100 % ");
         assert_eq!((share(30, Some(0)), share(30, None)), (String::new(), String::new()));

@@ -1,4 +1,4 @@
-//! A call in virtual time.
+//! Runs a call in virtual time with a progress line.
 
 use anyhow::Result;
 
@@ -7,10 +7,10 @@ use lockstep_units::Timestamp;
 
 use crate::progress::Progress;
 
-/// Runs the simulation that `settings` describe for `observers`, and shows its progress.
+/// Runs the simulation of `settings` for `observers`, and shows its progress.
 ///
 /// # Errors
-/// If the call cannot begin, or its estimator fails.
+/// If the call cannot start, or its estimator fails.
 pub fn simulate(settings: &CallSettings, observers: Observers) -> Result<Simulated> {
     let mut progress = Progress::new("simulate", settings.length.get().as_millis() as u64);
     let simulated = simulate_with(settings, None, observers, |status| {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-/// What names it in the place of a file.
+/// Name of standard input instead of a file.
 const STANDARD_INPUT: &str = "-";
-/// What people are told of it.
+/// Name of standard input in messages.
 pub const NAME: &str = "standard input";
 
 /// Whether the input `path` is standard input.
@@ -12,7 +12,7 @@ pub fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// What people are told of the input `path`.
+/// Name of the input `path` in messages.
 pub fn input_name(path: &Path) -> String {
     if is_standard_input(path) { NAME.to_owned() } else { path.display().to_string() }
 }

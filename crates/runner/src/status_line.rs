@@ -1,21 +1,21 @@
-//! The lines of JSON by which a process of a live call reports to the one that started it.
+//! Lines of JSON by which a process of a live call reports to its parent.
 
 use serde::{Deserialize, Serialize};
 
 use crate::live_stats::Sample;
 use crate::output_file;
 
-/// What a process says of itself on a line of JSON.
+/// Report of a process on a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusLine {
-    /// The receiver is ready for a call, and this is its ticket.
+    /// The receiver is ready for a call with this ticket.
     Ticket(String),
-    /// The page of `--monitor` is there.
+    /// Address of the page of `--monitor`.
     Monitor(String),
-    /// What `--metrics` serves is there.
+    /// Address of the metrics of `--metrics`.
     Metrics(String),
-    /// Something about the call that a person should know before it begins.
+    /// Message for the user before the call starts.
     Notice(String),
     /// The sender's state.
     Sending {
@@ -33,11 +33,11 @@ pub enum StatusLine {
         /// Capture to display, milliseconds.
         delay_ms: f64,
     },
-    /// What `--stats` says, a few times a second.
+    /// Sample as for `--stats`, a few times per second.
     Stats(Box<Sample>),
 }
 
-/// Prints a line of JSON at once, on standard output; a reader that went away is no reason to stop a call.
+/// Prints a line of JSON on standard output and flushes it. A closed reader does not stop the call.
 pub fn say(line: &StatusLine) {
     if let Ok(text) = serde_json::to_string(line) {
         output_file::print(format_args!("{text}\n"));

@@ -20,10 +20,10 @@ use crate::commands::output::OutputArguments;
 use crate::decisions::DecisionsArgument;
 use crate::observation::{Observation, ObservationArguments};
 
-/// What `lockstep call` is told.
+/// Arguments of `lockstep call`.
 #[derive(Debug, Clone, Args)]
 pub struct CallCommand {
-    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera`, or anything else that ffmpeg reads.
+    /// Video source: `generated`, `generated:640x360@25`, a y4m file, `camera`, or any other input of ffmpeg.
     #[arg(long, default_value = "generated", value_parser = ClipName::from_word)]
     clip: ClipName,
     #[command(flatten)]
@@ -33,14 +33,15 @@ pub struct CallCommand {
     /// Scored length of the call.
     #[arg(long, default_value = "30", value_parser = Seconds::from_word)]
     seconds: Seconds,
-    /// Where the receiver shows the pictures: `window`, `none`, a .webm or .mkv file (with the sound), an .ivf or a .y4m file.
+    /// Where the receiver shows the pictures: `window`, `none`, a .webm or .mkv file (with sound), an .ivf or a .y4m
+    /// file.
     #[arg(long, default_value = "none")]
     sink: String,
-    /// Sound beside the pictures: `tone`, a voice of sorts that talks and is silent by turns, which is meant if none is named;
-    /// `silence`; or a WAV file, again and again.
+    /// Sound of the call: `tone`, a synthetic voice with pauses; `silence`; or a WAV file, repeated. Without a value,
+    /// it is `tone`.
     #[arg(long, value_name = "SOUND", num_args = 0..=1, default_missing_value = "tone", value_parser = SoundName::from_word)]
     audio: Option<SoundName>,
-    /// Where what is heard goes, a WAV file; for calls with --audio.
+    /// WAV file for the received sound; requires --audio.
     #[arg(long, value_name = "FILE", help_heading = "Outputs")]
     audio_output: Option<PathBuf>,
     #[command(flatten)]
@@ -57,11 +58,11 @@ pub struct CallCommand {
 pub fn run(arguments: &CallCommand, controllers: &Controllers) -> Result<()> {
     let sink = sink_path(&arguments.sink)?;
     if sink.is_some_and(is_standard_output) {
-        bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
+        bail!("--sink {}: the receiver is a separate process; name a file", arguments.sink);
     }
     let decisions = arguments.decisions.output();
     if decisions.1.is_some_and(is_standard_output) {
-        bail!("--decisions -: the sender is a process of its own; name a file");
+        bail!("--decisions -: the sender is a separate process; name a file");
     }
     let given = CallArguments {
         clip: Some(arguments.clip.clone()),
@@ -70,7 +71,7 @@ pub fn run(arguments: &CallCommand, controllers: &Controllers) -> Result<()> {
     };
     let heard = arguments.audio_output.as_deref();
     if heard.is_some() && arguments.audio.is_none() {
-        bail!("--audio-output: nothing is heard of a call without --audio");
+        bail!("--audio-output requires --audio: without it, the call has no sound");
     }
     let settings = CallSettings { audio: arguments.audio.clone(), ..given.settings_with(controllers)? };
     let live = LiveCall {
@@ -97,13 +98,13 @@ pub fn run(arguments: &CallCommand, controllers: &Controllers) -> Result<()> {
     let CallResult { report, problem } = called?;
     let interrupted = problem.as_ref().is_some_and(|problem| problem.is::<Interrupted>());
     if problem.is_some() && !interrupted && report.scores.frames.displayed == 0 {
-        // A call that failed before it had begun is nothing to report, let alone in the place of another's report.
+        // A call that failed before its start has no report, and does not replace that of another call.
         return output_file::all([problem.map_or(Ok(()), Err), observed]);
     }
-    // Whatever is wrong with one output, the others are written.
+    // A failure of one output does not prevent the others.
     let written = output.write(live.settings.length.as_f64(), &report);
     match problem {
-        // What the person did is the exit status, whatever else there is.
+        // An interruption by the user determines the exit status.
         Some(problem) if interrupted => Err(problem),
         problem => output_file::all([problem.map_or(Ok(()), Err), written, observed]),
     }

@@ -16,38 +16,38 @@ use lockstep_runner::progress::Progress;
 use lockstep_runner::standard_input::{input_name, is_standard_input};
 use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, Preset, State, decode_in};
 
-/// What `lockstep encode` is told.
+/// Arguments of `lockstep encode`.
 #[derive(Args)]
 pub struct EncodeArguments {
-    /// The pictures, a y4m file of 4:2:0; `-` is standard input.
+    /// Video source, a y4m file in 4:2:0; `-` is standard input.
     input: PathBuf,
-    /// The IVF file to write; `-` is standard output.
+    /// IVF file to write; `-` is standard output.
     output: PathBuf,
     /// Quantizer index: 0 is the finest, 127 the coarsest.
     #[arg(long, short, value_parser = clap::value_parser!(u8).range(0..=127))]
     quantizer: u8,
-    /// How hard the encoder works.
+    /// Effort of the encoder.
     #[arg(long, value_parser = value_of::<Preset>(), default_value = "real-time")]
     preset: Preset,
 }
 
-/// What `lockstep decode` is told.
+/// Arguments of `lockstep decode`.
 #[derive(Args)]
 pub struct DecodeArguments {
-    /// The frames, VP8 in IVF; `-` is standard input.
+    /// Frames, VP8 in an IVF file; `-` is standard input.
     input: PathBuf,
-    /// The y4m file to write, `-` for standard output; not needed with --md5.
+    /// The y4m file to write, `-` for standard output; optional with --md5.
     #[arg(required_unless_present = "md5")]
     output: Option<PathBuf>,
     /// Print the MD5 of each frame's I420 samples instead.
     #[arg(long)]
     md5: bool,
-    /// Refuse pictures of more pixels than this; the default is what 8K video needs.
+    /// Refuse pictures with more pixels than this; the default allows 8K video.
     #[arg(long, value_name = "PIXELS", default_value_t = DEFAULT_PIXEL_LIMIT)]
     max_pixels: usize,
 }
 
-/// What an input is read from.
+/// Opens an input file or standard input.
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     if is_standard_input(path) {
         return Ok(Box::new(stdin().lock()));
@@ -56,8 +56,10 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::new(file)))
 }
 
-/// What `next` gives, one after the other. Where the input breaks off, as a recording does whose writer was killed, that is
-/// kept in `failure` and is the end: what is before it is worth having.
+/// Items of `next` until it fails or ends.
+///
+/// A recording whose writer was killed is truncated. The items before that are kept, and the error is stored in
+/// `failure`.
 fn until_failure<Item, Error>(
     mut next: impl FnMut() -> Result<Option<Item>, Error>,
     failure: &mut Option<Error>,
@@ -70,14 +72,14 @@ fn until_failure<Item, Error>(
     })
 }
 
-/// That an input breaks off with `failure` behind what `output` has: it is a whole file, if one of less than was meant.
+/// Error for a truncated input, whose earlier part was written to a complete `output`.
 fn broke_off(input: &Path, failure: impl Display, output: &Path, has: &str) -> anyhow::Error {
     let input = input_name(input);
     let output = if is_standard_output(output) { "standard output".into() } else { output.to_string_lossy() };
     anyhow!("{input}: {failure}; {output} has the {has} before that and can be used")
 }
 
-/// Codes a y4m file.
+/// Encodes a y4m file.
 pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let input = || input_name(&arguments.input);
     let writing = || format!("cannot write {}", arguments.output.display());
@@ -110,7 +112,7 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
         failure.map_or(Ok(()), Err).with_context(input)?;
         bail!("{}: no pictures", input());
     };
-    // A pipe's header stays without the number of frames.
+    // The header in a pipe does not receive the number of frames.
     let output = if can_seek { writer.finish() } else { writer.into_inner() };
     output.with_context(writing)?.finish()?;
     progress.finish();
@@ -146,7 +148,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
             Err(error) => {
                 failed += 1;
                 first_failed.get_or_insert_with(|| format!("first frame {number}: {error}"));
-                // The picture before it stays on the screen, as with any decoder.
+                // The previous picture stays on the screen, as with other decoders.
                 match state.last_picture() {
                     Some(picture) => picture,
                     None => continue,

@@ -1,4 +1,4 @@
-//! `lockstep completions`: the words of this command, for a shell.
+//! `lockstep completions`: prints a completion script for a shell.
 
 use anyhow::Result;
 use clap::{Args, Command};
@@ -6,10 +6,10 @@ use clap_complete::{Shell, generate};
 
 use lockstep_runner::output_file;
 
-/// What `lockstep completions` is told.
+/// Arguments of `lockstep completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArguments {
-    /// The shell.
+    /// Shell that runs the script.
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -17,7 +17,7 @@ pub struct CompletionsArguments {
 /// `lockstep completions` for the command line that `command` describes.
 pub fn run(arguments: &CompletionsArguments, mut command: Command) -> Result<()> {
     let name = command.get_name().to_owned();
-    // First into memory: writing it out may fail, which clap_complete would take for a bug.
+    // The script is generated in memory first: `clap_complete` panics if writing fails.
     let mut script = Vec::new();
     generate(arguments.shell, &mut command, name, &mut script);
     output_file::print(format_args!("{}", String::from_utf8(script)?));

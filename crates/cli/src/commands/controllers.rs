@@ -14,11 +14,11 @@ use lockstep_units::tuning::{Constant, Tuned, constants};
 /// Arguments of `lockstep controllers`.
 #[derive(Debug, Clone, Args)]
 pub struct ControllersArguments {
-    /// List the tuned constants of a call with the default controller: value, unit, range, meaning, experiment. `--tuning`
-    /// of `lockstep simulate` and `lockstep sweep` overrides them.
+    /// List the tuned constants of a call with the default controller: value, unit, range, meaning, experiment.
+    /// `--tuning` of `lockstep simulate` and `lockstep sweep` overrides them.
     #[arg(long)]
     constants: bool,
-    /// Where the list goes as JSON; `-` is standard output.
+    /// JSON file for the list; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ impl ConstantRow {
     }
 }
 
-/// Prints rows of columns, each as wide as its widest cell, with `last` after them.
+/// Prints rows with aligned columns, followed by the last text.
 fn print(rows: &[([String; 3], String)]) {
     let width = |column: usize| rows.iter().map(|(cells, _)| cells[column].len()).max().unwrap_or(0);
     let (first, second, third) = (width(0), width(1), width(2));

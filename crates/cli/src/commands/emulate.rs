@@ -35,35 +35,36 @@ fn far_side(text: &str) -> Result<FarSide, String> {
     }
 }
 
-/// What `lockstep emulate` is told.
+/// Arguments of `lockstep emulate`.
 #[derive(Debug, Clone, Args)]
 pub struct EmulateArguments {
-    /// Where the far side is: a ticket, of which the emulator prints one that leads through it, or an address.
+    /// Far side: an address, or a ticket, from which the emulator makes a ticket that leads through it.
     #[arg(value_name = "TICKET|HOST:PORT", value_parser = far_side, required_unless_present = "tun")]
     to: Option<FarSide>,
-    /// Address that the near side sends to; port 0 takes a free one.
+    /// Address that the near side sends to; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
     listen: SocketAddr,
     #[command(flatten)]
     link: LinkWords,
-    /// When the near side changes its network: the far side finds it at another port from then on, and nobody at the old one.
-    /// May be given again.
+    /// Time at which the near side changes its network. From then on, the far side finds it at another port, and nobody
+    /// at the old one. May be repeated.
     #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
     near_moves_at: Vec<Seconds>,
-    /// When the far side changes its network. May be given again.
+    /// Time at which the far side changes its network. May be repeated.
     #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
     far_moves_at: Vec<Seconds>,
-    /// Lose packets larger than so many bytes, headers of IP and UDP included. QUIC takes at least 1,228 over IPv4.
+    /// Drop packets larger than this, including the headers of IP and UDP. QUIC requires at least 1,228 bytes over
+    /// IPv4.
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u64>,
-    /// Stop this long after the first datagram, or with --tun after the start.
+    /// Stop this time after the first datagram, or with --tun after the start.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
-    /// Where a row for each packet goes, CSV: when it came in and out, or why it was dropped.
+    /// CSV file with a row for each packet: its arrival and departure, or the reason for its drop.
     #[arg(long)]
     log: Option<PathBuf>,
-    /// What is printed while it runs, `line` by default. With --tun, `none` by default while a program runs in it; `json` is for
-    /// --tun only, begins with a line on the namespaces, and goes to standard error while a program runs.
+    /// Status that is printed during the run, `line` by default. With --tun and a program, the default is `none`.
+    /// `json` requires --tun, begins with a line on the namespaces, and goes to standard error while a program runs.
     #[arg(long, value_enum)]
     status: Option<StatusArgument>,
     #[cfg(all(target_os = "linux", feature = "lab"))]
@@ -93,7 +94,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
     output_file::check(&[("--log", arguments.log.as_deref())], &link.inputs())?;
     let (packets, log) = arguments.log.as_deref().map(PacketCsv::create).transpose()?.unzip();
     let interruption = Interruption::watch()?;
-    let to = match arguments.to.as_ref().context("where is the far side?")? {
+    let to = match arguments.to.as_ref().context("no far side was given; name a ticket or HOST:PORT")? {
         FarSide::Ticket(ticket) => {
             let through = Ticket { addresses: near, rendezvous: Vec::new(), ..ticket.clone() };
             say!("ticket: {through}");

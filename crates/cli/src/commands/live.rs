@@ -34,46 +34,47 @@ use crate::destination::{destination, resolve};
 use crate::observation::{Observation, ObservationArguments, Pages};
 use crate::reporter::{Logs, Reporter, StatusArgument};
 
-/// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
-/// 14 MB of these, and at most some 40 are held.
+/// Default maximum of pixels of a decoded picture, those of 4096x2304.
+///
+/// A frame has 1.5 bytes per pixel, 14 MB at this size, and at most about 40 are held.
 pub const MOST_PIXELS: usize = 4096 * 2304;
-/// How long the other end of a call may be silent: as long as WebRTC lets consent last (RFC 7675, section 5.1).
+/// Default silence in seconds after which a call ends, as in WebRTC's consent (RFC 7675, section 5.1).
 pub const IDLE_SECONDS: &str = "30";
 
-/// A time that may be none.
+/// Time limit, or `None` for no limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Limit(pub Option<Duration>);
 
-/// Reads a time in seconds, or `none`.
+/// Parses a time in seconds, or `none`.
 pub fn limit(text: &str) -> Result<Limit, String> {
     match text {
         "none" => Ok(Limit(None)),
         text => match Seconds::from_word(text) {
             Ok(seconds) => Ok(Limit(Some(seconds.get()))),
-            Err(error) => Err(format!("{error}, nor `none`")),
+            Err(error) => Err(format!("{error}, or `none`")),
         },
     }
 }
 
-/// What `lockstep send` is told.
+/// Arguments of `lockstep send`.
 #[derive(Debug, Clone, Args)]
 pub struct SendArguments {
-    /// The ticket that `lockstep receive` printed; without it LOCKSTEP_TICKET is taken, or it is asked for.
+    /// Ticket that `lockstep receive` printed; otherwise LOCKSTEP_TICKET, or the command asks for it.
     ticket: Option<String>,
     #[command(flatten)]
     way: WayArguments,
-    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, anything else that ffmpeg
-    /// reads, or `-` for either from standard input. Each further --source is another video stream. Streams share one budget
-    /// by priority, and the receiver learns their names.
+    /// Video source: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, any other input of
+    /// ffmpeg, or `-` for standard input. Each further --source is another video stream. Streams share one budget by
+    /// priority, and the receiver learns their names.
     #[arg(long, value_name = "SOURCE[,name=NAME][,priority=NUMBER]", default_value = "generated")]
     source: Vec<SourceArgument>,
-    /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
+    /// Stop after this time; without it, the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
-    /// Give up when nobody answers within this long; with `none` it goes on trying.
+    /// Give up if nobody answers within this time; `none` retries without limit.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = limit)]
     wait_seconds: Limit,
-    /// Give up when the receiver that answered is silent for this long, or for ever with `none`.
+    /// Give up if the receiver is silent for this time after it answered; `none` never does.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
     /// Seed of the generated clip.
@@ -83,7 +84,7 @@ pub struct SendArguments {
     speaking: SpeakingArguments,
     #[command(flatten)]
     control: ControlWords,
-    /// Where the sender's part of the per-frame log goes while the call runs, a line of JSON for each frame.
+    /// File for the sender's part of the per-frame log during the call, one line of JSON per frame.
     #[arg(long)]
     log: Option<PathBuf>,
     #[command(flatten)]
@@ -92,97 +93,98 @@ pub struct SendArguments {
     observation: ObservationArguments,
     #[command(flatten)]
     session: SessionArguments,
-    /// What is printed while the call runs.
+    /// Status that is printed during the call.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
     #[command(flatten)]
     program: ProgramArguments,
 }
 
-/// What `lockstep receive` is told.
+/// Arguments of `lockstep receive`.
 #[derive(Debug, Clone, Args)]
 pub struct ReceiveArguments {
     #[command(flatten)]
     listening: ListeningArguments,
     #[command(flatten)]
     way: WayArguments,
-    /// Where the pictures go: `window`, `none`, a .webm or .mkv file (VP8 coded anew, with the sound), an .ivf file (the same
-    /// without sound), a .y4m file (one picture after another), or `-` for y4m on standard output. A file grows during the call
-    /// and plays even if the receiver is killed. Each of several video streams has a separate window or file, such as
+    /// Where the pictures go: `window`; `none`; a .webm or .mkv file (VP8 encoded again, with the sound); an .ivf file
+    /// (the same without sound); a .y4m file; or `-` for y4m on standard output. A file grows during the call and plays
+    /// even if the receiver is killed. Each of several video streams has a separate window or file, such as
     /// x.front.webm for x.webm.
     #[arg(long, default_value = "none")]
     sink: String,
     #[command(flatten)]
     hearing: HearingArguments,
-    /// Refuse a call whose pictures have more pixels than this; the default is what 4K video needs.
+    /// Refuse calls with more pixels per picture than this; the default allows 4K video.
     #[arg(long, value_name = "PIXELS", default_value_t = MOST_PIXELS)]
     max_pixels: usize,
-    /// Give up when no sender calls within this long; with `none` it waits for ever.
+    /// Give up if no sender joins within this time; `none` waits without limit.
     #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
     wait_seconds: Limit,
-    /// End the call when the sender is silent for this long, or never with `none`.
+    /// End the call if the sender is silent for this time; `none` never ends it.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
-    /// The model of a learned estimator at the receiver (`bob`, `hrcc`, `gemini`, `mmsys24`), an ONNX file, in the place of
-    /// the one that comes with it.
+    /// ONNX model for a learned estimator at the receiver (`bob`, `hrcc`, `gemini`, `mmsys24`), instead of its default
+    /// model.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Where the receiver's part of the per-frame log goes while the call runs, a line of JSON for each picture shown.
+    /// File for the receiver's part of the per-frame log during the call, one line of JSON per picture shown.
     #[arg(long)]
     log: Option<PathBuf>,
     #[command(flatten)]
     observation: ObservationArguments,
     #[command(flatten)]
     session: SessionArguments,
-    /// What is printed while the call runs.
+    /// Status that is printed during the call.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
     #[command(flatten)]
     program: ProgramArguments,
 }
 
-/// Where others may join, and how often.
+/// Where peers may join, and how often.
 #[derive(Debug, Clone, Args)]
 pub struct ListeningArguments {
-    /// Address to listen on; port 0 takes a free one. The unspecified address of IPv6 takes IPv4 along.
+    /// Address to listen on; port 0 chooses a free one. The unspecified address of IPv6 also accepts IPv4.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))]
     listen: SocketAddr,
-    /// Another address at which this one can be reached, for the ticket, such as that of a router that forwards a port.
+    /// Another address of this peer for the ticket, such as that of a router that forwards a port.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     address: Vec<String>,
-    /// Give a standing ticket and serve one call after another until Ctrl-C. The ticket is the same each time (with the same
-    /// --listen); its key is kept in LOCKSTEP_HOME, else in the user's folder for state. Each call writes files of its own:
-    /// shown.ivf, shown-2.ivf, shown-3.ivf. Files that exist are kept.
+    /// Print a standing ticket and serve one call after another until Ctrl-C. The ticket stays the same for the same
+    /// --listen. Its key is kept in LOCKSTEP_HOME, otherwise in the user's folder for state. Each call writes separate
+    /// files: shown.ivf, shown-2.ivf, shown-3.ivf. Existing files are kept.
     #[arg(long)]
     reusable: bool,
-    /// Meet by the rendezvous there (see `lockstep rendezvous`), which the ticket then names: for two who are both behind routers
-    /// that let nobody in. It learns both addresses and when packets go, and cannot read or join the call.
+    /// Meet through this rendezvous, which the ticket then names (see `lockstep rendezvous`). It connects two peers
+    /// behind routers that accept no incoming packets. It learns both addresses and the times of packets, and cannot
+    /// read or join the call.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     rendezvous: Option<String>,
 }
 
-/// Which ways to the other end are taken.
+/// Which paths to the peer a call may use.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct WayArguments {
-    /// Send all by the rendezvous, so that the other end does not learn where this one is.
+    /// Send everything through the rendezvous, which hides this peer's address from the other.
     #[arg(long)]
     relay_only: bool,
 }
 
 impl WayArguments {
-    /// Whoever gave `ticket`.
+    /// The peer of `ticket`.
     pub fn peer(self, ticket: Ticket) -> OtherEnd {
         if self.relay_only { OtherEnd::ByRendezvous(ticket) } else { OtherEnd::Of(ticket) }
     }
 }
 
 impl ListeningArguments {
-    /// The files for `outputs` of the call after the one that has `files`: the names given, or with --reusable new ones.
+    /// Files of `outputs` for the call after that with `files`: new ones with --reusable, otherwise the given names.
     pub fn files_after(&self, files: &CallFiles, outputs: &[(&str, Option<&Path>)]) -> CallFiles {
         if self.reusable { files.next(outputs) } else { CallFiles::default() }
     }
 
-    /// Refuses streams that hold the pictures of one call only, for a ticket that is good for many.
+    /// Refuses standard input and output, which hold the pictures of one call, with a ticket for many calls.
     pub fn check_streams(&self, sink: Option<&Path>, pictures_are_piped: bool) -> Result<()> {
         if self.reusable && sink.is_some_and(is_standard_output) {
             bail!("--sink - with --reusable: standard output holds the pictures of one call; name a file");
@@ -193,11 +195,11 @@ impl ListeningArguments {
         Ok(())
     }
 
-    /// Begins to listen.
+    /// Opens the listener and makes its ticket.
     pub fn listener(&self, way: WayArguments) -> Result<(Listener, Ticket)> {
         let servers = self.rendezvous.as_deref().map(resolve).transpose()?.unwrap_or_default();
         if way.relay_only && servers.is_empty() {
-            bail!("--relay-only sends all by a rendezvous: say which with --rendezvous HOST:PORT");
+            bail!("--relay-only requires a rendezvous: name it with --rendezvous HOST:PORT");
         }
         let identity = if self.reusable { Identity::standing(&standing_identity()?)? } else { Identity::new()? };
         let listener = Listener::bind(self.listen, identity)?.meeting_at(&servers, way.relay_only);
@@ -209,7 +211,7 @@ impl ListeningArguments {
         let leads_here = ticket.addresses.iter().all(|address| address.ip().is_loopback());
         if self.listen.ip().is_unspecified() && ticket.rendezvous.is_empty() && leads_here {
             aside!(
-                "lockstep: warning: this machine is on no network that it knows of, and the ticket is good on this machine \
+                "lockstep: warning: this machine has no network address, and the ticket works on this machine \
                  only; name an address at which others reach it with --address HOST:PORT"
             );
         }
@@ -217,18 +219,19 @@ impl ListeningArguments {
     }
 }
 
-/// The file of the standing identity.
+/// File of the standing identity.
 fn standing_identity() -> Result<PathBuf> {
     let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = folder("LOCKSTEP_HOME")
         .or_else(|| Some(folder("XDG_STATE_HOME")?.join("lockstep")))
         .or_else(|| Some(folder("HOME")?.join(".local").join("state").join("lockstep")))
         .or_else(|| Some(folder("LOCALAPPDATA")?.join("lockstep")));
-    Ok(home.context("there is no folder for the standing ticket's key; set LOCKSTEP_HOME")?.join("standing-ticket"))
+    Ok(home.context("cannot find a folder for the standing ticket's key; set LOCKSTEP_HOME")?.join("standing-ticket"))
 }
 
-/// The ticket to join with: the one given, else of the environment, which other users of the machine cannot see, else as
-/// the person types it, unless standard input holds pictures.
+/// Ticket to join with: the one given, that of LOCKSTEP_TICKET, or the one that the user types.
+///
+/// Other users of the machine cannot see the environment. Nothing is read from standard input if that holds pictures.
 pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<Ticket> {
     if let Some(text) = given {
         return Ok(text.parse()?);
@@ -244,7 +247,7 @@ pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<T
     if stdin().is_terminal() {
         let _ = write!(stderr(), "ticket: ");
     }
-    // A line that never ends is read no further than a ticket can be long; it is damaged, then.
+    // Reading stops after the maximum length of a ticket, because the line may never end.
     let mut line = Vec::new();
     let longest = Ticket::LONGEST_TEXT as u64 + 1;
     stdin().lock().take(longest).read_until(b'\n', &mut line).context("cannot read a ticket")?;
@@ -254,20 +257,22 @@ pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<T
     Ok(String::from_utf8_lossy(&line).parse()?)
 }
 
-/// The ticket of a listener, as it is handed out.
+/// Ticket of a listener, and whether it was printed.
 pub struct HandedOut {
     ticket: Ticket,
     is_printed: bool,
 }
 
 impl HandedOut {
-    /// A ticket that is not printed yet.
+    /// Ticket that is not printed yet.
     pub fn new(ticket: Ticket) -> Self {
         Self { ticket, is_printed: false }
     }
 
-    /// Prints the ticket before a call, whatever the status. Another program reads a line of JSON before each call. A person
-    /// reads text before the first call, and on a terminal gets a code for a camera.
+    /// Prints the ticket before a call, for every status.
+    ///
+    /// Another program reads a line of JSON before each call. A user reads text before the first call, and gets a QR
+    /// code on a terminal.
     pub fn print(&mut self, command: &str, status: StatusArgument) {
         let text = self.ticket.to_string();
         if status == StatusArgument::Json {
@@ -285,7 +290,7 @@ impl HandedOut {
     }
 }
 
-/// What runs the candidates of menus of that kind.
+/// Runner of the candidates of `menu`.
 pub fn menu_runner(menu: MenuMode) -> Box<dyn MenuRunner + Send> {
     match menu {
         MenuMode::Parallel => Box::new(ThreadedMenu),
@@ -293,7 +298,7 @@ pub fn menu_runner(menu: MenuMode) -> Box<dyn MenuRunner + Send> {
     }
 }
 
-/// Finds out whether the outputs of a process can be written; its status may be on standard output itself.
+/// Checks whether the outputs of a process can be written; its status may use standard output, too.
 pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgument) -> Result<()> {
     output_file::check(outputs, inputs)?;
     if status == StatusArgument::Json && standard_output_is_taken() {
@@ -371,7 +376,7 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
     service.finish(reporter, finished)
 }
 
-/// A connection number that another call on this machine will hardly have.
+/// Random connection number, unlikely to collide with that of another call on this machine.
 pub fn connection_id() -> u32 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() as u32
@@ -383,7 +388,7 @@ impl ReceiveArguments {
         Ok([&outputs[..], &self.observation.outputs()].concat())
     }
 
-    /// The same with the files of call `number` ([`of_call`]).
+    /// The same arguments with the files of call `number` ([`of_call`]).
     fn of_call(&self, number: u32) -> Result<Self> {
         let log = self.log.as_deref().map(|path| of_call(path, number));
         let (hearing, observation) = (self.hearing.of_call(number), self.observation.of_call(number));
@@ -391,7 +396,7 @@ impl ReceiveArguments {
     }
 }
 
-/// The sink of call `number` ([`of_call`]).
+/// Sink of call `number` ([`of_call`]).
 pub fn sink_of_call(sink: &str, number: u32) -> Result<String> {
     let path = sink_path(sink)?.map(|path| of_call(path, number));
     Ok(path.map_or_else(|| sink.to_owned(), |path| path.to_string_lossy().into_owned()))

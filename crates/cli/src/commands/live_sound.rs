@@ -1,4 +1,4 @@
-//! The sound of live calls: where it comes from, and where it goes.
+//! Sources and sinks of sound in live calls.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +19,19 @@ use crate::sound_file::SoundRecording;
 const MICROPHONE: &str = "microphone";
 const SPEAKER: &str = "speaker";
 const NONE: &str = "none";
-/// For calls that are measured: what is heard is scored, and goes nowhere.
+/// Sink of measured calls: sound is scored and not played.
 const NOWHERE: &str = "nowhere";
 
-/// The sound of a call whose options name none.
+/// Default sound of a call.
 #[derive(Debug)]
 pub enum LiveSound<'a> {
-    /// None.
+    /// No sound.
     Nothing,
-    /// The machine's microphone and loudspeaker. A call without them is silent, for the reasons collected here.
+    /// The machine's microphone and loudspeaker. Without them the call is silent, for the reasons collected here.
     Device(&'a mut MissingDevices),
 }
 
-/// Why a call does without the machine's microphone or loudspeaker.
+/// Why a call does not use the machine's microphone or loudspeaker.
 #[derive(Debug, Default)]
 pub struct MissingDevices {
     microphone: Option<String>,
@@ -39,7 +39,7 @@ pub struct MissingDevices {
 }
 
 impl MissingDevices {
-    /// A line for a person: what is silent, and why.
+    /// Message for the user: what is silent, and why.
     pub fn notice(&self) -> Option<String> {
         match (&self.microphone, &self.loudspeaker) {
             (None, None) => None,
@@ -51,17 +51,17 @@ impl MissingDevices {
     }
 }
 
-/// A device that works, or nothing and the reason in `missing`.
+/// Opened device, or `None` and the reason in `missing`.
 fn device<T>(opened: Result<T>, missing: &mut Option<String>) -> Option<T> {
     opened.map_err(|error| *missing = Some(in_one_line(&error))).ok()
 }
 
-/// The sound that a live call sends.
+/// Sound that a live call sends.
 #[derive(Debug, Clone, Args)]
 pub struct SpeakingArguments {
-    /// Sound beside the pictures: `microphone`; `tone`, a voice of sorts that talks and is silent by turns, which is meant if
-    /// none is named; `silence`; a WAV file, again and again; or `none`. Unless it is said, `talk` takes the microphone if
-    /// there is one, and `send` none.
+    /// Sound of the call: `microphone`; `tone`, a synthetic voice with pauses; `silence`; a WAV file, repeated; or
+    /// `none`. Without a value, it is `tone`. The default of `talk` is the microphone if there is one; that of `send`
+    /// is `none`.
     #[arg(long, value_name = "SOUND", num_args = 0..=1, default_missing_value = "tone", value_parser = SoundName::from_word)]
     audio: Option<SoundName>,
 }
@@ -71,33 +71,33 @@ impl SpeakingArguments {
         self.audio.as_ref().is_some_and(|sound| sound.as_str() == word)
     }
 
-    /// What gives the sound, if anything does.
+    /// Opens the source of sound, if there is one.
     pub fn open(&self, usual: LiveSound<'_>) -> Result<Option<Box<dyn SoundSource>>> {
         match &self.audio {
             _ if self.is(NONE) => Ok(None),
             _ if self.is(MICROPHONE) => microphone().map(Some),
             Some(sound) => Ok(Some(sound.open()?)),
             None => Ok(match usual {
-                // Without a microphone others can still be heard.
+                // A call without a microphone can still receive sound.
                 LiveSound::Device(missing) => device(microphone(), &mut missing.microphone),
                 LiveSound::Nothing => None,
             }),
         }
     }
 
-    /// The file that it reads, if it does.
+    /// File that the source reads, if any.
     pub fn file(&self) -> Option<&Path> {
         let file = self.audio.as_ref().and_then(SoundName::file);
         file.filter(|_| !self.is(NONE) && !self.is(MICROPHONE))
     }
 }
 
-/// Where the sound goes that a live call receives.
+/// Sink of the sound that a live call receives.
 #[derive(Debug, Clone, Args)]
 pub struct HearingArguments {
-    /// Where the other's sound goes: `speaker`, a WAV file, `nowhere` (it is scored and recorded, and heard by nobody), or `none`
-    /// (not even recorded). Without it, `talk` takes the loudspeaker if there is one; a .webm or .mkv sink records sound in
-    /// any case.
+    /// Where the peer's sound goes: `speaker`, a WAV file, `nowhere` (scored and recorded, not played), or `none` (not
+    /// even recorded). The default of `talk` is the loudspeaker if there is one. A .webm or .mkv sink records sound by
+    /// default.
     #[arg(long, value_name = "SPEAKER|FILE")]
     audio_output: Option<PathBuf>,
 }
@@ -108,19 +108,20 @@ impl HearingArguments {
         self.audio_output.as_deref().filter(|&path| !words.iter().any(|word| path == Path::new(word)))
     }
 
-    /// The same with the file of call `number` ([`of_call`]).
+    /// The same arguments with the file of call `number` ([`of_call`]).
     pub fn of_call(&self, number: u32) -> Self {
         let file = self.file().map(|path| of_call(path, number));
         Self { audio_output: file.or_else(|| self.audio_output.clone()) }
     }
 
-    /// The option and its file, to be checked with the others.
+    /// The option and its file, for the check of outputs.
     pub fn output(&self) -> (&'static str, Option<&Path>) {
         ("--audio-output", self.file())
     }
 
-    /// What the sound is played on; pictures wait for it if `lip_sync`. A sink that records sound needs it played, to nobody if
-    /// need be.
+    /// Opens the sink of sound. Pictures wait for their sound if `lip_sync`.
+    ///
+    /// A picture sink that records sound requires a sound sink, even one that plays nothing.
     pub fn open(&self, usual: LiveSound<'_>, lip_sync: bool, sink: &str) -> Result<Option<Loudspeaker>> {
         let recorded = || records_sound(sink).then(|| Box::new(Nowhere) as Box<dyn SoundSink>);
         let sink: Option<Box<dyn SoundSink>> = match (self.file(), self.audio_output.as_deref()) {
@@ -148,19 +149,19 @@ fn speaker() -> Result<Box<dyn SoundSink>> {
     Ok(lockstep_live::open_loudspeaker()?)
 }
 
-/// What is said where the headers of the system's sound were missing when the program was built.
+/// Error of a build without the headers of the system's sound.
 #[cfg(not(feature = "audio"))]
-const LEFT_OUT: &str = "this program was built without microphone and loudspeaker; install libasound2-dev and build it \
-                        again with `make build`, or name a WAV file";
+const WITHOUT_DEVICES: &str = "this program was built without microphone and loudspeaker; install libasound2-dev and \
+                               build it again with `make build`, or name a WAV file";
 
 #[cfg(not(feature = "audio"))]
 fn microphone() -> Result<Box<dyn SoundSource>> {
-    bail!("{LEFT_OUT}")
+    bail!("{WITHOUT_DEVICES}")
 }
 
 #[cfg(not(feature = "audio"))]
 fn speaker() -> Result<Box<dyn SoundSink>> {
-    bail!("{LEFT_OUT}")
+    bail!("{WITHOUT_DEVICES}")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The commands, one file each, in the groups of `lockstep --help`.
+//! Commands, one file each, in the groups of `lockstep --help`.
 
 pub mod call;
 pub mod codec;
@@ -27,7 +27,7 @@ use lockstep_control::Controllers;
 /// Commands that run calls.
 #[derive(Subcommand)]
 pub enum Calls {
-    /// Call somebody: print a ticket and wait, or join with one; video in both directions.
+    /// Call a peer: print a ticket and wait, or join with a ticket; video in both directions.
     Talk(talk::TalkArguments),
     /// Send live video to the peer that printed a ticket.
     Send(live::SendArguments),
@@ -39,7 +39,7 @@ pub enum Calls {
     Call(call::CallCommand),
     /// Host a rendezvous for peers behind routers.
     ///
-    /// Peers find each other there. It relays for peers that have no direct path.
+    /// Peers find each other through it. It relays for peers that have no direct path.
     Rendezvous(rendezvous::RendezvousArguments),
     /// Emulate a link between two ends of a call, or of other programs.
     Emulate(emulate::EmulateArguments),
@@ -62,12 +62,12 @@ impl Calls {
     }
 }
 
-/// Commands that read and write files of video and of traces.
+/// Commands that read and write video and trace files.
 #[derive(Subcommand)]
 pub enum Files {
-    /// Code a y4m file as VP8 in an IVF file.
+    /// Encode a y4m file as VP8 in an IVF file.
     Encode(codec::EncodeArguments),
-    /// Decode VP8 in an IVF file to y4m, or to one MD5 a frame.
+    /// Decode VP8 in an IVF file to y4m, or print one MD5 per frame.
     Decode(codec::DecodeArguments),
     /// Describe a capacity trace, or convert it to another format.
     Trace(trace::TraceArguments),
@@ -87,7 +87,7 @@ impl Files {
     }
 }
 
-/// Commands about calls in virtual time.
+/// Commands for calls in virtual time.
 #[derive(Subcommand)]
 pub enum Simulation {
     /// Run a call in virtual time, with the real codec, over an emulated link.

@@ -1,4 +1,4 @@
-//! What the commands that run a call leave behind.
+//! Scores and per-frame log of commands that run a call.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -13,21 +13,22 @@ use lockstep_runner::progress::{print_scores, print_sound, warn_of_early_end};
 
 use crate::frame_log::{self, FrameWriter};
 
-/// Where the results of a call go.
+/// Output files of a call.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Outputs")]
 pub struct OutputArguments {
-    /// Where the scores go, as JSON; `-` is standard output, here and wherever a file is written.
+    /// JSON file for the scores; `-` is standard output, for every output file.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Where the per-frame log goes, as .csv or .parquet; CSV on standard output.
+    /// File for the per-frame log, .csv or .parquet; standard output is CSV.
     #[arg(long)]
     frames: Option<PathBuf>,
 }
 
 impl OutputArguments {
-    /// Finds out whether the files can be written, before a call runs that reads `inputs` and writes `others`, too,
-    /// each of which has the option that names it.
+    /// Checks whether the files can be written, before the call runs.
+    ///
+    /// The call also reads `inputs` and writes `others`, each named by its option.
     pub fn check(&self, others: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> {
         if let Some(path) = &self.frames {
             frame_log::check_name(path)?;
@@ -36,26 +37,26 @@ impl OutputArguments {
         output_file::check(&[&own, others].concat(), inputs)
     }
 
-    /// Opens what is written while the call runs, so that a file that cannot be written is known before.
+    /// Opens the per-frame log, so that a file that cannot be written fails before the call.
     pub fn open(&self) -> Result<OpenOutput<'_>> {
         let frames = self.frames.as_deref().map(FrameWriter::create).transpose()?;
         Ok(OpenOutput { arguments: self, frames: frames.map(|writer| Arc::new(Mutex::new(Some(writer)))) })
     }
 }
 
-/// The results of a call that is running.
+/// Output of a running call.
 pub struct OpenOutput<'a> {
     arguments: &'a OutputArguments,
     frames: Option<Arc<Mutex<Option<FrameWriter>>>>,
 }
 
 impl OpenOutput<'_> {
-    /// What hears of the frames of the call, if they are written.
+    /// Observer that writes the per-frame log, if requested.
     pub fn observer(&self) -> Option<Box<dyn CallObserver>> {
         self.frames.as_ref().map(|frames| Box::new(frames.clone()) as Box<dyn CallObserver>)
     }
 
-    /// Prints the scores of the call, which was to last `seconds`, and writes the files that were asked for.
+    /// Prints the scores of a call with the planned length `seconds`, and writes the requested files.
     pub fn write(self, seconds: f64, report: &CallReport<impl Serialize>) -> Result<()> {
         warn_of_early_end(seconds, &report.scores);
         print_scores(&report.scores);
@@ -78,7 +79,7 @@ impl OpenOutput<'_> {
             say!("frames        {}", path.display());
             Ok(())
         });
-        // One that has no room is no reason to lose the other.
+        // A failure of one file does not prevent the other.
         output_file::all([scores, frames])
     }
 }

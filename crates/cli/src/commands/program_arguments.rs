@@ -1,4 +1,4 @@
-//! How the program that runs this one ends it.
+//! Arguments by which a parent program ends this one.
 
 use std::io::{Read, stdin};
 use std::sync::Arc;
@@ -12,25 +12,26 @@ use lockstep_live::CallHandle;
 use crate::keys;
 use lockstep_runner::interruption::Interruption;
 
-/// For the program that runs this one.
+/// Arguments for a parent program.
 #[derive(Debug, Clone, Args)]
 pub struct ProgramArguments {
-    /// End in order when standard input ends, as it does when the program that runs this one tells it to or is gone.
+    /// End the call and its logs when standard input ends, because the parent program requests it or exits.
     #[arg(long, hide = true)]
     attached: bool,
 }
 
 impl ProgramArguments {
-    /// Tells whether the call shall end: after an interruption, or because the other program said so. What standard input says
-    /// goes to `commands`, if there are any.
+    /// Returns a check for the end of the call: after an interruption, or at the end of standard input.
+    ///
+    /// Standard input controls the call through `commands`, if given.
     pub fn stop(
         &self,
         interruption: &Interruption,
         commands: Option<CallHandle>,
     ) -> impl Fn() -> bool + Clone + Send + use<> {
         let interrupted = interruption.asked();
-        let told = Arc::new(AtomicBool::new(false));
-        let ended = told.clone();
+        let input_ended = Arc::new(AtomicBool::new(false));
+        let ended = input_ended.clone();
         if self.attached || commands.is_some() {
             let attached = self.attached;
             thread::spawn(move || {
@@ -43,10 +44,10 @@ impl ProgramArguments {
                 }
             });
         }
-        move || interrupted() || told.load(Ordering::Relaxed)
+        move || interrupted() || input_ended.load(Ordering::Relaxed)
     }
 
-    /// Whether another program runs this one.
+    /// Whether a parent program runs this one.
     pub fn is_attached(&self) -> bool {
         self.attached
     }

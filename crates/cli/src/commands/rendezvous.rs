@@ -1,4 +1,4 @@
-//! `lockstep rendezvous`: the server by which two ends of a call find each other.
+//! `lockstep rendezvous`: server through which peers find each other.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,37 +14,35 @@ use lockstep_units::quantity::parse_rate;
 
 use crate::observation::{metrics_address, serve_rendezvous};
 
-/// The port of a rendezvous, unless another is said.
+/// Default port of a rendezvous.
 const PORT: u16 = 4610;
 
-/// What `lockstep rendezvous` is told.
+/// Arguments of `lockstep rendezvous`.
 #[derive(Debug, Clone, Args)]
 pub struct RendezvousArguments {
-    /// UDP address to listen on; it must be reachable from where the calls are made. The unspecified address of IPv6 takes IPv4
-    /// along.
+    /// UDP address to listen on; peers must be able to reach it. The unspecified address of IPv6 also accepts IPv4.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT)))]
     listen: SocketAddr,
-    /// Calls at once, those that wait for their second end included; each takes about 1 kB.
+    /// Maximum number of concurrent calls, including those that wait for a peer; each needs about 1 kB.
     #[arg(long, value_name = "COUNT", default_value_t = RendezvousLimits::default().calls)]
     calls: usize,
-    /// Calls at once that may be begun from one address (of IPv6: from one network of 64 bits).
+    /// Maximum number of concurrent calls from one address (IPv6: from one network of 64 bits).
     #[arg(long, value_name = "COUNT", default_value_t = RendezvousLimits::default().calls_per_address)]
     calls_per_address: usize,
-    /// Rate that is relayed for a call in each direction where its ends find no direct way; packets beyond it are dropped, as a
-    /// link does.
+    /// Maximum relayed rate per call and direction, for peers without a direct path; packets above it are dropped.
     #[arg(long, value_name = "RATE", default_value = "4mbps", value_parser = rate)]
     relay_rate: Bitrate,
-    /// Rate that is relayed for all calls together.
+    /// Maximum relayed rate of all calls together.
     #[arg(long, value_name = "RATE", default_value = "100mbps", value_parser = rate)]
     total_relay_rate: Bitrate,
-    /// Relay nothing: the ends are told of each other, and that is all.
+    /// Relay nothing: only introduce the peers to each other.
     #[arg(long, conflicts_with_all = ["relay_rate", "total_relay_rate"])]
     no_relay: bool,
-    /// Serve what it does to Prometheus, under `/metrics`: calls, meetings, what was relayed and refused. A port alone is one of
-    /// this machine's own (127.0.0.1); at another address everybody who reaches it can read it.
+    /// Serve Prometheus metrics under `/metrics`: calls, meetings, relayed packets and refusals. A port alone is on this
+    /// machine only (127.0.0.1); anybody who reaches another address can read them.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
-    /// Print where it is, and nothing more.
+    /// Print only the address.
     #[arg(long)]
     quiet: bool,
 }
@@ -52,14 +50,14 @@ pub struct RendezvousArguments {
 fn rate(text: &str) -> Result<Bitrate, String> {
     match parse_rate(text) {
         Ok(rate) if rate > Bitrate::ZERO => Ok(rate),
-        _ => Err(format!("`{text}` is no rate, such as 4mbps or 500kbps")),
+        _ => Err(format!("expected a rate such as 4mbps or 500kbps, found `{text}`")),
     }
 }
 
 /// `lockstep rendezvous`.
 pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     if arguments.calls == 0 || arguments.calls_per_address == 0 {
-        bail!("--calls and --calls-per-address: a rendezvous of no calls does nothing; say 1 or more");
+        bail!("--calls and --calls-per-address: expected at least 1, found 0");
     }
     let limits = RendezvousLimits {
         calls: arguments.calls,
@@ -71,7 +69,7 @@ pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     let interruption = Interruption::watch()?;
     let addresses = server.addresses()?;
     if arguments.listen.ip().is_unspecified() && addresses.iter().all(|address| address.ip().is_loopback()) {
-        aside!("lockstep: warning: this machine is on no network that it knows of: the rendezvous is for itself only");
+        aside!("lockstep: warning: this machine has no network address; only local peers reach the rendezvous");
     }
     for address in addresses {
         say!("rendezvous at {address}; talk through it with: lockstep talk --rendezvous {address}");

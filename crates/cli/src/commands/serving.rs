@@ -1,4 +1,4 @@
-//! Calls that one end serves one after another with a standing ticket, and how each call ends.
+//! Serves calls one after another with a standing ticket, and reports how each call ended.
 
 use anyhow::Result;
 
@@ -18,7 +18,7 @@ pub struct Service<'a> {
     pub status: StatusArgument,
 }
 
-/// A call that is over, before its logs are complete.
+/// An ended call, before its logs are complete.
 pub struct ServedCall {
     pub reporter: Reporter,
     pub finished: Finished,
@@ -26,8 +26,9 @@ pub struct ServedCall {
 }
 
 impl Service<'_> {
-    /// Serves one call on `listener`, or with a standing ticket one call after another. The other end ends a call; a person,
-    /// a program or a failure at this end ends the service.
+    /// Serves one call on `listener`, or with a standing ticket one call after another.
+    ///
+    /// The peer ends a call; the user, a program or a failure at this end ends the service.
     pub fn serve(
         &self,
         mut listener: Listener,
@@ -59,13 +60,11 @@ impl Service<'_> {
         }
         if finished.dropped > 0 {
             let pictures = finished.dropped;
-            aside!(
-                "lockstep: warning: {pictures} pictures came and were not shown or kept: the sink was too slow for them"
-            );
+            aside!("lockstep: warning: the sink was too slow and dropped {pictures} pictures");
         }
         let ended = match finished.result {
             Ok(ended) => Some(ended),
-            // Whoever had it end in the midst of a silence, or sees to both ends, has not failed by that.
+            // The user or the parent program ended the call during an outage, which is not a failure.
             Err(error @ LiveError::Unheard { .. })
                 if self.program.is_attached() || self.interruption.check().is_err() =>
             {
@@ -86,7 +85,7 @@ impl Service<'_> {
     }
 }
 
-/// Whether a call ended for a reason that leaves this end ready for the next one.
+/// Whether the reason for the end allows this end to serve the next call.
 fn is_of_other_end(result: &Result<Ended, LiveError>) -> bool {
     match result {
         Ok(ended) => matches!(ended, Ended::ByPeer | Ended::Done),

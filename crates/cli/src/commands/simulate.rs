@@ -19,17 +19,17 @@ use crate::commands::output::OutputArguments;
 use crate::decisions::DecisionsArgument;
 use crate::sound_file::SoundFile;
 
-/// What the session in the opposite direction is labelled with.
+/// Label of the session in the opposite direction.
 const OPPOSITE: &str = "opposite";
 
-/// What `lockstep simulate` is told.
+/// Arguments of `lockstep simulate`.
 #[derive(Debug, Clone, Args)]
 pub struct SimulateCommand {
     #[command(flatten)]
     simulation: SimulateWords,
     #[command(flatten)]
     output: OutputArguments,
-    /// Where what is heard goes, a WAV file; for calls with --audio.
+    /// WAV file for the received sound; requires --audio.
     #[arg(long, value_name = "FILE", help_heading = "Outputs")]
     audio_output: Option<PathBuf>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub fn run(command: &SimulateCommand, controllers: &Controllers) -> Result<()> {
     let settings = command.simulation.settings_with(controllers)?;
     let heard = command.audio_output.as_deref();
     if heard.is_some() && (settings.audio.is_none() || settings.modelled) {
-        bail!("--audio-output: nothing is heard of a call without --audio, or of a modelled one");
+        bail!("--audio-output requires --audio and a call with the real codec; a modelled call has no audible sound");
     }
     command.output.check(&[("--audio-output", heard), command.decisions.output()], &settings.inputs())?;
     let output = command.output.open()?;

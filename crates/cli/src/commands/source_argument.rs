@@ -1,4 +1,4 @@
-//! `--source` of a live end, which may be given several times.
+//! Value of `--source`, which may be repeated: a video source and its stream.
 
 use std::str::FromStr;
 
@@ -6,14 +6,14 @@ use anyhow::{Result, bail};
 
 use lockstep_live::{MOST_STREAMS, StreamName};
 
-/// A source of pictures, and the stream that they make: `SOURCE[,name=NAME][,priority=NUMBER]`.
+/// A video source and its stream: `SOURCE[,name=NAME][,priority=NUMBER]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceArgument {
     /// The source.
     pub specification: String,
-    /// The name of its stream, if it has one.
+    /// Name of its stream, if given.
     pub name: Option<StreamName>,
-    /// Its part of the budget, in proportion to those of the other streams.
+    /// Share of the budget, relative to the priorities of the other streams.
     pub priority: f64,
 }
 
@@ -22,7 +22,7 @@ impl FromStr for SourceArgument {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut source = Self { specification: text.to_owned(), name: None, priority: 1.0 };
-        // Options stand at the end; other commas belong to the name of the source.
+        // Options stand at the end; other commas belong to the source.
         while let Some((rest, option)) = source.specification.rsplit_once(',') {
             if let Some(name) = option.strip_prefix("name=") {
                 source.name = Some(name.parse().map_err(|error: lockstep_live::StreamNameError| error.to_string())?);
@@ -39,10 +39,10 @@ impl FromStr for SourceArgument {
     }
 }
 
-/// The names of the streams of these sources: those given, else their numbers; the only stream needs none.
+/// Stream names of `sources`: those given, otherwise their numbers. A single stream needs no name.
 ///
 /// # Errors
-/// If there are too many streams, or two of one name.
+/// If there are too many streams, or two have the same name.
 pub fn stream_names(sources: &[SourceArgument]) -> Result<Vec<StreamName>> {
     if sources.len() > MOST_STREAMS {
         bail!("--source: expected at most {MOST_STREAMS} video streams, got {}", sources.len());

@@ -32,41 +32,41 @@ use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments, Pages};
 use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words, notice};
 
-/// The camera that is used unless another source is named.
+/// Default camera.
 const CAMERA: &str = "/dev/video0";
 
-/// What `lockstep talk` is told.
+/// Arguments of `lockstep talk`.
 #[derive(Debug, Clone, Args)]
 pub struct TalkArguments {
-    /// The ticket that the other end printed, or `-` to be asked for it; without one, print a ticket and wait.
+    /// Ticket that the peer printed, or `-` to be asked for it; without a ticket, print one and wait.
     ticket: Option<String>,
     #[command(flatten)]
     listening: ListeningArguments,
     #[command(flatten)]
     way: WayArguments,
-    /// One's own pictures: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, anything else that ffmpeg
-    /// reads, or `-` for either from standard input. Without it, the camera; where there is none, `generated`.
+    /// Your video source: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, any other input
+    /// of ffmpeg, or `-` for standard input. The default is the camera, or `generated` if there is none.
     #[arg(long)]
     source: Option<String>,
-    /// Where the other's pictures go: `window` with one's own small in a corner (keys: m mutes, v turns the camera off and on, q
-    /// or Escape leaves), `none`, a .webm or .mkv file (VP8 coded anew, with the other's sound), an .ivf file (the same without
-    /// sound), or a .y4m file (one picture after another).
+    /// Where the peer's pictures go: `window`, with yours small in a corner (keys: m mutes, v turns the camera off and
+    /// on, q or Escape leaves); `none`; a .webm or .mkv file (VP8 encoded again, with the peer's sound); an .ivf file
+    /// (the same without sound); or a .y4m file (the pictures).
     #[arg(long, default_value = "window")]
     sink: String,
-    /// Open no window: `--sink none` unless it names a file. The keys of the window (m, v, q) are taken as lines from standard
-    /// input then, if that is no terminal.
+    /// Open no window: `--sink none`, unless it names a file. Lines from standard input then replace the keys of the
+    /// window (m, v, q), if it is not a terminal.
     #[arg(long)]
     no_window: bool,
-    /// Stop after this long; without it the call lasts until the source ends or either end leaves.
+    /// Stop after this time; without it, the call lasts until the source ends or a peer leaves.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
-    /// Give up when the other end is not there within this long; `none` waits for ever, which is what happens without a ticket.
+    /// Give up if the peer does not join within this time; `none` waits without limit, the default without a ticket.
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait_seconds: Option<Limit>,
-    /// End the call when the other end is silent for this long, or never with `none`.
+    /// End the call if the peer is silent for this time; `none` never ends it.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
-    /// Refuse a call whose pictures have more pixels than this; the default is what 4K video needs.
+    /// Refuse calls with more pixels per picture than this; the default allows 4K video.
     #[arg(long, value_name = "PIXELS", default_value_t = MOST_PIXELS)]
     max_pixels: usize,
     /// Seed of the generated clip.
@@ -78,10 +78,10 @@ pub struct TalkArguments {
     hearing: HearingArguments,
     #[command(flatten)]
     control: ControlWords,
-    /// Where the log of one's own pictures goes while the call runs, a line of JSON for each.
+    /// File for the log of your pictures during the call, one line of JSON for each.
     #[arg(long, value_name = "FILE")]
     send_log: Option<PathBuf>,
-    /// Where the log of the other's pictures goes.
+    /// File for the log of the peer's pictures.
     #[arg(long, value_name = "FILE")]
     receive_log: Option<PathBuf>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ pub struct TalkArguments {
     observation: ObservationArguments,
     #[command(flatten)]
     session: SessionArguments,
-    /// What is printed while the call runs.
+    /// Status that is printed during the call.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
     #[command(flatten)]
@@ -107,7 +107,7 @@ impl TalkArguments {
         self.source.as_deref().unwrap_or_else(camera)
     }
 
-    /// A line for a person whose camera is missing.
+    /// Message for a user whose camera is missing.
     fn camera_notice(&self) -> Option<String> {
         let is_missing = self.source.is_none() && self.source() == "generated";
         is_missing.then(|| {
@@ -116,7 +116,7 @@ impl TalkArguments {
     }
 }
 
-/// What the window of a call shows beside the far picture; its keys are commands.
+/// Overlay of a call's window: your picture, a caption and a notice. Its keys are commands.
 struct CallOverlay {
     own: OwnPicture,
     words: SharedWords,
@@ -153,7 +153,7 @@ impl Overlay for CallOverlay {
     }
 }
 
-/// How long whoever joins waits for an answer.
+/// Default time in seconds that a joiner waits for an answer.
 const WAIT: &str = "10";
 
 impl TalkArguments {
@@ -194,7 +194,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// One call with `peer`; `stop` ends it.
+    /// Runs one call with `peer` until `stop` ends it.
     fn call(&mut self, arguments: &TalkArguments, peer: OtherEnd, stop: Stop) -> Result<(Reporter, Finished)> {
         let Self { clock, control, .. } = self;
         let clock = *clock;
@@ -214,7 +214,7 @@ impl Talk {
         let format = source.format();
         let source = own.of(source);
         let words = SharedWords::default();
-        // Before a ticket is handed out, it is known whether there is a window.
+        // The window opens before a ticket is printed, so that a failure shows first.
         let open: OpenSink = if arguments.sink() == "window" {
             let overlay = CallOverlay { own, words: words.clone(), handle: self.handle.clone() };
             let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
@@ -276,7 +276,7 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
         given => given.map(|text| ticket_to_join(Some(text), pictures_are_piped)).transpose()?,
     };
     let interruption = Interruption::watch()?;
-    // Whether anybody can join is known before a log of an earlier call is emptied.
+    // The listener opens before the log of an earlier call is truncated.
     let (peer, ticket) = match joined {
         Some(ticket) => (arguments.way.peer(ticket), None),
         None => {
@@ -295,7 +295,7 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     if keyboard.is_some() && arguments.status == StatusArgument::Line {
         say!("keys: {KEYS}");
     }
-    // A script's standard input is its own, unless there is nothing else to command the call by.
+    // Standard input belongs to a script, unless the call has no other controls.
     let is_commanded = keyboard.is_some() || (arguments.no_window && !pictures_are_piped);
     let typed = is_commanded.then(|| handle.clone());
     let stop = arguments.program.stop(&interruption, typed);

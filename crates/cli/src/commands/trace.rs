@@ -1,4 +1,4 @@
-//! `lockstep trace`: what a capacity trace holds, and its conversion.
+//! `lockstep trace`: describes and converts capacity traces.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,60 +13,60 @@ use lockstep_media::FrameRate;
 use lockstep_runner::output_file::{self, is_standard_output, write_text};
 use lockstep_units::{Bitrate, Timestamp};
 
-/// What `lockstep trace` is told.
+/// Arguments of `lockstep trace`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Generated traces:
-  constant:500kbps                    always the same
-  constant:500kbps,outage=10s+1s      nothing passes from 10 s on for 1 s
+  constant:500kbps                    constant rate
+  constant:500kbps,outage=10s+1s      outage from 10 s to 11 s
   steps:1mbps@40s/2.5mbps@20s         one rate after another
   ramp:100kbps-5mbps,duration=30s     from one rate to another
-  onoff:500kbps,on=1s,off=5s          all lost for 1 s, nothing for 5 s, in the mean
+  onoff:500kbps,on=1s,off=5s          total loss for 1 s, none for 5 s, on average
   poisson:570kbps,seed=1              delivery opportunities of a Poisson process
   cellular:mean=4mbps,seed=1          a Markov chain of rates, like a cellular link
   fitted:family=lte,seed=1            like recordings of LTE; also umts, broadband, wifi, wired
-  fitted:family=./mine.json,seed=1    like recordings of one's own: the family that `lockstep data fit` wrote into this
-                                      file (a path with a / or ending in .json); of several, name= says which
+  fitted:family=./mine.json,seed=1    like recordings in a family file of `lockstep data fit`
+                                      (a path with a / or ending in .json; name= selects a family)
 All take outage=START+LENGTH, loss=, delay=, jitter= and end=repeat|hold.")]
 pub struct TraceArguments {
-    /// A trace file, or a generated trace.
+    /// Trace file or generated trace.
     trace: String,
-    /// Write it to this file: mahimahi for .up, .down, .trace and standard output (`-`), AlphaRTC for .json, seconds and Mb/s
-    /// for .csv.
+    /// Output file: mahimahi for .up, .down, .trace and standard output (`-`), AlphaRTC for .json, seconds and Mb/s for
+    /// .csv.
     #[arg(long)]
     output: Option<PathBuf>,
-    /// How much of the trace is described; one period of it if not given.
+    /// Length to describe, from the start; one period of the trace if not given.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
-    /// Width of the intervals of .json and .csv, milliseconds.
+    /// Interval of .json and .csv output, milliseconds.
     #[arg(long, default_value = "200", value_parser = Milliseconds::from_word)]
     interval_ms: Milliseconds,
-    /// Print the floor of the video delay: what a frame of one small packet would have at every capture on the idle link,
-    /// over what is described, a day of it at most.
+    /// Print the minimum video delay: that of frames of one small packet on the idle link. It covers every capture of
+    /// the described length, at most one day.
     #[arg(long)]
     floor: bool,
     /// Propagation delay, milliseconds.
     #[arg(long, default_value = "20", value_parser = Milliseconds::from_word, requires = "floor")]
     delay_ms: Milliseconds,
-    /// Captures a second.
+    /// Captures per second.
     #[arg(long, default_value_t = FrameRate::default(), requires = "floor")]
     rate: FrameRate,
-    /// The least time that coding a picture takes: what a report of `simulate` has in `coding_times`.
+    /// Minimum coding time of a picture, as `coding_times` in a report of `simulate`.
     #[arg(long, default_value = "7.2", value_parser = Milliseconds::from_word, requires = "floor")]
     encode_ms: Milliseconds,
-    /// Time that decoding a frame takes.
+    /// Decoding time of a frame, milliseconds.
     #[arg(long, default_value = "3", value_parser = Milliseconds::from_word, requires = "floor")]
     decode_ms: Milliseconds,
 }
 
-/// The longest time over which the floor is computed: a day, as long as a call may be.
+/// Longest time for the minimum video delay: one day, the maximum length of a call.
 const LONGEST_FLOOR: Duration = Duration::from_secs(86_400);
 
 /// Characters of a bar, from empty to full.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Width of the drawing at most.
+/// Maximum width of the drawing.
 const COLUMNS: u32 = 72;
 
-/// Prints the floor of the video delay over the first `length` of `trace`.
+/// Prints the minimum video delay over the first `length` of `trace`.
 fn print_floor(arguments: &TraceArguments, trace: &Trace, length: Duration) {
     let link = LinkConfig { delay: arguments.delay_ms.get(), ..LinkConfig::new(trace.clone()) };
     let floor =
@@ -90,8 +90,9 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
     let trace = open_trace(&arguments.trace)?;
     let length = arguments.seconds.map_or_else(|| trace.period(), Seconds::get);
     let start = Timestamp::ZERO;
-    // Opportunities come at whole milliseconds: shorter columns would be empty or too full. The last column ends with what
-    // is described.
+    // Delivery opportunities come at whole milliseconds: shorter columns would be empty or too full.
+    //
+    // The last column ends with the described length.
     let columns = (length.as_millis() as u32).clamp(1, COLUMNS);
     let edge = |index: u32| start + length * index / columns;
     let rates: Vec<Bitrate> = (0..columns).map(|index| trace.mean_capacity(edge(index), edge(index + 1))).collect();

@@ -1,4 +1,4 @@
-//! `lockstep emulate --tun`: a link between two network namespaces, and a program in one of them.
+//! `lockstep emulate --tun`: emulates a link between two network namespaces, and runs a program in one of them.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, stderr, stdin};
@@ -30,23 +30,23 @@ use lockstep_units::Timestamp;
 use crate::packet_csv::PacketCsv;
 use crate::reporter::StatusArgument;
 
-/// The exit status where this machine lacks what a tunnel takes, as tests that are skipped have it.
+/// Exit status if this machine lacks a requirement of the tunnel, as for skipped tests.
 const MISSING: u8 = 77;
-/// The exit statuses of programs that run others (env, timeout, nohup): they failed themselves, and the other is not there.
+/// Exit statuses of env, timeout and nohup: the command itself failed, or the program does not exist.
 const FAILED: u8 = 125;
 const NO_PROGRAM: u8 = 127;
 
-/// The command ends with this status. A message was for people, where there is one.
+/// Error that ends the command with an exit status, and a message if there is one.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct EndsWith {
     /// The exit status.
     pub status: u8,
-    /// What is said; nothing where the program that ran has said what there is to say.
+    /// Message for the user; empty if the program printed its own.
     pub message: String,
 }
 
-/// When the traces begin.
+/// Value of `--start`: when the traces begin.
 #[derive(Debug, Clone, Copy)]
 struct StartWord(Start);
 
@@ -56,12 +56,11 @@ fn start_word(text: &str) -> Result<StartWord, String> {
         "now" => Start::Now,
         "signal" => Start::Told,
         text => {
-            let wrong =
-                || format!("\"{text}\" is none of first-packet, now, signal, and no time since 1970 in seconds");
+            let wrong = || format!("expected first-packet, now, signal or seconds since 1970, found \"{text}\"");
             let seconds: f64 = text.parse().map_err(|_| wrong())?;
             let since = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            // A day from now is a slip of units, not a plan.
+            // A larger distance is probably an error of units.
             if since > now + Duration::from_secs(86_400) || now > since + Duration::from_secs(86_400) {
                 return Err(format!("{text} is not within a day of now, {:.0} s since 1970", now.as_secs_f64()));
             }
@@ -70,37 +69,37 @@ fn start_word(text: &str) -> Result<StartWord, String> {
     }))
 }
 
-/// What `lockstep emulate` is told of a link between network namespaces.
+/// Arguments of `lockstep emulate --tun`.
 #[derive(Debug, Clone, Args)]
 pub struct TunnelArguments {
-    /// Emulate a whole network: two network namespaces with this link as the only way between them, for programs of any kind.
-    /// Takes Linux, and root or user namespaces; exit status 77 says that something is missing.
+    /// Emulate a network: two network namespaces, with this link as the only path between them, for any programs.
+    /// Requires Linux, and root or user namespaces; exit status 77 means that a requirement is missing.
     #[arg(long, conflicts_with_all = ["to", "listen", "near_moves_at", "far_moves_at", "mtu"])]
     pub tun: bool,
-    /// The namespaces are called NAME-near and NAME-far; lockstep-PROCESS if not given.
+    /// Prefix of the namespaces NAME-near and NAME-far; lockstep-PROCESS if not given.
     #[arg(long, requires = "tun")]
     name: Option<String>,
-    /// Give them addresses of IPv6, too.
+    /// Assign IPv6 addresses to the namespaces, too.
     #[arg(long, requires = "tun")]
     ipv6: bool,
-    /// When the traces begin: with the `first-packet` from the near namespace (so it is if not given), `now`, a time in seconds since 1970, or `signal` (SIGUSR1
-    /// to this process). Packets before that have the delay only.
+    /// When the traces begin: with the `first-packet` from the near namespace (the default); `now`; at a time in
+    /// seconds since 1970; or on `signal` (SIGUSR1 to this process). Until then, the link only delays packets.
     #[arg(long, value_name = "WHEN", requires = "tun", value_parser = start_word)]
     start: Option<StartWord>,
-    /// Where the result goes, JSON: what became of the packets, and how late this process was.
+    /// JSON file for the result: packet counts, and the lateness of this process.
     #[arg(long, requires = "tun")]
     json: Option<PathBuf>,
-    /// End in order when standard input ends.
+    /// Stop and write the result when standard input ends.
     #[arg(long, hide = true, requires = "tun", conflicts_with = "command")]
     attached: bool,
-    /// A program to run in the near namespace; the link ends with it, and its exit status is this command's.
+    /// Program to run in the near namespace; the link ends with it, and its exit status is this command's.
     #[arg(last = true, requires = "tun", conflicts_with = "seconds")]
     command: Vec<OsString>,
 }
 
 impl TunnelArguments {
-    /// An option that was given and is for a tunnel only. (That clap knows it, too, is for the text of its help: it asks for
-    /// no `--tun` where there is a far side, which `--tun` cannot be given with.)
+    /// First given option that requires `--tun`. (clap also knows this requirement, but does not enforce it next to a
+    /// far side, which conflicts with `--tun`.)
     fn given(&self) -> Option<&'static str> {
         let given = [
             (self.name.is_some(), "--name"),
@@ -113,23 +112,23 @@ impl TunnelArguments {
         given.into_iter().find_map(|(given, option)| given.then_some(option))
     }
 
-    /// Says so.
+    /// Refuses options of a tunnel without `--tun`.
     ///
     /// # Errors
-    /// If one was given.
+    /// If such an option was given.
     pub fn refuse(&self) -> Result<()> {
         match self.given() {
             Some(option) => {
-                bail!("{option} is for --tun, which takes no far side: a link between two network namespaces")
+                bail!("{option} requires --tun, a link between two network namespaces without a far side")
             }
             None => Ok(()),
         }
     }
 }
 
-/// The signals that this command was sent.
+/// Signals sent to this command.
 struct Signals {
-    /// Whether any came since this was asked.
+    /// Whether any signal arrived since the last check.
     any: Arc<AtomicBool>,
     came: Vec<(i32, Arc<AtomicBool>)>,
 }
@@ -149,7 +148,7 @@ impl Signals {
         Ok(Self { any, came })
     }
 
-    /// Those that came since this was asked.
+    /// Signals that arrived since the last call.
     fn take(&self) -> impl Iterator<Item = i32> {
         self.came.iter().filter(|(_, flag)| flag.swap(false, Ordering::Relaxed)).map(|&(signal, _)| signal)
     }
@@ -194,13 +193,13 @@ fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elaps
     })
 }
 
-/// How the program that ran has ended, as shells say it.
+/// Exit status of the program, by the convention of shells.
 fn shell_status(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
 }
 
-/// Whether a program of this name can be run.
+/// Whether a program of this name exists.
 fn is_there(program: &OsString) -> bool {
     let path = Path::new(program);
     if path.components().count() > 1 {
@@ -254,12 +253,12 @@ fn run_link(
     let (forward, reverse) = settings.links()?;
     output_file::check(&[("--json", json.as_deref()), ("--log", log)], &settings.inputs())?;
     if let Some(first) = program.first().filter(|first| !is_there(first)) {
-        let message = format!("there is no program {}", first.to_string_lossy());
+        let message = format!("cannot find the program {}", first.to_string_lossy());
         return Err(EndsWith { status: NO_PROGRAM, message }.into());
     }
-    // As reports of calls have them: with the defaults for what was not given.
+    // Defaults fill in the options that were not given, as in reports of calls.
     let mut recorded = CallArguments { ecn: None, ..link.said().clone() }.settings()?.options();
-    // A call has controllers that heed no marks; here nobody asks what runs over the link.
+    // The settings of a call refuse ECN for most controllers; here any program may use it.
     recorded.ecn = Some(settings.ecn);
     let options_of_link = json!(recorded.record(LinkWords::GROUPS));
     let signals = Signals::watch()?;
@@ -270,17 +269,17 @@ fn run_link(
         false => StatusArgument::None,
     });
     let (near, far) = (tunnel.near(), tunnel.far());
-    // The program has standard output for itself.
-    let tell = |line: &str| if program.is_empty() { say!("{line}") } else { aside!("{line}") };
+    // Standard output belongs to the program.
+    let print_line = |line: &str| if program.is_empty() { say!("{line}") } else { aside!("{line}") };
     match status {
-        StatusArgument::Json => tell(
+        StatusArgument::Json => print_line(
             &json!({ "event": "ready", "process": std::process::id(), "near": side(near), "far": side(far) })
                 .to_string(),
         ),
         StatusArgument::Line => {
             for (word, side) in [("near", near), ("far", far)] {
                 let v6 = side.address_v6.map(|address| format!(", {address}")).unwrap_or_default();
-                tell(&format!("{word:<5} {}{v6}   ip netns exec {} COMMAND", side.address, side.name));
+                print_line(&format!("{word:<5} {}{v6}   ip netns exec {} COMMAND", side.address, side.name));
             }
         }
         StatusArgument::None => {}
@@ -289,18 +288,18 @@ fn run_link(
         true => None,
         false => Some(start(program, near, far)?),
     };
-    let told_to_end = Arc::<AtomicBool>::default();
+    let end_requested = Arc::<AtomicBool>::default();
     if arguments.attached {
-        let (told, any) = (told_to_end.clone(), signals.any.clone());
+        let (requested, any) = (end_requested.clone(), signals.any.clone());
         thread::spawn(move || {
             let _ = stdin().lock().read_to_end(&mut Vec::new());
-            told.store(true, Ordering::Relaxed);
+            requested.store(true, Ordering::Relaxed);
             any.store(true, Ordering::Relaxed);
         });
     }
     let on_terminal = stdin().is_terminal() || stderr().is_terminal();
     let (mut ended, mut ended_by, mut failure) = (None, None, None);
-    let (mut told_of_start, mut elapsed) = (false, Duration::ZERO);
+    let (mut start_reported, mut elapsed) = (false, Duration::ZERO);
     let options = TunnelOptions {
         forward,
         reverse,
@@ -318,15 +317,15 @@ fn run_link(
                 (SIGUSR1, _) => go = Go::Start,
                 (SIGCHLD, _) => {}
                 (signal, None) => ended_by = Some(signal),
-                // A terminal gives these to every program that runs on it.
+                // The terminal sends these signals to the program, too.
                 (SIGINT | SIGQUIT, Some(_)) if on_terminal => {}
                 (signal, Some(child)) => forward_signal(signal, child),
             }
         }
-        if let (Some(at), false) = (now.started_at, told_of_start) {
-            told_of_start = true;
+        if let (Some(at), false) = (now.started_at, start_reported) {
+            start_reported = true;
             if matches!(status, StatusArgument::Json) {
-                tell(&json!({ "event": "started", "at": at.as_secs_f64() }).to_string());
+                print_line(&json!({ "event": "started", "at": at.as_secs_f64() }).to_string());
             }
         }
         match status {
@@ -349,18 +348,18 @@ fn run_link(
         }
         match child.as_mut().map(Child::try_wait) {
             Some(Ok(Some(status))) => ended = Some(status),
-            Some(Err(error)) => failure = Some(Error::new(error).context("the program cannot be waited for")),
+            Some(Err(error)) => failure = Some(Error::new(error).context("cannot wait for the program")),
             Some(Ok(None)) | None => {}
         }
-        let told_to_end = told_to_end.load(Ordering::Relaxed);
-        if ended.is_some() || ended_by.is_some() || failure.is_some() || told_to_end { Go::Stop } else { go }
+        let end_requested = end_requested.load(Ordering::Relaxed);
+        if ended.is_some() || ended_by.is_some() || failure.is_some() || end_requested { Go::Stop } else { go }
     };
     let carried = tunnel.run(options, go, || any.swap(false, Ordering::Relaxed));
     changing.end();
     let carried = match carried {
         Ok(carried) => carried,
         Err(error) => {
-            // Nothing carries its packets any more.
+            // The program's packets are no longer carried.
             if let Some(child) = &mut child {
                 let _ = child.kill().and_then(|()| child.wait());
             }
@@ -375,12 +374,12 @@ fn run_link(
         StatusArgument::Json => {
             let mut result = result;
             result["event"] = json!("result");
-            tell(&result.to_string());
+            print_line(&result.to_string());
         }
         StatusArgument::Line => {
             let milliseconds = |value: Option<f64>| lockstep_runner::progress::figure(value, 3);
             let lateness = carried.carriage.lateness;
-            tell(&format!(
+            print_line(&format!(
                 "late by {} ms at the median, {} ms at the 99th percentile, {} ms at most",
                 milliseconds(lateness.p50_ms),
                 milliseconds(lateness.p99_ms),
@@ -423,6 +422,6 @@ fn forward_signal(signal: i32, child: &Child) {
         SIGQUIT => Signal::QUIT,
         _ => Signal::TERM,
     };
-    // It may have ended meanwhile.
+    // The program may have ended meanwhile.
     let _ = kill_process(pid, signal);
 }

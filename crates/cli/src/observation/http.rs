@@ -1,5 +1,7 @@
-//! A few pages over HTTP for a browser or a collector on this machine: requests are read by `httparse`, answers are whole and
-//! then the connection is closed. Whatever a client does costs a bounded amount of memory and time, on threads of their own.
+//! HTTP server for a few pages, read by a browser or a collector on this machine.
+//!
+//! `httparse` parses requests; each connection closes after one complete answer. A client costs bounded memory and
+//! time, on a separate thread.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -10,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Clients that are served at once; others are turned away.
+/// Maximum number of concurrent clients; others are rejected.
 const MOST_CLIENTS: usize = 8;
-/// Clients are let in one after the other, so far apart: a flood of them has no core for itself.
+/// Interval between accepted clients, so that a flood of them does not occupy a core.
 const LET_IN: Duration = Duration::from_millis(2);
-/// How long a client may take for its request and for reading the answer.
+/// Time limit for a client's request and for reading the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a request's head, and headers in it.
+/// Maximum bytes of a request's head, and number of its headers.
 const LONGEST_REQUEST: usize = 8 << 10;
 const MOST_HEADERS: usize = 64;
 
-/// What a client gets.
+/// Answer to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: &'static str,
@@ -34,16 +36,16 @@ impl Answer {
         Self { status: "200 OK", content_type, body }
     }
 
-    /// What is said of what is no page.
+    /// An error page.
     pub fn refused(status: &'static str) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: format!("{status}\n") }
     }
 }
 
-/// What is asked for: path and query of a request.
+/// Function from the path and query of a request to its answer.
 pub type Pages = Arc<dyn Fn(&str, &str) -> Answer + Send + Sync>;
 
-/// Serves `pages` at `address` until the process ends; gives the address, whose port it has chosen if that was 0.
+/// Serves `pages` at `address` until the process ends, and returns the bound address. Port 0 chooses a free port.
 ///
 /// # Errors
 /// If the address cannot be bound.
@@ -54,7 +56,7 @@ pub fn serve(address: SocketAddr, pages: Pages) -> Result<SocketAddr> {
     let accept = move || {
         loop {
             let Ok((client, _)) = listener.accept() else {
-                // As when there are too many open files.
+                // For example, too many files are open.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
@@ -65,7 +67,7 @@ pub fn serve(address: SocketAddr, pages: Pages) -> Result<SocketAddr> {
             clients.fetch_add(1, Ordering::Relaxed);
             let (pages, served) = (pages.clone(), clients.clone());
             let begun = thread::Builder::new().name("http client".to_owned()).spawn(move || {
-                // Of a client that goes away nobody needs to know.
+                // A client that disconnects is not an error.
                 let _ = answer(&client, bound.ip(), &pages);
                 served.fetch_sub(1, Ordering::Relaxed);
             });
@@ -118,7 +120,7 @@ fn answer(mut client: &TcpStream, bound: IpAddr, pages: &Pages) -> io::Result<()
     Ok(())
 }
 
-/// The answer to the request that `bytes` begin with, and whether its body is wanted; none while the request is not whole.
+/// Answer to the request in `bytes`, and whether its body is sent; `None` while the request is incomplete.
 fn answer_to(bytes: &[u8], bound: IpAddr, pages: &Pages) -> Option<(Answer, bool)> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -133,7 +135,7 @@ fn answer_to(bytes: &[u8], bound: IpAddr, pages: &Pages) -> Option<(Answer, bool
     let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
     let mut hosts = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
     let host = hosts.next().and_then(|header| std::str::from_utf8(header.value).ok());
-    // A page of somebody else's whose name leads here (DNS rebinding) would read what is for this machine's browser.
+    // Without this check, a foreign page whose name resolves to this machine could read the answer (DNS rebinding).
     if bound.is_loopback() && (hosts.next().is_some() || !host.is_some_and(is_here)) {
         return Some((Answer::refused("421 Misdirected Request"), true));
     }
@@ -144,7 +146,7 @@ fn answer_to(bytes: &[u8], bound: IpAddr, pages: &Pages) -> Option<(Answer, bool
     Some((pages(path, query), method == "GET"))
 }
 
-/// Whether a host's name, with or without a port, means this machine and can mean no other.
+/// Whether `host`, with or without a port, can only mean this machine.
 fn is_here(host: &str) -> bool {
     let without_port = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map(|(address, _)| address),
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_for_whoever_names_this_machine_and_for_nobody_else() {
+    fn page_on_loopback_requires_a_local_host_name() {
         for host in ["127.0.0.1:80", "localhost", "LOCALHOST:4600", "[::1]:8080", "127.9.9.9"] {
             assert_eq!(status(&format!("GET /page HTTP/1.1\r\nHost: {host}\r\n\r\n")), Some("200"), "{host}");
         }
@@ -184,14 +186,14 @@ mod tests {
         assert_eq!(status("GET /page HTTP/1.1\r\n\r\n"), Some("421"));
         let two = "GET /page HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n";
         assert_eq!(status(two), Some("421"));
-        // Where others shall have it, a collector may know this machine by any name.
+        // At an open address, a collector may use any name of this machine.
         let open =
             answer_to(b"GET /page?a=1 HTTP/1.1\r\nHost: here.example\r\n\r\n", Ipv4Addr::UNSPECIFIED.into(), &pages());
         assert_eq!(open.map(|(answer, _)| answer.body).as_deref(), Some("asked with a=1"));
     }
 
     #[test]
-    fn what_is_no_request_is_refused_and_what_is_not_whole_is_waited_for_up_to_a_bound() {
+    fn invalid_request_is_refused_and_length_is_bounded() {
         assert_eq!(status("GET /page HTTP/1.1\r\nHost: local"), None);
         assert_eq!(status("POST /page HTTP/1.1\r\nHost: localhost\r\n\r\n"), Some("405"));
         assert_eq!(status("GET /other HTTP/1.1\r\nHost: localhost\r\n\r\n"), Some("404"));
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_say_nothing_keep_nobody_else_waiting_for_long() {
+    fn silent_clients_do_not_block_other_clients() {
         let address = serve((Ipv4Addr::LOCALHOST, 0).into(), pages()).expect("a port is free");
         let silent: Vec<TcpStream> = (0..3 * MOST_CLIENTS).filter_map(|_| TcpStream::connect(address).ok()).collect();
         let began = Instant::now();
@@ -214,7 +216,7 @@ mod tests {
             if asked.is_ok() && !got.is_empty() {
                 break got;
             }
-            assert!(began.elapsed() < 4 * PATIENCE, "nobody is served");
+            assert!(began.elapsed() < 4 * PATIENCE, "no client is served");
             thread::sleep(Duration::from_millis(50));
         };
         assert!(got.starts_with("HTTP/1.1 200 OK\r\n") && got.ends_with("\r\n\r\nasked with "), "{got}");

@@ -1,4 +1,4 @@
-//! The numbers of a call, or of a rendezvous, in Prometheus' text format 0.0.4.
+//! Numbers of a call or a rendezvous in Prometheus' text format 0.0.4.
 
 use std::fmt::Write;
 
@@ -7,75 +7,80 @@ use serde_json::Value;
 use lockstep_live::RendezvousStatus;
 use lockstep_runner::live_stats::Sample;
 
-/// The format's name, for the answer's header.
+/// Content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// How a number changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It only grows while a call lasts.
+    /// A number that only grows during a call.
     Counter,
-    /// It goes up and down.
+    /// A number that rises and falls.
     Gauge,
 }
 
-/// A number: where it is in a [`Sample`] or a [`RendezvousStatus`] as JSON, what it is called, how it changes, what it is, and what one of it is in base
-/// units.
+/// A metric: JSON path in a [`Sample`] or a [`RendezvousStatus`], name, kind, help, and factor to base units.
 type Metric = (&'static str, &'static str, Kind, &'static str, f64);
 
 use Kind::{Counter, Gauge};
 
-/// All of them.
+/// Metrics of a call.
 const METRICS: [Metric; 36] = [
-    ("/timestamp", "call_seconds", Gauge, "Since this end began.", 1e-3),
+    ("/timestamp", "call_seconds", Gauge, "Time since this end started.", 1e-3),
     ("/outbound/framesSent", "outbound_frames_total", Counter, "Frames sent.", 1.0),
     ("/outbound/keyFramesEncoded", "outbound_key_frames_total", Counter, "Key frames among them.", 1.0),
     ("/outbound/framesPerSecond", "outbound_frames_per_second", Gauge, "Frames sent in the last second.", 1.0),
     ("/outbound/qpSum", "outbound_quantizer_sum_total", Counter, "Sum of the quantizers of frames sent.", 1.0),
     ("/outbound/quantizer", "outbound_quantizer", Gauge, "Quantizer index (0-127) of the last frame sent.", 1.0),
     ("/outbound/packetsSent", "outbound_packets_total", Counter, "Fragments and packets of sound sent.", 1.0),
-    ("/outbound/retransmittedPacketsSent", "outbound_retransmitted_packets_total", Counter, "Of these again.", 1.0),
+    (
+        "/outbound/retransmittedPacketsSent",
+        "outbound_retransmitted_packets_total",
+        Counter,
+        "Retransmitted packets.",
+        1.0,
+    ),
     ("/outbound/bytesSent", "outbound_bytes_total", Counter, "Their bytes.", 1.0),
     ("/outbound/targetBitrate", "outbound_target_bits_per_second", Gauge, "The controller's target.", 1.0),
-    ("/outbound/packetsLost", "outbound_packets_lost", Gauge, "Packets sent and taken for lost.", 1.0),
+    ("/outbound/packetsLost", "outbound_packets_lost", Gauge, "Packets declared lost.", 1.0),
     ("/outbound/roundTripTime", "outbound_round_trip_seconds", Gauge, "Smoothed round-trip time.", 1.0),
     ("/outbound/frameBudget", "outbound_frame_budget_bytes", Gauge, "Budget of the last frame sent.", 1.0),
     ("/outbound/frameBytes", "outbound_frame_bytes", Gauge, "Size of the last frame sent.", 1.0),
-    ("/outbound/limitedFrames", "outbound_limited_frames_total", Counter, "Pictures by what held them back.", 1.0),
-    ("/outbound/muted", "outbound_muted", Gauge, "Whether one's own sound is silenced.", 1.0),
-    ("/outbound/cameraOff", "outbound_camera_off", Gauge, "Whether one's own camera is off.", 1.0),
-    ("/inbound/framesReceived", "inbound_frames_total", Counter, "Frames that came whole.", 1.0),
+    ("/outbound/limitedFrames", "outbound_limited_frames_total", Counter, "Pictures by binding limit.", 1.0),
+    ("/outbound/muted", "outbound_muted", Gauge, "Whether this end's sound is muted.", 1.0),
+    ("/outbound/cameraOff", "outbound_camera_off", Gauge, "Whether this end's camera is off.", 1.0),
+    ("/inbound/framesReceived", "inbound_frames_total", Counter, "Complete frames received.", 1.0),
     ("/inbound/framesDecoded", "inbound_frames_decoded_total", Counter, "Frames decoded.", 1.0),
-    ("/inbound/framesDropped", "inbound_frames_dropped_total", Counter, "Not shown for a sink too slow.", 1.0),
+    ("/inbound/framesDropped", "inbound_frames_dropped_total", Counter, "Frames dropped by a slow sink.", 1.0),
     ("/inbound/framesPerSecond", "inbound_frames_per_second", Gauge, "Pictures shown in the last second.", 1.0),
     ("/inbound/freezeCount", "inbound_freezes_total", Counter, "Freezes.", 1.0),
-    ("/inbound/totalFreezesDuration", "inbound_freeze_seconds_total", Counter, "What they lasted together.", 1.0),
-    ("/inbound/packetsReceived", "inbound_packets_total", Counter, "Fragments and packets of sound that came.", 1.0),
-    ("/inbound/packetsLost", "inbound_packets_lost", Gauge, "Packets that are missing.", 1.0),
+    ("/inbound/totalFreezesDuration", "inbound_freeze_seconds_total", Counter, "Total duration of freezes.", 1.0),
+    ("/inbound/packetsReceived", "inbound_packets_total", Counter, "Fragments and sound packets received.", 1.0),
+    ("/inbound/packetsLost", "inbound_packets_lost", Gauge, "Packets sent but not received.", 1.0),
     ("/inbound/jitter", "inbound_jitter_seconds", Gauge, "Jitter (RFC 3550).", 1.0),
     ("/inbound/videoDelay", "inbound_video_delay_seconds", Gauge, "From capture to display, last picture.", 1.0),
-    ("/inbound/muted", "inbound_muted", Gauge, "Whether the other end's sound is silenced.", 1.0),
+    ("/inbound/muted", "inbound_muted", Gauge, "Whether the other end is muted.", 1.0),
     ("/inbound/cameraOff", "inbound_camera_off", Gauge, "Whether the other end's camera is off.", 1.0),
     ("/transport/packetsSent", "transport_sent_packets_total", Counter, "UDP datagrams sent.", 1.0),
     ("/transport/bytesSent", "transport_sent_bytes_total", Counter, "Their bytes.", 1.0),
-    ("/transport/packetsReceived", "transport_received_packets_total", Counter, "UDP datagrams that came.", 1.0),
+    ("/transport/packetsReceived", "transport_received_packets_total", Counter, "UDP datagrams received.", 1.0),
     ("/transport/bytesReceived", "transport_received_bytes_total", Counter, "Their bytes.", 1.0),
     ("/transport/relayed", "transport_relayed", Gauge, "Whether a rendezvous relays the call.", 1.0),
-    ("/sound/packets", "sound_packets_total", Counter, "Packets of sound that came.", 1.0),
-    ("/sound/concealedShare", "sound_concealed_ratio", Gauge, "Share of the sound that was made up.", 1.0),
+    ("/sound/packets", "sound_packets_total", Counter, "Packets of sound received.", 1.0),
+    ("/sound/concealedShare", "sound_concealed_ratio", Gauge, "Share of concealed sound.", 1.0),
 ];
 
-/// Those of a rendezvous.
+/// Metrics of a rendezvous.
 const RENDEZVOUS_METRICS: [Metric; 6] = [
-    ("/calls", "rendezvous_calls", Gauge, "Calls that it knows of, those that wait included.", 1.0),
+    ("/calls", "rendezvous_calls", Gauge, "Current calls, including those that wait.", 1.0),
     ("/met", "rendezvous_met_total", Counter, "Calls whose ends have met.", 1.0),
     ("/relayed_packets", "rendezvous_relayed_packets_total", Counter, "Packets relayed.", 1.0),
     ("/relayed_bytes", "rendezvous_relayed_bytes_total", Counter, "Their bytes.", 1.0),
-    ("/dropped_packets", "rendezvous_dropped_packets_total", Counter, "Packets not relayed, for the limits.", 1.0),
+    ("/dropped_packets", "rendezvous_dropped_packets_total", Counter, "Packets dropped at the rate limits.", 1.0),
     ("/refused", "rendezvous_refused_total", Counter, "Announcements refused.", 1.0),
 ];
 
-/// What Prometheus reads of a call.
+/// Metrics of a call as text.
 pub fn text(sample: Option<&Sample>) -> String {
     let mut text = String::new();
     let value = sample.and_then(|sample| serde_json::to_value(sample).ok()).unwrap_or_default();
@@ -85,14 +90,14 @@ pub fn text(sample: Option<&Sample>) -> String {
     text
 }
 
-/// What Prometheus reads of a rendezvous.
+/// Metrics of a rendezvous as text.
 pub fn rendezvous_text(status: &RendezvousStatus) -> String {
     let mut text = String::new();
     add(&mut text, &RENDEZVOUS_METRICS, &serde_json::to_value(status).unwrap_or_default());
     text
 }
 
-/// Adds those of the metrics that `value` has.
+/// Adds the metrics that `value` contains.
 fn add(text: &mut String, metrics: &[Metric], value: &Value) {
     for &(path, name, kind, help, unit) in metrics {
         let number = |value: &Value| match value {
@@ -128,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// A sample in which nothing is missing.
+    /// A sample with all fields.
     fn whole() -> Sample {
         let (round_trip_time, quantizer) = (Some(0.04), Some(30));
         let (frame_budget, frame_bytes) = (Some(5_000), Some(4_500));
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_the_call_is_there_once_under_a_name_of_its_own() {
+    fn each_number_of_a_call_has_one_metric_and_one_name() {
         let mut known = BTreeSet::new();
         paths("", &serde_json::to_value(whole()).unwrap(), &mut known);
         // A word, not a number.
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_lines_of_names_and_numbers_in_base_units() {
+    fn text_has_lines_of_names_and_numbers_in_base_units() {
         let text = text(Some(&whole()));
         for line in ["lockstep_up 1", "lockstep_call_seconds 1.5", "lockstep_outbound_round_trip_seconds 0.04"] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
@@ -189,11 +194,11 @@ mod tests {
             let (name, number) = line.split_once(' ').expect("a name and a number");
             assert!(name.starts_with("lockstep_") && number.parse::<f64>().is_ok(), "{line}");
         }
-        assert!(super::text(None).ends_with("lockstep_up 0\n"), "before anything is known");
+        assert!(super::text(None).ends_with("lockstep_up 0\n"), "before the first sample");
     }
 
     #[test]
-    fn every_number_of_a_rendezvous_has_a_metric_and_every_metric_a_number() {
+    fn each_number_of_a_rendezvous_has_one_metric() {
         let value = serde_json::to_value(RendezvousStatus { met: 3, ..RendezvousStatus::default() }).unwrap();
         let mut all = BTreeSet::new();
         paths("", &value, &mut all);

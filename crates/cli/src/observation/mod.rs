@@ -1,6 +1,8 @@
-//! What others see of a live call while it runs: a line a second (`--stats`), Prometheus (`--metrics`), a page that draws
-//! (`--monitor`) and qlog (`--qlog`), all of the same numbers ([`LiveStats`](lockstep_runner::live_stats::LiveStats)). Nothing here makes
-//! the call wait, whatever becomes of files and clients.
+//! Observation of a live call: a line per second (`--stats`), Prometheus (`--metrics`), a page with plots (`--monitor`)
+//! and qlog (`--qlog`).
+//!
+//! All show the same numbers ([`LiveStats`](lockstep_runner::live_stats::LiveStats)). Slow files and clients never
+//! delay the call.
 
 mod http;
 mod metrics;
@@ -26,47 +28,49 @@ use lockstep_units::Timestamp;
 
 use crate::call_files::of_call;
 
-/// How often a line of `--stats` is written.
+/// Interval of the lines of `--stats`.
 const STATS_INTERVAL: Duration = Duration::from_secs(1);
-/// Samples that a page which is opened late still gets, five a second: five minutes; about 1 MB.
+/// Samples kept for a page that is opened late: five minutes at five per second, about 1 MB.
 const MOST_SAMPLES: usize = 1_500;
 
-/// Where others see a call.
+/// Outputs for observers of a call.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Outputs")]
 pub struct ObservationArguments {
-    /// Where the call's counts go while it runs, a line of JSON a second under the names of W3C's webrtc-stats; `-` is
-    /// standard output.
+    /// File for the call's counters, one line of JSON per second with the names of W3C's webrtc-stats; `-` is standard
+    /// output.
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// Serve the same numbers to Prometheus, under `/metrics`. A port alone is one of this machine's own (127.0.0.1); at another
-    /// address everybody who reaches it can read them.
+    /// Serve the same numbers to Prometheus, under `/metrics`. A port alone is on this machine only (127.0.0.1);
+    /// anybody who reaches another address can read them.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
-    /// Serve a page that draws the same numbers while the call runs, to this machine alone; the page's address is printed. Any
-    /// free port is taken unless it is said: `--monitor=4680`.
+    /// Serve a page that plots the same numbers during the call, to this machine only, and print its address. The port
+    /// is a free one, unless it is given: `--monitor=4680`.
     #[arg(long, value_name = "[ADDRESS:]PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         value_parser = monitor_address)]
     monitor: Option<SocketAddr>,
-    /// Where a qlog goes, for qvis and its like: QUIC's packets, and frames sent and shown. Of `call`, which has both ends, the
-    /// sender's; the receiver's goes beside it: `a.sqlog` and `a-receiver.sqlog`.
+    /// File for a qlog, for qvis and similar programs: QUIC's packets, and frames sent and shown. `call` has both ends:
+    /// `a.sqlog` is the sender's, `a-receiver.sqlog` the receiver's.
     #[arg(long, value_name = "FILE")]
     qlog: Option<PathBuf>,
 }
 
-/// Reads a port or an address with one; a port alone is on loopback.
+/// Parses a port, or an address with a port; a port alone is on loopback.
 pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|| text.parse().ok())
         .or_else(|| text.strip_prefix("localhost:")?.parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port).into()))
-        .ok_or_else(|| format!("`{text}` is no port, and no address with one such as 127.0.0.1:9464 or [::1]:9464"))
+        .ok_or_else(|| {
+            format!("expected a port, or an address with one such as 127.0.0.1:9464 or [::1]:9464, found `{text}`")
+        })
 }
 
 fn monitor_address(text: &str) -> Result<SocketAddr, String> {
     let address = metrics_address(text)?;
     if !address.ip().is_loopback() {
         return Err(format!(
-            "{} is not of this machine alone, and the page has no password; name a port",
+            "{} is reachable from other machines, and the page has no password; name a port",
             address.ip()
         ));
     }
@@ -74,17 +78,17 @@ fn monitor_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl ObservationArguments {
-    /// The options that name files, to be checked with the others.
+    /// Options that name files, for the check of outputs.
     pub fn outputs(&self) -> [(&'static str, Option<&Path>); 2] {
         [("--stats", self.stats.as_deref()), ("--qlog", self.qlog.as_deref())]
     }
 
-    /// Where the receiver's qlog goes if the one that was asked for is the sender's.
+    /// File of the receiver's qlog, next to that of the sender.
     pub fn receiver_qlog(&self) -> Option<PathBuf> {
         self.qlog.as_deref().map(|path| output_file::with_suffix(path, "-receiver"))
     }
 
-    /// The words for the processes, sender and receiver, that keep the qlogs of a call which this one observes.
+    /// Arguments for the sender and the receiver process, which write the qlogs of a call.
     pub fn qlog_words(&self) -> [Vec<String>; 2] {
         [self.qlog.clone(), self.receiver_qlog()].map(|path| {
             let file = path.map(|path| path.to_string_lossy().into_owned());
@@ -92,19 +96,19 @@ impl ObservationArguments {
         })
     }
 
-    /// The same with the files of call `number` ([`of_call`]).
+    /// The same arguments with the files of call `number` ([`of_call`]).
     pub fn of_call(&self, number: u32) -> Self {
         let [stats, qlog] = [&self.stats, &self.qlog].map(|path| path.as_deref().map(|path| of_call(path, number)));
         Self { stats, qlog, ..self.clone() }
     }
 
-    /// The same for a process that keeps no qlog itself.
+    /// The same arguments for a process that writes no qlog itself.
     pub fn without_qlog(&self) -> Self {
         Self { qlog: None, ..self.clone() }
     }
 }
 
-/// Serves Prometheus what `text` says of a call or a rendezvous; gives the page's address.
+/// Serves `text` to Prometheus, for a call or a rendezvous, and returns the page's address.
 fn serve_metrics(address: SocketAddr, of: &str, text: impl Fn() -> String + Send + Sync + 'static) -> Result<String> {
     let pages = move |path: &str, _: &str| match path {
         "/metrics" => http::Answer::of(metrics::CONTENT_TYPE, text()),
@@ -112,12 +116,12 @@ fn serve_metrics(address: SocketAddr, of: &str, text: impl Fn() -> String + Send
     };
     let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
     if !is_loopback(bound.ip()) {
-        aside!("lockstep: warning: everybody who reaches {bound} can read the {of}'s numbers there");
+        aside!("lockstep: warning: anybody who reaches {bound} can read the {of}'s numbers");
     }
     Ok(format!("http://{bound}/metrics"))
 }
 
-/// Serves Prometheus the newest of what `status` is given; gives the page's address.
+/// Serves the newest `status` to Prometheus, and returns the page's address.
 ///
 /// # Errors
 /// If the address cannot be bound.
@@ -127,13 +131,13 @@ pub fn serve_rendezvous(address: SocketAddr, status: Arc<Mutex<RendezvousStatus>
     })
 }
 
-/// The newest samples, for whoever asks.
+/// The newest samples, for pages.
 #[derive(Clone, Default)]
 pub struct Published(Arc<Mutex<Kept>>);
 
 #[derive(Default)]
 struct Kept {
-    /// How many samples there were before those kept.
+    /// Number of samples before those kept.
     before: u64,
     samples: VecDeque<Arc<str>>,
     newest: Option<Sample>,
@@ -155,7 +159,7 @@ impl Published {
         kept.newest = Some(sample.clone());
     }
 
-    /// The samples from number `since` on, and the number of the next; all that are kept if there is no such number.
+    /// Samples from number `since` on, and the number of the next. All kept samples if `since` is in the future.
     fn since(&self, since: u64) -> (u64, Vec<Arc<str>>) {
         let kept = self.kept();
         let next = kept.before + kept.samples.len() as u64;
@@ -165,19 +169,19 @@ impl Published {
     }
 }
 
-/// What others find at an address.
+/// Kind of page at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// The page.
+    /// The page with plots.
     Monitor,
     /// The numbers for Prometheus.
     Metrics,
 }
 
-/// Pages that others open while a command runs, whichever of its calls that is.
+/// Pages that stay open while a command runs, across its calls.
 pub struct Pages {
     published: Option<Published>,
-    /// What is there, and its address, until a call announces it.
+    /// Kind and address of each page, until a call announces it.
     places: Vec<(Place, String)>,
 }
 
@@ -205,18 +209,18 @@ impl Pages {
     }
 }
 
-/// A call that is seen by others.
+/// Outputs for the observers of one call.
 pub struct Observation {
     stats: Option<LogWriter>,
     written_at: Timestamp,
     published: Option<Published>,
     qlog: Option<LineWriter>,
-    /// Where others find it: what is there, and its address.
+    /// Kind and address of each page.
     pub places: Vec<(Place, String)>,
 }
 
 impl Observation {
-    /// Opens ports and files, in that order: a port that is taken is no reason to empty a file.
+    /// Opens ports, then files: a port in use does not truncate a file.
     ///
     /// # Errors
     /// If one cannot be opened.
@@ -235,7 +239,7 @@ impl Observation {
         Ok(Self { stats, written_at: Timestamp::ZERO, published, qlog, places })
     }
 
-    /// Tells people where they find it.
+    /// Prints the addresses of the pages.
     pub fn tell(&self) {
         for (place, address) in &self.places {
             match place {
@@ -245,12 +249,12 @@ impl Observation {
         }
     }
 
-    /// Where QUIC logs its packets, at an end that joins or one that listens.
+    /// Log of QUIC's packets, for an end that joins or one that listens.
     pub fn quic_log(&self, joins: bool) -> Option<Qlog> {
         Some(qlog::quic_log(self.qlog.as_ref()?.lines()?, joins))
     }
 
-    /// What is known now.
+    /// Takes a new sample.
     pub fn take(&mut self, sample: &Sample) {
         if let Some(published) = &self.published {
             published.take(sample);
@@ -265,21 +269,21 @@ impl Observation {
         }
     }
 
-    /// All that is known of a picture of one's own.
+    /// Takes the record of a picture that this end captured.
     pub fn captured(&self, record: &FrameRecord) {
         if let Some(qlog) = &self.qlog {
             qlog.push(qlog::captured(record));
         }
     }
 
-    /// A picture was shown, `delay` seconds after its capture.
+    /// Takes a picture that was shown `delay` seconds after its capture.
     pub fn shown(&self, shown: &Shown, delay: f64) {
         if let Some(qlog) = &self.qlog {
             qlog.push(qlog::shown(shown, delay));
         }
     }
 
-    /// Writes what is left.
+    /// Completes the files.
     ///
     /// # Errors
     /// If anything is missing from a file.
@@ -298,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_is_this_machines_own_and_a_page_is_for_no_other() {
+    fn port_alone_and_page_are_on_loopback() {
         for (text, address) in
             [("9464", "127.0.0.1:9464"), ("localhost:1", "127.0.0.1:1"), ("[::1]:80", "[::1]:80"), ("0", "127.0.0.1:0")]
         {
@@ -312,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_numbers_of_samples_go_on() {
+    fn memory_is_bounded_and_sample_numbers_continue() {
         let published = Published::default();
         (0..2 * MOST_SAMPLES).for_each(|_| published.take(&Sample::default()));
         let (next, samples) = published.since(0);

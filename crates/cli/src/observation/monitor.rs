@@ -1,4 +1,4 @@
-//! The live page: one HTML file that asks for what is new a few times a second.
+//! Live page: one HTML file that requests new samples a few times per second.
 
 use super::Published;
 use super::http::Answer;
@@ -6,7 +6,7 @@ use super::http::Answer;
 /// The page.
 const PAGE: &str = include_str!("monitor.html");
 
-/// What the page is made of.
+/// Answer to a request for the page or its samples.
 pub fn page(published: &Published, path: &str, query: &str) -> Answer {
     match path {
         "/" => Answer::of("text/html; charset=utf-8", PAGE.to_owned()),
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_gets_what_is_new_and_takes_nothing_from_elsewhere() {
+    fn page_gets_new_samples_and_loads_nothing_foreign() {
         let published = Published::default();
         (0..3).for_each(|at| published.take(&Sample { timestamp: f64::from(at), ..Sample::default() }));
         let times = |query: &str| {
@@ -38,7 +38,7 @@ mod tests {
         };
         assert_eq!(times("since=0"), (Some(3), vec![0.0, 1.0, 2.0]));
         assert_eq!(times("since=2"), (Some(3), vec![2.0]));
-        // As after the call was started anew under a page that is still open.
+        // The call was restarted while the page stayed open.
         assert_eq!(times("since=999"), (Some(3), vec![0.0, 1.0, 2.0]));
         assert_eq!(times("nonsense").1.len(), 3);
         assert_eq!(page(&published, "/other", "").status, "404 Not Found");

@@ -1,5 +1,6 @@
-//! qlog: what QUIC says of its packets (draft-ietf-quic-qlog-main-schema, as JSON text sequences of RFC 7464), and between these
-//! events of our own under the name `lockstep`, which the schema leaves to whoever has some. qvis reads it.
+//! qlog: QUIC's events on its packets, and events of this program named `lockstep`, which the schema allows.
+//!
+//! The format is draft-ietf-quic-qlog-main-schema, as JSON text sequences (RFC 7464). qvis reads it.
 
 use std::io::{self, Write};
 
@@ -12,25 +13,26 @@ use lockstep_runner::line_writer::Lines;
 use lockstep_runner::live_stats::Sample;
 use lockstep_units::Timestamp;
 
-/// What each record of a JSON text sequence begins with (RFC 7464).
+/// First byte of each record of a JSON text sequence (RFC 7464).
 const RECORD: u8 = 0x1e;
-/// What QUIC says of its window here, where Lockstep's controller decides and QUIC has none: no number, and no reader of JSON can
-/// hold it.
+/// QUIC's congestion window, which is unlimited here because Lockstep's controller decides.
+///
+/// Readers of JSON cannot represent this number.
 const NO_WINDOW: &str = "\"congestion_window\":18446744073709551615";
 
-/// The name of the events that have round-trip times.
+/// Name of the events with round-trip times.
 const METRICS: &[u8] = b"\"recovery:metrics_updated\"";
 
-/// Writes what QUIC logs, record by record.
+/// Writer of QUIC's log, record by record.
 struct QuicLog {
     lines: Lines,
-    /// Which end this is, in the schema's words.
+    /// Vantage point of this end, as in the schema.
     vantage_point: &'static str,
     begun: bool,
     unfinished: Vec<u8>,
 }
 
-/// Where QUIC logs into `lines`, at an end that joins or one that listens.
+/// Log of QUIC into `lines`, for an end that joins or one that listens.
 pub fn quic_log(lines: Lines, joins: bool) -> Qlog {
     let vantage_point = if joins { "client" } else { "server" };
     Box::new(QuicLog { lines, vantage_point, begun: false, unfinished: Vec::new() })
@@ -47,7 +49,7 @@ impl QuicLog {
     }
 }
 
-/// The first record, saying which end this is, and on which clock the times are.
+/// The first record with the vantage point and the clock of the times.
 fn with_vantage_point(header: &[u8], vantage_point: &str) -> Option<Vec<u8>> {
     let mut header: Value = serde_json::from_slice(header.strip_prefix(&[RECORD])?).ok()?;
     let trace = header.get_mut("trace")?.as_object_mut()?;
@@ -56,7 +58,7 @@ fn with_vantage_point(header: &[u8], vantage_point: &str) -> Option<Vec<u8>> {
     Some(record(&header))
 }
 
-/// An event of QUIC's without a window that is none.
+/// An event of QUIC without the unlimited window.
 fn without_window(record: Vec<u8>) -> Vec<u8> {
     match String::from_utf8(record) {
         Ok(text) if text.contains(NO_WINDOW) => {
@@ -70,7 +72,7 @@ fn without_window(record: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// An event of QUIC's with its round-trip times in milliseconds, which the schema asks for: quinn-proto 0.11 writes seconds.
+/// An event of QUIC with round-trip times in milliseconds, as the schema requires: quinn-proto 0.11 writes seconds.
 fn in_milliseconds(event: Vec<u8>) -> Vec<u8> {
     let is_told = event.windows(METRICS.len()).any(|window| window == METRICS);
     let parsed = is_told.then(|| serde_json::from_slice::<Value>(event.strip_prefix(&[RECORD])?).ok()).flatten();
@@ -79,7 +81,7 @@ fn in_milliseconds(event: Vec<u8>) -> Vec<u8> {
         if let Some(time) = parsed.get_mut("data").and_then(|data| data.get_mut(name))
             && let Some(seconds) = time.as_f64()
         {
-            // To the microsecond: more is what is left of single precision.
+            // Rounded to microseconds, the precision of single-precision seconds.
             *time = json!((1e6 * seconds).round() / 1e3);
         }
     }
@@ -105,23 +107,23 @@ impl Write for QuicLog {
 
 fn record(value: &impl Serialize) -> Vec<u8> {
     let mut record = vec![RECORD];
-    // What is written here has names for keys, and so never fails.
+    // Serialization cannot fail: all keys are strings.
     let _ = serde_json::to_writer(&mut record, value);
     record.push(b'\n');
     record
 }
 
-/// An event of our own.
+/// An event of this program.
 fn event(at: Timestamp, name: &str, data: &impl Serialize) -> Vec<u8> {
     record(&json!({ "time": at.as_secs_f64() * 1e3, "name": format!("lockstep:{name}"), "data": data }))
 }
 
-/// What is known of the call at a moment.
+/// Event with a sample of the call.
 pub fn sample(sample: &Sample) -> Vec<u8> {
     record(&json!({ "time": sample.timestamp, "name": "lockstep:stats_updated", "data": sample }))
 }
 
-/// A frame was sent, or a picture was not.
+/// Event for a sent frame or a skipped picture.
 pub fn captured(captured: &FrameRecord) -> Vec<u8> {
     let at = captured.sent_at.unwrap_or(captured.captured_at);
     let name = if captured.outcome == Outcome::Sent { "frame_sent" } else { "frame_skipped" };
@@ -134,7 +136,7 @@ pub fn captured(captured: &FrameRecord) -> Vec<u8> {
     event(at, name, &data)
 }
 
-/// A picture was shown.
+/// Event for a shown picture.
 pub fn shown(shown: &Shown, delay: f64) -> Vec<u8> {
     event(shown.record.displayed_at, "frame_shown", &json!({ "frame": shown.record.frame, "delay": delay * 1e3 }))
 }
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_record_says_which_end_it_is_and_windows_without_bound_are_left_out() {
+    fn first_record_names_its_end_and_unlimited_windows_are_dropped() {
         let header = b"\x1e{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON-SEQ\",\"trace\":{\"vantage_point\":{\"type\":\"unknown\"}}}\n";
         let header = with_vantage_point(header, "client").expect("it is a header");
         let (first, rest) = header.split_first().expect("not empty");
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trip_times_are_milliseconds_as_the_schema_has_them() {
+    fn round_trip_times_are_in_milliseconds() {
         let told = |name: &str, rtt: &str| {
             format!("\u{1e}{{\"time\":1.5,\"name\":\"{name}\",\"data\":{{\"min_rtt\":{rtt},\"bytes_in_flight\":9}}}}\n")
         };

@@ -1,4 +1,4 @@
-//! Options whose values are few and have names.
+//! Option types with a few named values.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use lockstep_vp8::Preset;
 
 use super::option_value::OptionValue;
 
-/// A type with a name for each of its values.
+/// Implements [`OptionValue`] for types with a name for each value.
 macro_rules! choices {
     ($($type:ty { $($name:literal = $value:path: $meaning:literal),* $(,)? })*) => {$(
         impl OptionValue for $type {
@@ -29,20 +29,20 @@ macro_rules! choices {
     )*};
 }
 
-/// How a queue drops packets.
+/// Queue discipline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueKind {
-    /// Those that come when it is full.
+    /// Drops arriving packets when the queue is full.
     #[default]
     Droptail,
-    /// From its head, ever more often, while packets wait longer than 5 ms (RFC 8289).
+    /// Drops from the head, with rising frequency, while packets wait longer than 5 ms (RFC 8289).
     Codel,
-    /// At random, such that packets wait for about 15 ms (RFC 8033).
+    /// Drops at random, so that packets wait about 15 ms (RFC 8033).
     Pie,
 }
 
 impl QueueKind {
-    /// This discipline in the memory of `queue`, which stays as it is for drop-tail.
+    /// This discipline with the capacity of `queue`; drop-tail returns `queue` unchanged.
     #[must_use]
     pub fn over(self, queue: QueueConfig) -> QueueConfig {
         match self {
@@ -52,7 +52,7 @@ impl QueueKind {
         }
     }
 
-    /// Whether it can mark packets instead of dropping them (ECN). A drop-tail queue has nothing to mark before it is full.
+    /// Whether it can mark packets instead of dropping them (ECN). A drop-tail queue cannot.
     #[must_use]
     pub const fn can_mark(self) -> bool {
         matches!(self, Self::Codel | Self::Pie)
@@ -62,15 +62,17 @@ impl QueueKind {
 /// The kind of codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CodecKind {
-    /// Fits each frame to what may be sent at that moment, and codes it from any state that the receiver holds.
+    /// Fits each frame to the current allowance, and codes it from any state that the receiver holds.
     #[default]
     Functional,
-    /// As a WebRTC codec behaves: one quantizer a frame, decided before coding by a rate control that follows the
-    /// controller's target once a second; what is lost is sent again, at last a key frame.
+    /// Behaves like a codec of WebRTC.
+    ///
+    /// A rate control chooses one quantizer per frame before coding, and follows the controller's target once per
+    /// second. Lost packets are retransmitted; a key frame is the last resort.
     Conventional,
 }
 
-/// Which [`MenuMode`], without its number of passes.
+/// Kind of a [`MenuMode`], without its number of passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MenuKind {
     Fit,
@@ -90,33 +92,33 @@ impl MenuKind {
 
 choices! {
     QueueKind {
-        "droptail" = QueueKind::Droptail: "Those that come when it is full",
-        "codel" = QueueKind::Codel: "From its head, ever more often, while packets wait longer than 5 ms (RFC 8289)",
-        "pie" = QueueKind::Pie: "At random, such that packets wait for about 15 ms (RFC 8033)",
+        "droptail" = QueueKind::Droptail: "Drops arriving packets when the queue is full",
+        "codel" = QueueKind::Codel: "Drops from the head, with rising frequency, while packets wait longer than 5 ms (RFC 8289)",
+        "pie" = QueueKind::Pie: "Drops at random, so that packets wait about 15 ms (RFC 8033)",
     }
     CodecKind {
         "functional" = CodecKind::Functional:
-            "Fits each frame to what may be sent at that moment, and codes it from any state that the receiver holds",
+            "Fits each frame to the current allowance, and codes it from any state that the receiver holds",
         "conventional" = CodecKind::Conventional:
-            "As a WebRTC codec behaves: one quantizer a frame, decided before coding by a rate control that follows the controller's target once a second; what is lost is sent again, at last a key frame",
+            "Behaves like a codec of WebRTC: one quantizer per frame by a rate control that follows the target once per second; lost packets are retransmitted, or replaced by a key frame",
     }
     MenuKind {
         "fit" = MenuKind::Fit:
-            "A frame made to fit, in several passes if need be, each to the newest budget; for one core",
+            "A frame fitted to the newest budget, in several passes if necessary; for one core",
         "serial" = MenuKind::Serial: "Salsify's two candidates, one after the other, for one core",
-        "parallel" = MenuKind::Parallel: "Salsify's two candidates, both at once, for two cores",
+        "parallel" = MenuKind::Parallel: "Salsify's two candidates, in parallel, for two cores",
     }
     Preset {
         "real-time" = Preset::RealTime: "For calls",
         "quality" = Preset::Quality: "Slower and smaller",
     }
     Latency {
-        "low" = Latency::Low: "As little as there can be: for tele-operation and games",
-        "balanced" = Latency::Balanced: "For conversations",
-        "quality" = Latency::Quality: "More delay for a better picture",
+        "low" = Latency::Low: "Minimum delay, for tele-operation and games",
+        "balanced" = Latency::Balanced: "Balance of delay and quality, for conversations",
+        "quality" = Latency::Quality: "More delay for better quality",
     }
     GracePeriod {
         "none" = GracePeriod::None: "Nothing",
-        "link-idle" = GracePeriod::LinkIdle: "The time in which the link idled",
+        "link-idle" = GracePeriod::LinkIdle: "The link's idle time",
     }
 }

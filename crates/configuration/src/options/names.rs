@@ -1,4 +1,4 @@
-//! Options that name what is opened: pictures, traces and sound.
+//! Option types that name inputs: video sources, traces, controllers and sound.
 
 use std::fmt;
 use std::path::Path;
@@ -13,12 +13,12 @@ use lockstep_sound::{Silence, SoundSource, Tone, WavError, WavSource};
 
 use super::option_value::OptionValue;
 
-/// What opens the pictures of a call, see [`lockstep_media::open_source`].
+/// Name of a video source, see [`lockstep_media::open_source`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ClipName(String);
 
-/// What opens a trace: the name of a file, or the words of a generated one.
+/// Name of a trace: a file, or a specification of a generated trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct TraceName(String);
@@ -32,7 +32,7 @@ macro_rules! names {
         }
 
         impl $type {
-            /// As it was given.
+            /// The name as given.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -48,7 +48,7 @@ macro_rules! names {
         impl OptionValue for $type {
             fn from_word(word: &str) -> Result<Self, String> {
                 match word {
-                    "" => Err("it names nothing".to_owned()),
+                    "" => Err("expected a name, found nothing".to_owned()),
                     "-" => Err("standard input cannot be read more than once; name a file".to_owned()),
                     word => Ok(Self::from(word)),
                 }
@@ -64,7 +64,7 @@ macro_rules! names {
 names! { ClipName TraceName }
 
 impl ClipName {
-    /// The same as the name of a file, which it may be.
+    /// The name as a path, which it may be.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
@@ -72,31 +72,31 @@ impl ClipName {
 }
 
 impl TraceName {
-    /// The file that it is read from, which its words may name: of a fitted trace that of its family, else its own.
+    /// File that the trace is read from. That of a fitted trace is its family file, if it names one.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         let own = Path::new(&self.0);
-        // As where it is opened, a file that is called like a generated trace comes first.
+        // As in [`open_trace`](crate::open_trace), a file with the name of a generated trace takes precedence.
         Trace::family_file(&self.0).filter(|_| !own.exists()).unwrap_or(own)
     }
 }
 
-/// What names a controller: its name among the [`Controllers`](lockstep_control::Controllers) of the program, such as `gcc`,
-/// or the file of a program, such as `program:./mine`.
+/// Name of a controller: one of the program's [`Controllers`](lockstep_control::Controllers), such as `gcc`, or a
+/// program, such as `program:./mine`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControllerName(String);
 
 impl ControllerName {
-    /// What precedes the file of a program.
+    /// Prefix of the file of a program.
     pub const PROGRAM: &'static str = "program:";
 
-    /// As it was given.
+    /// The name as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The file of the program, if it names one.
+    /// File of the program, if it names one.
     #[must_use]
     pub fn program(&self) -> Option<&Path> {
         self.0.strip_prefix(Self::PROGRAM).map(Path::new)
@@ -136,17 +136,17 @@ impl OptionValue for ControllerName {
             Self::PROGRAM => Err(format!("`{word}`: expected a file behind the colon, such as {word}./mine")),
             word => match word.parse::<Algorithm>() {
                 Ok(algorithm) => Ok(algorithm.into()),
-                // A name of the program, perhaps: `CallArguments::settings_with` looks for it.
+                // May be a registered name: `CallArguments::settings_with` looks it up.
                 Err(AlgorithmError::Unknown { .. }) => Ok(Self(word.to_owned())),
                 Err(error) => Err(error.to_string()),
             },
         }
     }
 
-    /// What is no text names no controller; the error lists those that there are.
+    /// A value other than text is refused; the error lists the known controllers.
     fn from_value(value: &Value) -> Result<Self, String> {
         match value.to_string().parse::<Algorithm>() {
-            Ok(_) => Err(format!("{value} is no text")),
+            Ok(_) => Err(format!("{value} is not text")),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -156,18 +156,18 @@ impl OptionValue for ControllerName {
     }
 }
 
-/// What gives the sound of a call: `tone`, `silence`, or the name of a WAV file.
+/// Source of a call's sound: `tone`, `silence`, or the name of a WAV file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SoundName(String);
 
 impl SoundName {
-    /// As it was given.
+    /// The name as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What is called so; a file begins again at its end.
+    /// Opens the source; a file repeats.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -179,7 +179,7 @@ impl SoundName {
         })
     }
 
-    /// Finds out whether it is there, for who does not hear it.
+    /// Checks that the file exists and is valid, without playing it.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -190,7 +190,7 @@ impl SoundName {
     const TONE: &str = "tone";
     const SILENCE: &str = "silence";
 
-    /// The file, if it is one.
+    /// File of the sound, if it is one.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         (![Self::TONE, Self::SILENCE].contains(&self.0.as_str())).then(|| Path::new(&self.0))
@@ -201,12 +201,16 @@ impl OptionValue for SoundName {
     const MEANT: Option<&'static str> = Some(Self::TONE);
 
     fn from_word(word: &str) -> Result<Self, String> {
-        if word.is_empty() { Err("it names no sound".to_owned()) } else { Ok(Self(word.to_owned())) }
+        if word.is_empty() {
+            Err("expected the name of a sound, found nothing".to_owned())
+        } else {
+            Ok(Self(word.to_owned()))
+        }
     }
 
-    /// `true` means the tone, as an option without a value does.
+    /// `true` means the tone, like an option without a value.
     fn from_value(value: &Value) -> Result<Self, String> {
-        if value == &Value::Bool(true) { Self::from_word(Self::TONE) } else { Err(format!("{value} is no text")) }
+        if value == &Value::Bool(true) { Self::from_word(Self::TONE) } else { Err(format!("{value} is not text")) }
     }
 
     fn to_value(&self) -> Value {

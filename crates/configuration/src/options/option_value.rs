@@ -1,52 +1,53 @@
-//! What an option's value can do.
+//! Trait for types of option values: parsing and printing as words and as JSON.
 
 use serde_json::Value;
 
-/// How an option is given.
+/// How an option takes values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// With one value.
+    /// One value.
     One,
-    /// With a value each time.
+    /// One value for each repetition of the option.
     Many,
-    /// Without a value.
+    /// No value.
     Flag,
 }
 
-/// A type of values that options have.
+/// Type of option values.
 pub trait OptionValue: Sized {
-    /// How an option of this type is given.
+    /// How an option of this type takes values.
     const FORM: Form = Form::One;
-    /// Names and meanings of all values, where they are few.
+    /// Names and meanings of all values, if the type is an enumeration.
     const CHOICES: &'static [(&'static str, &'static str)] = &[];
-    /// What is meant where the option is given without a value; nothing if it needs one.
+    /// Value of the option when it is given without one; `None` if it requires a value.
     const MEANT: Option<&'static str> = None;
 
-    /// Reads a word of the command line.
+    /// Parses a word of the command line.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The problem with the value, in one line.
     fn from_word(word: &str) -> Result<Self, String>;
 
-    /// Reads what is no text: a number, a flag, or a list.
+    /// Parses a JSON value other than a string: a number, a flag, or a list.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The problem with the value, in one line.
     fn from_value(value: &Value) -> Result<Self, String> {
-        // What may stand there is what is wrong with it as a word, unless any word may.
-        Self::from_word(&value.to_string()).and(Err(format!("{value} is no text")))
+        // The error of `from_word` lists the accepted values, unless it accepts any word.
+        Self::from_word(&value.to_string()).and(Err(format!("{value} is not text")))
     }
 
-    /// Whether `value` is as if the option was not given: null is, and `false` where the option may be given without a
-    /// value, which is what `true` means.
+    /// Whether `value` means that the option is not given.
+    ///
+    /// Null does. So does `false`, if the option may be given without a value; `true` then stands for that.
     fn is_not_given(value: &Value) -> bool {
         value.is_null() || (Self::MEANT.is_some() && value == &Value::Bool(false))
     }
 
-    /// What [`OptionValue::read`] reads.
+    /// Value that [`OptionValue::read`] parses.
     fn to_value(&self) -> Value;
 
-    /// What [`OptionValue::from_word`] reads.
+    /// Word that [`OptionValue::from_word`] parses.
     fn to_word(&self) -> String {
         match self.to_value() {
             Value::String(text) => text,
@@ -54,23 +55,23 @@ pub trait OptionValue: Sized {
         }
     }
 
-    /// Reads all words of an option; the last one counts, unless it is given with many.
+    /// Parses all words of an option. The last one counts, unless the form is [`Form::Many`].
     ///
     /// # Errors
-    /// What is wrong with one of them.
+    /// The problem with one of the words.
     fn from_words(words: &[String]) -> Result<Self, String> {
         Self::from_word(words.last().map_or("", String::as_str))
     }
 
-    /// What [`OptionValue::from_words`] reads.
+    /// Words that [`OptionValue::from_words`] parses.
     fn to_words(&self) -> Vec<String> {
         vec![self.to_word()]
     }
 
-    /// Reads what Python and reports have: text as on the command line, and all else by its type.
+    /// Parses a value from Python or a report: strings as on the command line, others by their type.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The problem with the value, in one line.
     fn read(value: &Value) -> Result<Self, String> {
         match value {
             Value::String(word) => Self::from_word(word),

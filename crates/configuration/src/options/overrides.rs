@@ -1,4 +1,4 @@
-//! Tuned constants that a call overrides.
+//! Option type for the tuned constants that a call overrides.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::option_value::{Form, OptionValue};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Overrides {
     given: BTreeMap<String, f64>,
-    /// All constants; none where all have their defaults.
+    /// All constants; `None` if all have their defaults.
     tuning: Option<Box<Tuning>>,
 }
 
@@ -33,7 +33,7 @@ impl Overrides {
     /// Overrides the constant `name`.
     ///
     /// # Errors
-    /// If there is none of this name, or the value is out of its range.
+    /// If no constant has this name, or the value is out of its range.
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
         let tuning = self.tuning.get_or_insert_default();
         tuning::set(&mut **tuning, name, value).map_err(|error| error.to_string())?;

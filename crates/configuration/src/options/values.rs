@@ -1,5 +1,4 @@
-//! What the values of options are: how each is read from a word of the command line or from what Python and reports have,
-//! and how it is written.
+//! Types of option values, with their parsers for words and JSON values, and their formatting.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -15,25 +14,25 @@ use super::choices::{CodecKind, QueueKind};
 use super::option_value::{Form, OptionValue};
 use crate::MaxBitrate;
 
-/// What `value` is as a number.
+/// `value` as a number.
 fn number(value: &Value) -> Result<f64, String> {
-    value.as_f64().ok_or_else(|| format!("{value} is no number"))
+    value.as_f64().ok_or_else(|| format!("{value} is not a number"))
 }
 
-/// The two values of a list of two.
+/// Values of a list of two.
 fn pair(value: &Value) -> Result<(&Value, &Value), String> {
     match value.as_array().map(Vec::as_slice) {
         Some([first, second]) => Ok((first, second)),
-        _ => Err(format!("{value} is no pair")),
+        _ => Err(format!("{value} is not a list of two values")),
     }
 }
 
-/// `value` without an exponent, and exactly.
+/// Exact decimal of `value` without an exponent.
 fn plain(value: f64) -> String {
     value.to_string()
 }
 
-/// How many `unit`s of nanoseconds a time is: the number that is nearest to it.
+/// Number of `unit`s, in nanoseconds, that is nearest to `time`.
 fn in_units(time: Duration, unit: f64) -> f64 {
     time.as_nanos() as f64 / unit
 }
@@ -58,24 +57,24 @@ impl OptionValue for bool {
     }
 }
 
-/// Reads a whole number from `least` to `most`.
+/// Parses a whole number from `least` to `most`.
 fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     match text.parse() {
         Ok(value) if (least..=most).contains(&value) => Ok(value),
         Ok(value) if most == u64::MAX => Err(format!("{value} is not in {least}..")),
         Ok(value) => Err(format!("{value} is not in {least}..={most}")),
-        Err(_) => Err(format!("`{text}` is no whole number from {least} on")),
+        Err(_) => Err(format!("`{text}` is not a whole number of at least {least}")),
     }
 }
 
-/// How many times a picture may be coded to fit: once to eight times.
+/// Maximum number of codings of a picture to fit its budget, 1 to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passes(u8);
 
 impl Passes {
     const MOST: u8 = 8;
 
-    /// `passes`, or the nearest number that is allowed.
+    /// `passes`, or the nearest number in the range.
     #[must_use]
     pub const fn of(passes: u8) -> Self {
         match passes {
@@ -112,7 +111,7 @@ macro_rules! whole_numbers {
     )*};
 }
 
-/// Said of a number that a type does not hold although its bounds were checked.
+/// Error for a number that its type cannot hold although its range was checked.
 const OUT_OF_RANGE: &str = "it is out of range";
 
 whole_numbers! {
@@ -124,14 +123,14 @@ whole_numbers! {
     NonZero<u64>: 1, u64::MAX, |value| Ok(Self::new(value).ok_or(OUT_OF_RANGE)?), |number| number.get();
 }
 
-/// A time of up to a minute, in milliseconds.
+/// Time of up to one minute, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Milliseconds(Duration);
 
 impl Milliseconds {
     const RANGE: &str = "between 0 and 60000 ms";
 
-    /// `milliseconds`, a minute at most.
+    /// `milliseconds`, at most one minute.
     #[must_use]
     pub const fn whole(milliseconds: u16) -> Self {
         Self(Duration::from_millis(if milliseconds < 60_000 { milliseconds as u64 } else { 60_000 }))
@@ -145,7 +144,7 @@ impl Milliseconds {
         Self::of(in_units(time, 1e6)).map(|_| Self(time))
     }
 
-    /// So many milliseconds.
+    /// Time of `milliseconds`.
     fn of(milliseconds: f64) -> Result<Self, String> {
         if (0.0..=60_000.0).contains(&milliseconds) {
             Ok(Self(Duration::from_secs_f64(milliseconds / 1e3)))
@@ -167,14 +166,14 @@ impl Milliseconds {
     }
 }
 
-/// A length of more than nothing and up to a day, in seconds.
+/// Length above zero and up to one day, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds(Duration);
 
 impl Seconds {
     const RANGE: &str = "of more than 0 and at most 86400 s";
 
-    /// `seconds`, one at least.
+    /// `seconds`, at least one.
     #[must_use]
     pub const fn whole(seconds: u16) -> Self {
         Self(Duration::from_secs(if seconds == 0 { 1 } else { seconds as u64 }))
@@ -183,14 +182,14 @@ impl Seconds {
     /// This length.
     ///
     /// # Errors
-    /// If it is nothing, or longer than a day.
+    /// If it is zero, or longer than one day.
     pub fn new(length: Duration) -> Result<Self, String> {
         Self::of(in_units(length, 1e9)).map(|_| Self(length))
     }
 
-    /// So many seconds.
+    /// Length of `seconds`.
     fn of(seconds: f64) -> Result<Self, String> {
-        // Half a nanosecond is none.
+        // A duration below a nanosecond rounds to zero.
         match Duration::try_from_secs_f64(seconds) {
             Ok(length) if !length.is_zero() && seconds <= 86_400.0 => Ok(Self(length)),
             _ => Err(format!("`{seconds}` is not a time {}", Self::RANGE)),
@@ -210,7 +209,7 @@ impl Seconds {
     }
 }
 
-/// Lengths of time are read and written as numbers of their unit.
+/// Times are parsed and written as numbers of their unit.
 macro_rules! times {
     ($($kind:ident)*) => {$(
         impl OptionValue for $kind {
@@ -235,12 +234,12 @@ macro_rules! times {
 
 times! { Milliseconds Seconds }
 
-/// A share of one.
+/// Share, 0-1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(f64);
 
 impl Share {
-    /// Nothing of it.
+    /// Share of zero.
     pub const ZERO: Self = Self(0.0);
 
     /// As a number, 0-1.
@@ -268,7 +267,7 @@ impl OptionValue for Share {
     }
 }
 
-/// Bursts in which all packets are lost.
+/// Loss model with bursts that lose all packets.
 fn bursts(begins: Share, ends: Share) -> GilbertElliott {
     GilbertElliott { to_bad: begins.0, to_good: ends.0, loss_in_good: 0.0, loss_in_bad: 1.0 }
 }
@@ -316,7 +315,7 @@ impl OptionValue for Reordering {
     }
 }
 
-/// All packets are lost from `start` on for `length`.
+/// Interval from `start` of `length` in which all packets are lost.
 fn outage(start: Duration, length: Duration) -> LossInterval {
     LossInterval { from: start, to: start.saturating_add(length), loss: 1.0 }
 }
@@ -358,7 +357,7 @@ impl<T: OptionValue> OptionValue for Vec<T> {
     }
 
     fn from_value(value: &Value) -> Result<Self, String> {
-        value.as_array().ok_or_else(|| format!("{value} is no list"))?.iter().map(T::read).collect()
+        value.as_array().ok_or_else(|| format!("{value} is not a list"))?.iter().map(T::read).collect()
     }
 
     fn to_value(&self) -> Value {
@@ -390,7 +389,7 @@ impl OptionValue for PathBuf {
     }
 }
 
-/// Writes values as options have them.
+/// Serializes types by [`OptionValue::to_value`].
 macro_rules! written_so {
     ($($type:ty)*) => {$(
         impl Serialize for $type {

@@ -182,7 +182,7 @@ mod tests {
         fs::write(folder.path().join(RECORD), b"{\"a.trace\": \"\xff\"}").expect("it can be written");
         let server = serve(1, b"1\n2\n", 4);
         let error = format!("{:#}", all(&wanted(&server), folder.path()).expect_err("what was recorded is lost"));
-        assert!(error.contains(RECORD) && error.contains("no text"), "{error}");
+        assert!(error.contains(RECORD) && error.contains("not text"), "{error}");
         assert!(!folder.path().join("a.trace").exists(), "nothing is downloaded that cannot be checked");
     }
 

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(read_families(&path).unwrap(), None);
         fs::write(&path, b"{\"families\": [], \"note\": \"\xff\"}").unwrap();
         let said = format!("{:#}", read_families(&path).unwrap_err());
-        assert!(said.contains("families.json") && said.contains("no text"), "{said}");
+        assert!(said.contains("families.json") && said.contains("not text"), "{said}");
         assert!(read_families(folder.path()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! No tables: this build has no Parquet.
+//! Replacement of the table writer in a build without Parquet.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::{Kind, Values, check};
 
-/// A table that this build cannot write: there is none.
+/// Table that this build cannot write, so it has no values.
 pub struct TableWriter<W: Write + Send> {
     none: Infallible,
     file: PhantomData<W>,

@@ -1,4 +1,4 @@
-//! Tables by the crate `parquet`.
+//! Table writer that uses the crate `parquet`.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -28,23 +28,23 @@ impl Kind {
     }
 }
 
-/// The values that are there, and for each row whether one is (a Parquet definition level).
+/// Present values, and per row whether it has one (Parquet's definition level).
 fn present<T: Copy>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     (values.iter().flatten().copied().collect(), values.iter().map(|value| i16::from(value.is_some())).collect())
 }
 
-/// A table that is written row group by row group.
+/// Table that is written by row groups.
 pub struct TableWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
 }
 
 impl<W: Write + Send> TableWriter<W> {
-    /// The table called `name`, of columns with their names.
+    /// Starts the table `name` with these columns.
     pub fn new(file: W, name: &str, columns: &[(&str, Kind)]) -> Result<Self> {
         Self::with_metadata(file, name, columns, &[])
     }
 
-    /// The same with words of the whole file's, by key.
+    /// Starts the table with key-value metadata of the file.
     pub fn with_metadata(file: W, name: &str, columns: &[(&str, Kind)], metadata: &[(&str, String)]) -> Result<Self> {
         let fields = columns.iter().map(|(name, kind)| kind.column(name)).collect::<Result<Vec<_>>>()?;
         let schema = Type::group_type_builder(name).with_fields(fields).build()?;
@@ -62,7 +62,7 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(Self { writer: SerializedFileWriter::new(file, Arc::new(schema), properties)? })
     }
 
-    /// Writes rows: of each column, in order, their values.
+    /// Writes a row group: the values of each column, in order.
     pub fn write_group(&mut self, columns: &[Values]) -> Result<()> {
         let mut group = self.writer.next_row_group()?;
         for values in columns {
@@ -98,7 +98,7 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(())
     }
 
-    /// Writes what makes the row groups a file; gives it back.
+    /// Writes the footer and returns the file.
     pub fn finish(self) -> Result<W> {
         Ok(self.writer.into_inner()?)
     }

@@ -1,4 +1,4 @@
-//! What commands are told of session logs.
+//! Arguments for session logs.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,26 +11,26 @@ use md5::{Digest, Md5};
 use super::rows::Description;
 use super::{Files, SessionLog};
 
-/// The kinds of access networks.
+/// Kinds of access networks.
 pub const ACCESS: [&str; 7] = ["wired", "wifi", "3g", "4g", "5g", "satellite", "other"];
-/// The most labels, and the longest name and value, in bytes.
+/// Maximum number of labels. Their names and values have at most [`LONGEST`] bytes.
 const MOST_LABELS: usize = 64;
 const LONGEST: usize = 256;
 const DAY_SECONDS: u32 = 86_400;
 
-/// Where a session log goes, and what is known of the session.
+/// Folder and labels of a session log.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Outputs")]
 pub struct SessionArguments {
-    /// Leave a log of the session in this folder, as Parquet: a row a second in its folder `seconds`, and one row in
+    /// Write a session log to this folder, as Parquet: one row per second in its folder `seconds`, and one row in
     /// `sessions`. `lockstep sessions report DIR` reads them.
     #[arg(long = "session-log", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// What is known of the session: `place=NAME`, `access=wired` (or wifi, 3g, 4g, 5g, satellite, other), `hour=21:30` for
-    /// the local time of its start; any other name is kept as it is. May be given more than once.
+    /// Label of the session: `place=NAME`, `access=wired` (or wifi, 3g, 4g, 5g, satellite, other), or `hour=21:30` for
+    /// the local time of its start. Other names are stored unchanged. May be repeated.
     #[arg(long = "session-label", value_name = "NAME=VALUE", value_parser = label, requires = "folder")]
     labels: Vec<(String, String)>,
-    /// The session's number, where another end logs the same one.
+    /// Number of the session, if another end logs the same session.
     #[arg(long = "session-number", value_name = "NUMBER", hide = true, requires = "folder")]
     number: Option<i64>,
 }
@@ -48,9 +48,9 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Reads a local time such as `21`, `21:30` or `21:30:15`; gives seconds since midnight.
+/// Parses a local time such as `21`, `21:30` or `21:30:15` into seconds since midnight.
 pub fn local_time(text: &str) -> Result<u32, String> {
-    let wrong = || format!("hour: `{text}` is no time of the day like 21 or 21:30");
+    let wrong = || format!("hour: expected a time of day such as 21 or 21:30, found `{text}`");
     let mut seconds = 0;
     let mut parts = text.split(':');
     for (unit, most) in [(3_600, 23), (60, 59), (1, 59)] {
@@ -63,8 +63,9 @@ pub fn local_time(text: &str) -> Result<u32, String> {
 }
 
 impl SessionArguments {
-    /// The log of a session of `kind`, seen from there; whatever the labels say of it is said. Sessions with a `name` have
-    /// the number that it makes, others one drawn at random.
+    /// Opens the log of a session of `kind`, as `seen_from` one end, with the labels.
+    ///
+    /// The number of the session derives from its `name`, or is drawn at random.
     pub fn open(&self, kind: &str, seen_from: &'static str, name: Option<&str>) -> Result<Option<SessionLog>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let session = self.number.unwrap_or_else(|| name.map_or_else(drawn, |name| self.number_of(name)));
@@ -74,25 +75,25 @@ impl SessionArguments {
         opened.map(Some).with_context(|| format!("--session-log {}", folder.display()))
     }
 
-    /// Whether a log was asked for.
+    /// Whether a log is requested.
     pub fn is_given(&self) -> bool {
         self.folder.is_some()
     }
 
-    /// Whether the log that [`open`](Self::open) would make is there already; true where none was asked for.
+    /// Whether the log of [`open`](Self::open) already exists; true if none is requested.
     pub fn is_there(&self, kind: &str, seen_from: &str, name: &str) -> bool {
         let Some(folder) = &self.folder else { return true };
         let session = self.number.unwrap_or_else(|| self.number_of(name));
         Files::of_session(folder, kind, session, seen_from).sessions().is_file()
     }
 
-    /// The number of the session whose call is called `name`: other labels make another.
+    /// Number of the session of the call `name`, which depends on the labels.
     fn number_of(&self, name: &str) -> i64 {
         let labels = self.labels.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
         numbered(&[name].into_iter().chain(labels).collect::<Vec<_>>())
     }
 
-    /// Words that have another command write the same session, as another end of it.
+    /// Arguments for another process that logs another end of the same session.
     pub fn words(&self, number: i64) -> Vec<String> {
         let Some(folder) = &self.folder else { return Vec::new() };
         let mut words = vec!["--session-log".to_owned(), folder.to_string_lossy().into_owned()];
@@ -104,7 +105,7 @@ impl SessionArguments {
     }
 }
 
-/// A number of 63 bits made of `words`.
+/// 63-bit hash of `words`.
 pub fn numbered(words: &[&str]) -> i64 {
     let mut hash = Md5::new();
     for word in words {
@@ -116,12 +117,12 @@ pub fn numbered(words: &[&str]) -> i64 {
     (half >> 1) as i64
 }
 
-/// A number of 63 bits drawn at random.
+/// Random number of 63 bits.
 pub fn drawn() -> i64 {
     (RandomState::new().build_hasher().finish() >> 1) as i64
 }
 
-/// Says in `description` what `labels` say.
+/// Stores `labels` in `description`.
 fn describe(description: &mut Description, labels: &[(String, String)]) -> Result<()> {
     if labels.len() > MOST_LABELS {
         bail!("--session-label: at most {MOST_LABELS} labels");
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_place_access_and_hour_and_others_are_kept() {
+    fn known_labels_are_parsed_and_others_are_kept() {
         let given = arguments(&["place=Ulm", "access=4g", "hour=21:30", "phone=a=b"]).unwrap();
         let mut said = Description::default();
         describe(&mut said, &given.labels).unwrap();
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_is_refused() {
+    fn invalid_labels_are_refused() {
         for wrong in
             ["place", "=x", "access=carrier pigeon", "hour=24", "hour=21:60", "hour=", "hour=-1", "hour=1:2:3:4"]
         {

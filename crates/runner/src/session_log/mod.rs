@@ -1,8 +1,10 @@
-//! Session logs: what `--session-log DIR` leaves of a call, a row a second and one for all of it, as Parquet.
+//! Session logs of `--session-log DIR`: one row per second and one row per session, as Parquet.
 //!
-//! The columns are those of `python/lockstep/sessions/schema.json`, from which Python writes and reads the same. A log has
-//! no address and no picture. A live call writes what it has each minute, every file whole or not at all, so that a killed
-//! one leaves a log of what was until then; an hour's rows are a part, so that memory does not grow with the call.
+//! The columns are those of `python/lockstep/sessions/schema.json`, which Python also uses. A log contains no address
+//! and no picture.
+//!
+//! A live call writes its log every minute, so that a killed call keeps a log. Each file is written completely or not
+//! at all. One part covers one hour, which bounds memory.
 
 pub mod arguments;
 pub mod rows;
@@ -20,19 +22,19 @@ use lockstep_units::Timestamp;
 use crate::parquet_table;
 use rows::{Description, SessionRow, write_seconds, write_sessions};
 
-/// The folders of a session log's two kinds of files.
+/// Folders of the two kinds of files in a session log.
 pub const SESSIONS: &str = "sessions";
 /// See [`SESSIONS`].
 pub const SECONDS: &str = "seconds";
 
-/// How often a live call writes what it has.
+/// Interval at which a live call writes its log.
 const WRITTEN_EVERY: Duration = Duration::from_secs(60);
-/// Rows of one part.
+/// Maximum rows of a part.
 const PART: usize = 3_600;
-/// Pictures may be told of so much later than the second in which they were captured or shown.
+/// Seconds after which no more pictures of a second are reported.
 const LATENESS: u64 = 5;
 
-/// The files of a session or of several, by name.
+/// Files of one or several sessions.
 #[derive(Debug, Clone)]
 pub struct Files {
     folder: PathBuf,
@@ -40,7 +42,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those called `name` in `folder`, whose own folders are made.
+    /// Files `name` in `folder`; creates their folders.
     pub fn new(folder: &Path, name: String) -> Result<Self> {
         for kind in [SESSIONS, SECONDS] {
             let path = folder.join(kind);
@@ -49,36 +51,36 @@ impl Files {
         Ok(Self { folder: folder.to_owned(), name })
     }
 
-    /// Those of one session in `folder`, in which nothing is made.
+    /// Files of one session in `folder`; creates nothing.
     fn of_session(folder: &Path, kind: &str, session: i64, seen_from: &str) -> Self {
         Self { folder: folder.to_owned(), name: format!("{kind}-{session:016x}-{seen_from}") }
     }
 
-    /// Where the rows of sessions are.
+    /// File of the rows of sessions.
     pub fn sessions(&self) -> PathBuf {
         self.folder.join(SESSIONS).join(format!("{}.parquet", self.name))
     }
 
-    /// Where the rows of seconds are, of that part.
+    /// File of the rows of seconds of a part.
     pub fn seconds(&self, part: usize) -> PathBuf {
-        // In the order of their names the parts of a session follow each other.
+        // The order of names is the order of parts.
         self.folder.join(SECONDS).join(format!("{}-{part:04}.parquet", self.name))
     }
 }
 
-/// The log of one session that is being written.
+/// Log of one session that is being written.
 pub struct SessionLog {
     files: Files,
     description: Description,
     totals: SessionTotals,
-    /// Which part is being written, its first second, and its rows.
+    /// Number of the part that is being written.
     part: usize,
     first: u64,
     rows: Vec<SessionSecond>,
 }
 
 impl SessionLog {
-    /// A log in `folder`.
+    /// Creates a log in `folder`.
     pub fn create(folder: &Path, description: Description) -> Result<Self> {
         parquet_table::check()?;
         let Description { kind, session, seen_from, .. } = &description;
@@ -87,12 +89,12 @@ impl SessionLog {
         Ok(Self { files, description, totals: SessionTotals::default(), part: 0, first: 0, rows: Vec::new() })
     }
 
-    /// What is known of the session beside its rows.
+    /// Description of the session.
     pub fn description(&mut self) -> &mut Description {
         &mut self.description
     }
 
-    /// Adds rows, the first of which is of second `first`.
+    /// Adds rows from second `first` on.
     fn add(&mut self, (first, rows): (u64, Vec<SessionSecond>)) -> Result<()> {
         if self.rows.is_empty() && self.part == 0 {
             self.first = first;
@@ -122,53 +124,53 @@ impl SessionLog {
         write_sessions(&self.files.sessions(), &[row])
     }
 
-    /// Adds rows, the first of which is of second `first`, and writes what there is, while the call goes on.
+    /// Adds rows from second `first` on, and writes the log of the running call.
     fn checkpoint(&mut self, rows: (u64, Vec<SessionSecond>)) -> Result<()> {
         self.add(rows)?;
         self.write(false)
     }
 
-    /// Writes all: the call is over. What was in it after its first `most` seconds is left out.
+    /// Writes the complete log at the end of the call, without rows after the first `most` seconds.
     pub fn finish(mut self, meter: &mut SessionMeter, most: u64) -> Result<()> {
         self.add(meter.take(meter.seconds().min(most)))?;
         self.write(true)
     }
 }
 
-/// The rows of `meter` of which nothing more will come while the call goes on.
+/// Rows of `meter` that no longer change during the call.
 fn settled(meter: &mut SessionMeter) -> (u64, Vec<SessionSecond>) {
     meter.take(meter.seconds().saturating_sub(LATENESS))
 }
 
-/// The log of an end of a live call, from when the other end is there. It is written by threads of their own: the call waits for
-/// no disk.
+/// Log of one end of a live call, from the arrival of the peer. Separate threads write it, so that the call never waits
+/// for a disk.
 pub struct LiveSessionLog {
     writer: Writer,
     description: Description,
     meter: Option<SessionMeter>,
     written_at: Timestamp,
-    /// When the clock of the call began, since the Unix epoch.
+    /// Start of the call's clock, since the Unix epoch.
     epoch: Timestamp,
     failure: Option<anyhow::Error>,
 }
 
-/// Who has the log.
+/// Owner of the log.
 enum Writer {
     Idle(Box<SessionLog>),
     Busy(JoinHandle<(Box<SessionLog>, Result<()>)>),
-    /// A thread that took it did not end as it should.
+    /// The thread with the log panicked.
     Lost,
 }
 
 impl LiveSessionLog {
-    /// Into `log`; the clock of the call began at `epoch`.
+    /// Creates a live log that writes to `log`; the clock of the call started at `epoch`.
     pub fn new(log: SessionLog, epoch: Timestamp) -> Self {
         let description = log.description.clone();
         let writer = Writer::Idle(Box::new(log));
         Self { writer, description, meter: None, written_at: Timestamp::ZERO, epoch, failure: None }
     }
 
-    /// The meter, which begins now if it has not.
+    /// The meter, which starts now if necessary.
     pub fn meter(&mut self, now: Timestamp) -> &mut SessionMeter {
         if self.meter.is_none() {
             self.written_at = now;
@@ -178,20 +180,20 @@ impl LiveSessionLog {
         self.meter.get_or_insert_with(|| SessionMeter::new(now))
     }
 
-    /// The meter, if it has begun.
+    /// The meter, if it has started.
     pub fn begun(&mut self) -> Option<&mut SessionMeter> {
         self.meter.as_mut()
     }
 
-    /// The pictures that come have this size and rate.
+    /// Sets the size and frame rate of the received pictures.
     pub fn pictures(&mut self, format: &lockstep_transport::VideoFormat) {
         let samples = |count: u16| i32::from(count);
         let rate = 1e9 / format.frame_interval().as_secs_f64().max(1e-6) / 1e6;
         self.description.pictures = Some((samples(format.width), samples(format.height), rate.round() as i32));
     }
 
-    /// Has what there is written if it is time and the last time is over. What goes wrong is told at the end: it is no reason
-    /// to stop a call.
+    /// Starts to write the log if it is due and no write is running. A failure is reported at the end, and does not
+    /// stop the call.
     pub fn tick(&mut self, now: Timestamp) {
         let Some(meter) = self.meter.as_mut().filter(|_| now >= self.written_at + WRITTEN_EVERY) else { return };
         if matches!(&self.writer, Writer::Busy(thread) if !thread.is_finished()) {
@@ -211,7 +213,7 @@ impl LiveSessionLog {
         }
     }
 
-    /// The log, from the thread that has it if one does.
+    /// Takes the log back, from its thread if necessary.
     fn take_back(&mut self) -> Option<Box<SessionLog>> {
         match std::mem::replace(&mut self.writer, Writer::Lost) {
             Writer::Idle(log) => Some(log),
@@ -226,11 +228,11 @@ impl LiveSessionLog {
         }
     }
 
-    /// Writes all that is left.
+    /// Writes the remaining rows.
     pub fn finish(mut self) -> Result<()> {
         let log = self.take_back();
         let Some(mut meter) = self.meter else { return Ok(()) };
-        let Some(mut log) = log else { bail!("the session's log is incomplete: what wrote it has failed") };
+        let Some(mut log) = log else { bail!("the session log is incomplete: its writing thread panicked") };
         log.description = self.description;
         log.finish(&mut meter, u64::MAX)?;
         self.failure.map_or(Ok(()), Err)

@@ -1,4 +1,4 @@
-//! The rows of session logs, and their files.
+//! Rows of session logs, and their files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,52 +12,52 @@ use lockstep_media::{SourceOptions, VideoFormat, source_format};
 use crate::output_file;
 use crate::parquet_table::{Values, write_with_metadata};
 
-/// The version of the schema, and the key of a file's metadata that has it.
+/// Version of the schema, stored in each file's metadata under [`VERSION_KEY`].
 pub const VERSION: &str = "1";
 /// See [`VERSION`].
 pub const VERSION_KEY: &str = "lockstep.sessions";
 
-/// What is known of a session beside its seconds.
+/// Description of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Description {
-    /// Its number, 63 bits.
+    /// Number of the session, 63 bits.
     pub session: i64,
-    /// What the call was.
+    /// Kind of call.
     pub kind: String,
-    /// Which ends of it are logged: `sender`, `receiver`, `peer` or `both`.
+    /// Logged ends: `sender`, `receiver`, `peer` or `both`.
     pub seen_from: &'static str,
-    /// When it began, milliseconds since the Unix epoch.
+    /// Start of the session, milliseconds since the Unix epoch.
     pub started_at_ms: Option<i64>,
-    /// The same as local time, seconds since midnight.
+    /// Start of the session in local time, seconds since midnight.
     pub local_start_s: Option<i32>,
-    /// Where it was.
+    /// Place of the session.
     pub place: String,
-    /// How it was connected.
+    /// Kind of access network.
     pub access: String,
-    /// The controller at the sender.
+    /// Controller of the sender.
     pub controller: String,
-    /// The codec.
+    /// Codec of the sender.
     pub codec: String,
     /// Other labels.
     pub labels: BTreeMap<String, String>,
-    /// Seed of everything random.
+    /// Seed of a simulated call.
     pub seed: Option<i64>,
-    /// Size of the pictures, and how many of them there are in a thousand seconds.
+    /// Width, height, and frame rate in pictures per 1,000 seconds.
     pub pictures: Option<(i32, i32, i32)>,
 }
 
 impl Description {
-    /// The pictures are of this format.
+    /// Sets the format of the pictures.
     pub fn pictures(&mut self, format: &VideoFormat) {
         let size = |samples: usize| i32::try_from(samples).unwrap_or(i32::MAX);
         let rate = (1_000.0 * format.frame_rate.as_f64()).round() as i32;
         self.pictures = Some((size(format.width), size(format.height), rate));
     }
 
-    /// The call is a simulated one of these settings.
+    /// Describes a simulated call with these settings.
     ///
     /// # Errors
-    /// If its pictures are not there.
+    /// If the video source cannot be opened.
     pub fn simulated(&mut self, settings: &CallSettings) -> Result<()> {
         self.control(&settings.control);
         self.seed = i64::try_from(settings.link.seed).ok();
@@ -66,7 +66,7 @@ impl Description {
         Ok(())
     }
 
-    /// The end that sends is set so.
+    /// Sets the controller and codec of the sender.
     pub fn control(&mut self, control: &ControlSettings) {
         self.controller = control.controller.to_string();
         self.codec = match control.codec {
@@ -77,18 +77,18 @@ impl Description {
     }
 }
 
-/// The row of a session.
+/// Row of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionRow<'a> {
     /// Facts about the session.
     pub description: &'a Description,
     /// Sums over the session.
     pub totals: &'a SessionTotals,
-    /// Whether the log was finished in order.
+    /// Whether the log is complete.
     pub complete: bool,
 }
 
-/// The columns of the rows of sessions.
+/// Columns of rows of sessions.
 pub fn session_columns(rows: &[SessionRow<'_>]) -> Vec<(&'static str, Values)> {
     let texts =
         |value: &dyn Fn(&Description) -> String| Values::Texts(rows.iter().map(|row| value(row.description)).collect());
@@ -126,12 +126,12 @@ pub fn session_columns(rows: &[SessionRow<'_>]) -> Vec<(&'static str, Values)> {
     columns
 }
 
-/// What does not fit into 32 bits is the most that does.
+/// `value` in 32 bits; larger values become the maximum.
 fn bounded(value: Option<u64>) -> Option<i32> {
     value.map(|value| i32::try_from(value).unwrap_or(i32::MAX))
 }
 
-/// The columns of the rows of seconds of sessions: each has its number, that of its first second, and its rows.
+/// Columns of rows of seconds. Each session has its number, its first second, and its rows.
 pub fn second_columns(sessions: &[(i64, u64, &[SessionSecond])]) -> Vec<(&'static str, Values)> {
     let rows = || sessions.iter().flat_map(|(.., rows)| rows.iter());
     let named = sessions.iter().flat_map(|&(session, _, rows)| rows.iter().map(move |_| session));
@@ -155,7 +155,7 @@ pub fn write_sessions(path: &Path, rows: &[SessionRow<'_>]) -> Result<()> {
     write(path, "session", session_columns(rows))
 }
 
-/// Writes rows of seconds to `path`, those of a session one after the other.
+/// Writes rows of seconds to `path`, session by session.
 pub fn write_seconds(path: &Path, sessions: &[(i64, u64, &[SessionSecond])]) -> Result<()> {
     write(path, "second", second_columns(sessions))
 }

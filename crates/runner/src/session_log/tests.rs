@@ -10,7 +10,7 @@ use super::rows::{VERSION, VERSION_KEY, second_columns, session_columns};
 use super::*;
 use crate::parquet_table::Kind;
 
-/// The schema that Python reads and writes by, too.
+/// The schema that Python also uses.
 const SCHEMA: &str = include_str!("../../../../python/lockstep/sessions/schema.json");
 
 fn described() -> Description {
@@ -54,7 +54,7 @@ fn the_columns_are_those_of_the_schema() {
             Kind::Flags => ("flag", true),
             Kind::Numbers => ("double", false),
         };
-        // A second's number and how many there are can be none in the file, and never are.
+        // The file format allows null in these columns, but they are never null.
         let required = |name: &str, required| required || ["second", "seconds"].contains(&name);
         let column = |(name, values): (&str, crate::parquet_table::Values)| {
             let (of, there) = kind(values.kind());
@@ -67,7 +67,7 @@ fn the_columns_are_those_of_the_schema() {
 }
 
 #[test]
-fn totals_are_made_of_seconds_as_the_schema_says() {
+fn totals_follow_the_schema() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let said =
         schema["sessions"].as_array().unwrap().iter().filter_map(|column| {
@@ -79,7 +79,7 @@ fn totals_are_made_of_seconds_as_the_schema_says() {
 }
 
 #[test]
-fn a_log_that_is_not_finished_has_what_was_until_the_last_checkpoint() {
+fn unfinished_log_has_the_rows_of_its_last_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = SessionLog::create(folder.path(), described()).unwrap();
     let mut meter = SessionMeter::new(Timestamp::ZERO);
@@ -107,7 +107,7 @@ fn a_long_session_is_written_in_parts_of_an_hour() {
     let mut meter = SessionMeter::new(Timestamp::ZERO);
     seconds_of(&mut meter, 0, 3_700);
     log.checkpoint(settled(&mut meter)).unwrap();
-    assert!(log.rows.len() < 100, "an hour is written and forgotten");
+    assert!(log.rows.len() < 100, "a full part is written and removed");
     seconds_of(&mut meter, 3_701, 4_000);
     log.finish(&mut meter, u64::MAX).unwrap();
     let files = Files::new(folder.path(), "send-0000000000001234-sender".to_owned()).unwrap();
@@ -118,7 +118,7 @@ fn a_long_session_is_written_in_parts_of_an_hour() {
 }
 
 #[test]
-fn a_live_log_is_written_beside_the_call_and_whole_at_its_end() {
+fn live_log_is_written_during_the_call_and_complete_at_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let log = SessionLog::create(folder.path(), described()).unwrap();
     let mut live = LiveSessionLog::new(log, Timestamp::ZERO);
