@@ -302,7 +302,7 @@ fn python_replaces_the_command_and_receives_its_signals() {
     BufReader::new(running.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
     assert_eq!(line.trim(), running.id().to_string());
     let killed = Command::new("kill").arg(running.id().to_string()).status().expect("kill starts");
-    assert!(told.success());
+    assert!(killed.success());
     assert_eq!(running.wait().expect("it ends").code(), Some(143));
 
     let nowhere = Command::new(env!("CARGO_BIN_EXE_lockstep"))
