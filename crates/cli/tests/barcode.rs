@@ -169,7 +169,7 @@ fn pictures_come_and_go_through_pipes() {
     assert_eq!(rows(&stopped.stdout), numbers(0..2));
     for (words, input, message) in [
         (&["-", "-"][..], b"RIFF nothing".to_vec(), "standard input: not a y4m file"),
-        (&["-", "-", "--size", "640x360"], clip.clone(), "--size and --rate are not for"),
+        (&["-", "-", "--size", "640x360"], clip.clone(), "--size and --rate do not apply to standard input"),
         (&["-", "-"], clip[..clip.len() - 9].to_vec(), "standard input"),
     ] {
         let refused = piped(words, input);

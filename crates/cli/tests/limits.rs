@@ -50,13 +50,13 @@ fn key_frame_beyond_the_pixel_limit_is_not_decoded() {
     frame[3..10].copy_from_slice(&[0x9d, 1, 0x2a, 0xff, 0x3f, 0xff, 0x3f]);
     fs::write(&coded, ivf(30, &frame)).expect("written");
     let coded = coded.to_str().expect("UTF-8");
-    refuses(&["decode", coded, "--md5"], "16383x16383, more than the limit of 35651584 pixels");
+    refuses(&["decode", coded, "--md5"], "16383x16383 exceeds the limit of 35651584 pixels");
     // A small picture against a smaller limit.
     let mut frame = vec![0; 300];
     frame[0] = 0x10;
     frame[3..10].copy_from_slice(&[0x9d, 1, 0x2a, 64, 0, 48, 0]);
     fs::write(coded, ivf(30, &frame)).expect("written");
-    refuses(&["decode", coded, "--md5", "--max-pixels", "3071"], "64x48, more than the limit of 3071 pixels");
+    refuses(&["decode", coded, "--md5", "--max-pixels", "3071"], "64x48 exceeds the limit of 3071 pixels");
     assert!(lockstep(&["decode", coded, "--md5", "--max-pixels", "3072"]).status.success());
 }
 

@@ -168,7 +168,7 @@ fn invalid_recordings_are_refused_in_one_line() {
         assert!(said.contains(message) && !said.contains('\x1b'), "{words:?}: {said}");
     }
     let said = refused(folder.path(), &[&SIMULATE[..], &["--controller", "hindsight"]].concat());
-    assert!(said.contains("its decisions cannot be recorded: the controller hindsight must know the path"), "{said}");
+    assert!(said.contains("its decisions cannot be recorded: cannot replay the controller hindsight"), "{said}");
     assert!(
         succeed(folder.path(), &["replay", "it.jsonl"]).contains("every decision is the same"),
         "the recording is unchanged"

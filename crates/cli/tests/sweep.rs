@@ -78,7 +78,7 @@ fn invalid_sweep_is_refused_before_any_call() {
         (["--seeds", "5-3"], "expected a range"),
         (["--seeds", "1-1000000,2000001-2000001"], "1000001 calls, more than 1000000"),
         (["--workers", "1000000"], "not an integer from 1 to 1024"),
-        (["--on", "elsewhere"], "no cluster"),
+        (["--on", "elsewhere"], "is not a cluster"),
     ] {
         let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
             .args(["sweep", "--seconds", "1", "--output"])
@@ -128,7 +128,7 @@ fn contradicting_options_are_refused() {
         (&["study", "salsify", "--codec", "conventional"], "decides --codec itself"),
         (&["study", "salsify", "--grace-period", "none"], "decides --grace-period itself"),
         (&["sources", "--latency", "low"], "decides --latency itself"),
-        (&["sources", "--links", "returning", "--coded"], "which --links leaves out"),
+        (&["sources", "--links", "returning", "--coded"], "--traces and --coded require varying links"),
         (
             &["sweep", "--controllers", "sprout,gcc", "--latency", "low"],
             "--latency is for the controller sprout or lockstep, not for gcc",

@@ -100,5 +100,5 @@ fn hindsight_is_not_recorded_without_a_path() {
     let refused =
         simulate_with(&settings(&Algorithm::Hindsight), None, observers, |_| Ok(())).expect_err("it is refused");
     let said = format!("{refused:#}");
-    assert!(said.contains("cannot be recorded: the controller hindsight must know the path"), "{said}");
+    assert!(said.contains("cannot be recorded: cannot replay the controller hindsight"), "{said}");
 }
