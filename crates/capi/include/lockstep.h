@@ -154,7 +154,8 @@ bool lockstep_options_add_stream(struct lockstep_options *options,
 void lockstep_options_receive_frames(struct lockstep_options *options);
 
 // Sets the delay that the call tolerates for a better picture. The default is LOCKSTEP_LATENCY_BALANCED.
-void lockstep_options_set_latency(struct lockstep_options *options, enum lockstep_latency latency);
+void lockstep_options_set_latency(struct lockstep_options *options,
+                                  enum lockstep_latency latency);
 
 // Sets a cap of the bit rate in bit/s; 0 derives it from the pictures.
 void lockstep_options_set_max_bitrate(struct lockstep_options *options, uint64_t bits_per_second);
