@@ -1,6 +1,8 @@
 //! Writes WebM and Matroska files of VP8 and Opus (RFC 9559). A truncated file still plays.
 //!
-//!     EBML header | Segment { SeekHead | Info | Tracks | Cluster { SimpleBlock ... } ... | Cues }
+//! ```text
+//! EBML header | Segment { SeekHead | Info | Tracks | Cluster { SimpleBlock ... } ... | Cues }
+//! ```
 //!
 //! Segment and clusters have unknown sizes, so writing a block changes no earlier byte. [`WebmWriter::finish`] appends
 //! the cues. It also overwrites two reserved voids in seek head and info with the position of the cues and the
