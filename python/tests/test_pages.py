@@ -34,7 +34,9 @@ def test_commands_of_a_page_run_as_printed(page: Path, tmp_path: Path) -> None:
     for name, module in (("lockstep-report", "report"), ("lockstep-sweep-plot", "sweep_plot")):
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lockstep.{module} "$@"\n')
         (programs / name).chmod(0o755)
-    (programs / "python3").symlink_to(sys.executable)
+    # A link to the interpreter of an environment would not find its packages.
+    (programs / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (programs / "python3").chmod(0o755)
     environment = {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",
