@@ -11,6 +11,7 @@
 //!   ten seconds, which is its sum. The two rates already contain the spacing of packets, but not a queue that is older
 //!   than the state.
 //! - Seconds count back from the decision, so decisions can be more frequent than once per second.
+//!
 //! | constant | value | source |
 //! |---|---|---|
 //! | reports a second, groups a report | 15, 4 | the paper's state |
