@@ -154,7 +154,7 @@ fn invalid_live_call_keeps_an_earlier_report() {
         (&["--audio", "none.wav"][..], "cannot read none.wav"),
         (&["--audio", "a.wav"], "a.wav: truncated or invalid WAV file"),
         (&["--controller", "hindsight"], "the controller hindsight needs the capacity of the path"),
-        (&["--controller", "mmsys24"], "name one with --model"),
+        (&["--controller", "mmsys24"], "choose one with --model"),
         (&["--clip", "none.y4m"], "cannot open none.y4m"),
     ] {
         let call = ["call", "--seconds", "1", "--json", "call.json"];
