@@ -118,7 +118,8 @@ mod tests {
     fn unknown_values_of_quality_have_no_field() {
         gst::init().expect("GStreamer starts");
         let sending = SendingQuality { target: Bitrate::from_kbps(500), limited_by: None, round_trip: None, frames: 4 };
-        let structure = of_event(&Event::Quality(Quality { sending: Some(sending), ..Quality::default() })).expect("known");
+        let structure =
+            of_event(&Event::Quality(Quality { sending: Some(sending), ..Quality::default() })).expect("known");
         assert_eq!(structure.get::<u64>("target-bitrate"), Ok(500_000));
         assert_eq!(structure.get::<u64>("frames-sent"), Ok(4));
         assert!(!structure.has_field("round-trip") && !structure.has_field("age"));
