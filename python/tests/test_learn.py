@@ -86,7 +86,7 @@ def test_mmsys24_model_runs_as_an_estimator(tmp_path: Path) -> None:
     named = simulate(**call, estimator=path)
     assert 0.6e6 < named.scores["throughput_bps"] < 0.95e6
     assert simulate(**call, controller="mmsys24", model=path).scores == named.scores
-    with pytest.raises(ValueError, match="lockstep.controller is `lockstep`, expected an estimator at the receiver"):
+    with pytest.raises(ValueError, match=r"lockstep.controller is `lockstep`, expected an estimator at the receiver"):
         simulate(**call, estimator=MODELS / "lockstep.onnx")
     # A model without the name of its controller counts as one of the challenge.
     nameless = onnx.load(str(MODELS / "lockstep.onnx"))
