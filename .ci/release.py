@@ -49,7 +49,7 @@ def stripped(program: Path) -> Path:
 
 
 def only(folder: Path, pattern: str) -> Path:
-    """The file that matches; a stale one beside it is an error."""
+    """The file that matches; a second, stale one is an error."""
     match sorted(folder.glob(pattern)):
         case [path]:
             return path
