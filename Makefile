@@ -139,7 +139,7 @@ docs: setup ## The site with all pages and references, in out/docs/index.html
 	$(UV) sync --quiet --frozen --inexact --group docs --no-build-isolation --no-install-project || \
 		$(BIN)/pip install --quiet "mkdocs-material>=9.7,<10" "mkdocstrings-python>=2,<3"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	$(CARGO) doc --quiet --no-deps $(addprefix --package lockstep-,vp8 link transport control call sim live) --package lockstep
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps $(addprefix --package lockstep-,vp8 link transport control call sim live) --package lockstep
 	@rm -rf out/docs/rust && cp -r target/doc out/docs/rust
 	@echo "site: out/docs/index.html"
 

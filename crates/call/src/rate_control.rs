@@ -44,7 +44,7 @@ pub struct FrameTarget {
     pub inter: f64,
     /// Size of a key frame.
     pub key: f64,
-    /// Buffer level over its optimum: at most [`MOST_FULLNESS`], negative after frames that were too large.
+    /// Buffer level over its optimum: at most `MOST_FULLNESS`, negative after frames that were too large.
     pub fullness: f64,
 }
 
