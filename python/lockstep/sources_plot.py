@@ -22,7 +22,7 @@ from lockstep.intervals import mean_interval
 RETURN = 60
 """Time in the call at which the capacity returns, seconds."""
 BEFORE = 30
-"""Seconds before that which the plot includes."""
+"""Seconds that the plot includes before the return."""
 SOURCES = ["full throttle", "frames (pauses alone)", "video", "video, padded to the target"]
 """Sources in the plot."""
 

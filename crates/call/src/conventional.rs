@@ -112,7 +112,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
 
     fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
         let Some(choice) = choice else {
-            // If the source was lost meanwhile, the frame itself may be normal.
+            // The frame itself may be normal, if its source was lost after coding began.
             let surprises = self.surprises(&menu);
             if let Some((quantizers, wanted)) = self.quantizers.as_mut().zip(self.wanted.take()).filter(|_| surprises) {
                 quantizers.drop_surprise(wanted.inter);

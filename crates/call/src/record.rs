@@ -13,7 +13,7 @@ pub enum Outcome {
     Sent,
     /// No candidate fitted the budget.
     SkippedOverBudget,
-    /// Its source state was lost meanwhile.
+    /// Its source state was lost during coding.
     SkippedStaleSource,
     /// The encoder skipped the picture to keep its rate.
     SkippedByEncoder,

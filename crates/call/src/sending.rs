@@ -2,7 +2,7 @@
 //!
 //! A driver passes pictures ([`SendingEnd::capture`]) and runs the coding jobs of [`SendingEnd::poll_encode`] on any
 //! thread. It returns their results ([`SendingEnd::encoded`]) and moves datagrams. Feedback and pacing continue while a
-//! picture is being coded. Of the pictures captured meanwhile, only the newest is kept.
+//! picture is being coded. Of pictures captured during that time, only the newest is kept.
 
 mod budget;
 mod chain;

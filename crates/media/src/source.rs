@@ -31,7 +31,7 @@ pub trait Source<P = Picture>: Send {
     /// Prepares later pictures, so that none is late. Real-time callers need it, others do not.
     fn prepare(&mut self) {}
 
-    /// Pauses the source until the next call of [`Self::next`]. A camera closes meanwhile.
+    /// Pauses the source until the next call of [`Self::next`]. A camera closes until then.
     fn rest(&mut self) {}
 
     /// Whether the source paces itself, as a camera does. Other sources return pictures at once.

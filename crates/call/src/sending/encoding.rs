@@ -139,7 +139,7 @@ impl<C: Codec> SendingEnd<C> {
         let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
         let probe_due = is_narrow || self.path.is_probe_due(now, self.in_flight());
         let probes = self.controller.traits().wants_probes && probe_due;
-        // A frame from a source that was lost meanwhile would waste the link.
+        // A frame from a source that was lost during coding would waste the link.
         let still_good = self.leads_on(&encoding);
         if encoding.misdirected && !still_good && self.waiting.is_none() {
             // Code the picture again from another source, so that the path is tested now instead of an interval later.

@@ -422,6 +422,6 @@ fn forward_signal(signal: i32, child: &Child) {
         SIGQUIT => Signal::QUIT,
         _ => Signal::TERM,
     };
-    // The program may have ended meanwhile.
+    // The program may have ended already.
     let _ = kill_process(pid, signal);
 }
