@@ -529,7 +529,7 @@ impl<C: PictureCodec> Call<C> {
                     receiving.decoded(self.clock.now(), outcome);
                 }
             }
-            Ok(LoopEvent::Sound(SoundEvent::Spoken(packet))) => {
+            Ok(LoopEvent::Sound(SoundEvent::Spoken(_, packet))) => {
                 let (now, is_over) = (self.clock.now(), self.over_at().is_some());
                 match self.sending.first_mut() {
                     Some(sending) if is_over => sending.allow_sound(now),

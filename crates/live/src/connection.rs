@@ -72,6 +72,7 @@ pub(crate) struct Connection {
     chosen: Option<usize>,
     role: Role,
     kind: CallKind,
+    names: Names,
     /// Filter in front of the sockets.
     gate: Gate,
     in_call: Arc<AtomicBool>,
@@ -103,7 +104,7 @@ impl Connection {
         let Ticket { key, secret, addresses, .. } = ticket;
         let config = Box::new(quic::dialling(&key, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?);
         let role = Role::Joiner { secret, config, tried: Vec::new(), route: Route::new() };
-        let (config, names) = quic::endpoint(&random::<32>()?)?;
+        let (config, names) = quic::endpoint(&random::<32>()?, None)?;
         let mut connection = Self::new(role, kind, Endpoint::new(config, None, true, None), names, origin, now);
         for address in addresses {
             connection.dial(address, now)?;
@@ -119,15 +120,38 @@ impl Connection {
         origin: Origin,
         now: Timestamp,
     ) -> Result<Self, LiveError> {
-        let role = Role::Listener { secret: identity.secret(), reusable: identity.is_reusable(), used: false };
+        Self::listening_as(identity, identity.is_reusable(), kind, None, qlog, origin, now)
+    }
+
+    /// Waits in one of several slots of a listener. The connection identifiers hold the number of the slot.
+    pub(crate) fn listening_slot(
+        identity: &Identity,
+        kind: CallKind,
+        slot: u8,
+        origin: Origin,
+        now: Timestamp,
+    ) -> Result<Self, LiveError> {
+        Self::listening_as(identity, true, kind, Some(slot), None, origin, now)
+    }
+
+    fn listening_as(
+        identity: &Identity,
+        reusable: bool,
+        kind: CallKind,
+        slot: Option<u8>,
+        qlog: Option<Qlog>,
+        origin: Origin,
+        now: Timestamp,
+    ) -> Result<Self, LiveError> {
+        let role = Role::Listener { secret: identity.secret(), reusable, used: false };
         let server = Some(quic::server(identity, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?);
-        let (config, names) = quic::endpoint(&identity.seed())?;
+        let (config, names) = quic::endpoint(&identity.seed(), slot)?;
         Ok(Self::new(role, kind, Endpoint::new(config, server, true, None), names, origin, now))
     }
 
     fn new(role: Role, kind: CallKind, endpoint: Endpoint, names: Names, origin: Origin, now: Timestamp) -> Self {
         let in_call = Arc::new(AtomicBool::new(false));
-        let gate = Gate::new(names, matches!(role, Role::Listener { .. }), in_call.clone());
+        let gate = Gate::new(names.clone(), matches!(role, Role::Listener { .. }), in_call.clone());
         Self {
             origin,
             endpoint,
@@ -135,6 +159,7 @@ impl Connection {
             chosen: None,
             role,
             kind,
+            names,
             gate,
             in_call,
             events: VecDeque::new(),
@@ -148,6 +173,11 @@ impl Connection {
             moved_at: now,
             latest: LatestChannels::default(),
         }
+    }
+
+    /// Keys of the connection identifiers.
+    pub(crate) fn names(&self) -> Names {
+        self.names.clone()
     }
 
     /// Filter for the readers of the sockets; only datagrams that it admits may be passed in.

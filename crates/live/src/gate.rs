@@ -34,16 +34,35 @@ const MEETING: f64 = 200.0;
 
 /// Generates connection identifiers and recognises them.
 #[derive(Debug, Clone)]
-pub(crate) struct Names(Arc<Key>);
+pub(crate) struct Names {
+    key: Arc<Key>,
+    /// Second byte of each generated identifier; without it the byte is random.
+    slot: Option<u8>,
+}
 
 impl Names {
     pub(crate) fn new(key: Key) -> Self {
-        Self(Arc::new(key))
+        Self { key: Arc::new(key), slot: None }
+    }
+
+    /// The same keys, for identifiers that hold the number of a slot.
+    pub(crate) fn of_slot(&self, slot: u8) -> Self {
+        Self { key: self.key.clone(), slot: Some(slot) }
+    }
+
+    /// The slot in the identifier of a packet with that identifier, if it is one of ours.
+    pub(crate) fn slot_of(&self, datagram: &[u8]) -> Option<u8> {
+        let name = match datagram {
+            [first, _, _, _, _, length, rest @ ..] if first & 0x80 != 0 => rest.get(..usize::from(*length))?,
+            [first, rest @ ..] if first & 0x80 == 0 => rest.get(..NAME)?,
+            _ => return None,
+        };
+        self.is_ours(name).then(|| name[DRAWN - 1])
     }
 
     fn code(&self, drawn: &[u8]) -> [u8; NAME - DRAWN] {
         let mut code = [0; NAME - DRAWN];
-        code.copy_from_slice(&sign(&self.0, drawn).as_ref()[..NAME - DRAWN]);
+        code.copy_from_slice(&sign(&self.key, drawn).as_ref()[..NAME - DRAWN]);
         code
     }
 
@@ -57,6 +76,7 @@ impl ConnectionIdGenerator for Names {
         let mut name = [0; NAME];
         // Without random numbers there would be no keys either, and so no connection.
         let _ = SystemRandom::new().fill(&mut name[..DRAWN]);
+        name[DRAWN - 1] = self.slot.unwrap_or(name[DRAWN - 1]);
         let code = self.code(&name[..DRAWN]);
         name[DRAWN..].copy_from_slice(&code);
         ConnectionId::new(&name)

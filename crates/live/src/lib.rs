@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
+mod broadcast;
 mod call;
 mod call_state;
 mod capture;
@@ -40,6 +41,7 @@ mod unlimited;
 
 use std::time::Duration;
 
+pub use broadcast::{BroadcastObserver, BroadcastOptions, MAX_VIEWERS, broadcast};
 pub use call::{CallOptions, Finished, Witness, run};
 pub use call_state::{CallState, HeardSound};
 pub use connection::Traffic;

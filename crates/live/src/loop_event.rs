@@ -28,8 +28,8 @@ pub(crate) enum SendingEvent<C: PictureCodec = Vp8> {
 /// An event of the sound threads.
 #[derive(Debug)]
 pub(crate) enum SoundEvent {
-    /// A frame of 20 ms from the microphone.
-    Spoken(SoundPacket),
+    /// A frame of 20 ms from the microphone of a stream.
+    Spoken(usize, SoundPacket),
     /// The time of playout, and the capture time of the sound that is played; `None` for concealed sound or silence.
     Heard(Timestamp, Option<Timestamp>),
 }

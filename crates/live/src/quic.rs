@@ -89,9 +89,11 @@ fn key(seed: &[u8], purpose: &[u8]) -> Result<Key, LiveError> {
     Ok(Key::new(HMAC_SHA256, &bytes))
 }
 
-/// Endpoint configuration. `seed` yields two keys: one for stateless resets, and one for connection identifiers.
-pub(crate) fn endpoint(seed: &[u8]) -> Result<(Arc<EndpointConfig>, Names), LiveError> {
+/// Endpoint configuration. `seed` yields two keys: one for stateless resets, and one for connection identifiers, which
+/// hold the number of a `slot` if given.
+pub(crate) fn endpoint(seed: &[u8], slot: Option<u8>) -> Result<(Arc<EndpointConfig>, Names), LiveError> {
     let names = Names::new(key(seed, b"lockstep names")?);
+    let names = slot.map_or_else(|| names.clone(), |slot| names.of_slot(slot));
     let mut config = EndpointConfig::new(Arc::new(key(seed, b"lockstep reset")?));
     let given = names.clone();
     config.cid_generator(move || Box::new(given.clone()));

@@ -120,7 +120,7 @@ impl<C: PictureCodec> SendingHalf<C> {
                     LoopEvent::Sending(stream, SendingEvent::Captured(captured))
                 })?);
             }
-            let microphone = microphone.map(|source| Microphone::start(source, clock, events)).transpose()?;
+            let microphone = microphone.map(|source| Microphone::start(source, stream, clock, events)).transpose()?;
             Ok((threads, microphone))
         };
         let (threads, microphone) = match threads() {

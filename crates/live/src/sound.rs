@@ -29,18 +29,19 @@ pub struct Loudspeaker {
 }
 
 /// Paces sound that no device paces.
-struct Metronome {
+pub(crate) struct Metronome {
     next: Instant,
     is_needed: bool,
 }
 
 impl Metronome {
-    fn start(is_needed: bool) -> Self {
+    /// Starts to count; without `is_needed` it never waits.
+    pub(crate) fn start(is_needed: bool) -> Self {
         Self { next: Instant::now(), is_needed }
     }
 
     /// Waits for the end of the current 20 ms.
-    fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         if self.is_needed {
             // A host that slept does not make up for it in a burst.
             self.next =
@@ -76,9 +77,10 @@ pub(crate) struct Microphone {
 }
 
 impl Microphone {
-    /// Starts the thread; the source waits for [`Self::begin`].
+    /// Starts the thread for a stream; the source waits for [`Self::begin`].
     pub(crate) fn start<C: PictureCodec>(
         source: Box<dyn SoundSource>,
+        stream: usize,
         clock: Clock,
         events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, LiveError> {
@@ -98,7 +100,7 @@ impl Microphone {
                 metronome.tick();
                 let allowance = *current.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(packet) = voice.speak(clock.now(), &allowance).map_err(failed)? else { continue };
-                if events.send(LoopEvent::Sound(SoundEvent::Spoken(packet))).is_err() {
+                if events.send(LoopEvent::Sound(SoundEvent::Spoken(stream, packet))).is_err() {
                     return Ok(());
                 }
             }

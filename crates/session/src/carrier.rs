@@ -128,7 +128,7 @@ pub trait Carrier {
     /// Sends a message of the application; returns the number of bytes on the path.
     ///
     /// # Errors
-    /// The message is too long, the other end has not joined, the call has ended, or too many messages wait.
+    /// The message is too long, the call is not connected, or too many messages wait.
     fn send_message(&mut self, now: Timestamp, message: &Message) -> Result<usize, MessageError>;
 
     /// Announces the name of a video stream of this end.

@@ -1,8 +1,7 @@
-//! State of one call over any connection: what both ends say in the control stream, messages of the application,
-//! events, tickets.
+//! State of one call over any connection: control messages, messages of the application, events and tickets.
 //!
-//! [`Exchange`] stands between a [`Carrier`] (QUIC of a native end, or WebTransport of a browser) and the sending and
-//! receiving ends of `lockstep-call`. It reads no clock and opens no socket.
+//! [`Exchange`] stands between a [`Carrier`] and the ends of `lockstep-call`. A carrier is QUIC of a native end, or
+//! WebTransport of a browser. Nothing here reads a clock or opens a socket.
 //!
 //! ```text
 //!  Carrier --CarrierEvent--> Exchange --datagrams--> SendingEnd, ReceivingEnd
