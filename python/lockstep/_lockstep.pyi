@@ -6,7 +6,7 @@ import polars
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-MOST_ENVIRONMENTS: int
+MAX_ENVIRONMENTS: int
 """Largest number of environments in one vector."""
 
 def version() -> str:

@@ -243,7 +243,7 @@ class TestTraining:
         # Shorter delays without loss do not offset longer ones with loss. Better pictures count up to a limit.
         late = rule.worth(calls, np.array([[4.0, 50.0], [4.0, 200.0]]), classical)
         np.testing.assert_allclose(late, -rule.LATE * np.log(200 / 150) / 2)
-        assert 0.0 < rule.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < rule.MOST_GAIN
+        assert 0.0 < rule.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < rule.MAX_GAIN
 
     def test_delay_penalty_of_a_rule_matches_the_score(self) -> None:
         from lockstep.learn import rule  # noqa: PLC0415

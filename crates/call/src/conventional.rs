@@ -18,9 +18,9 @@ use crate::rate_control::{FrameTarget, RateControl};
 /// Minimum time between key frames after losses (WebRTC's `EncoderRtcpFeedback`, `kMinKeyframeSendIntervalMs`).
 pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// Longest pacer delay; pictures are dropped above it (WebRTC's pacer, `kMaxExpectedQueueLength`).
-pub const LONGEST_PACER_DELAY: Duration = Duration::from_secs(2);
+pub const MAX_PACER_DELAY: Duration = Duration::from_secs(2);
 /// Maximum number of interframes between key frames (WebRTC: `kf_max_dist`, from `keyFrameInterval`).
-const MOST_INTER_FRAMES: u32 = 3_000;
+const MAX_INTER_FRAMES: u32 = 3_000;
 
 /// VP8 with an opaque state and a target bit rate.
 #[derive(Debug)]
@@ -80,11 +80,11 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
 
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
         let FrameRequest { now, picture, source: offered, target, pacer_delay, .. } = *request;
-        if pacer_delay > LONGEST_PACER_DELAY {
+        if pacer_delay > MAX_PACER_DELAY {
             return None;
         }
         // A state other than the last is useless to a conventional codec.
-        let last = self.last.as_ref().filter(|(name, _)| *name == offered && self.inter_frames < MOST_INTER_FRAMES);
+        let last = self.last.as_ref().filter(|(name, _)| *name == offered && self.inter_frames < MAX_INTER_FRAMES);
         let (source, state) = last.map_or((StateId::EMPTY, C::State::default()), Clone::clone);
         let must_be_key = source == StateId::EMPTY;
         if must_be_key && self.key_frame_at.is_some_and(|at| now < at + KEY_FRAME_INTERVAL) {

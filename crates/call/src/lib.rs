@@ -26,8 +26,8 @@ mod vp8_codec;
 
 pub use announced::announced;
 pub use codec::{Candidate, Codec, FunctionalCodec, PictureCodec, Vp8};
-pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY};
-pub use distribution::{DelayScores, Distribution, MOST_EXACT_VALUES, mean, quantile};
+pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, MAX_PACER_DELAY};
+pub use distribution::{DelayScores, Distribution, MAX_EXACT_VALUES, mean, quantile};
 pub use encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use external::{
     EncodeRequest, EncodedPicture, External, ExternalDecoder, ExternalEncoder, ExternalState, PictureDecoder,

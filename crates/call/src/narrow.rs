@@ -14,7 +14,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::tuning::Tuning;
 
-use config::MOST_PICTURES_IN_FLIGHT;
+use config::MAX_PICTURES_IN_FLIGHT;
 pub use config::NarrowWayConfig;
 
 /// Factor of the longest time without a picture while too many bytes are in flight.
@@ -120,7 +120,7 @@ impl NarrowWay {
         let enough = match self.path.capacity() {
             Some(capacity) => self.config.most_in_flight(capacity),
             None if self.is_suspected(now) && self.path.is_unproven() => self.config.harmless,
-            None if self.is_suspected(now) => self.narrow.bytes_in(MOST_PICTURES_IN_FLIGHT * self.config.picture),
+            None if self.is_suspected(now) => self.narrow.bytes_in(MAX_PICTURES_IN_FLIGHT * self.config.picture),
             None => return false,
         };
         carried(in_flight) > enough && now.saturating_since(self.sound_at) < self.longest_pause

@@ -10,7 +10,7 @@
 
 use lockstep_vp8::quantizer_step;
 
-use crate::rate_control::MOST_FULLNESS;
+use crate::rate_control::MAX_FULLNESS;
 
 /// Range of quantizers that WebRTC allows for VP8: 2 to 56 on libvpx's scale to 63 (`rc_min_quantizer`,
 /// `rc_max_quantizer`), as indices of VP8's scale to 127.
@@ -40,7 +40,7 @@ const FINEST_SHARE: f64 = 0.65;
 const SURPRISE_QUANTIZER: f64 = 0.75;
 const CHEAP: f64 = 0.08 / CODED_SHARE;
 const SURPRISE: f64 = 2.0;
-const LEAST_SURPRISE: f64 = 12.5;
+const MIN_SURPRISING_ERROR: f64 = 12.5;
 
 /// Chooses quantizers and learns from the resulting sizes.
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ impl QuantizerChoice {
         let average = (self.inter_sum / f64::from(self.inter_frames)).max(f64::from(self.last) - 1.0);
         let scarce = ((1.0 - fullness) / (1.0 - LOW_FULLNESS)).clamp(0.0, 1.0);
         let coarsest = average + scarce * (f64::from(COARSEST) - average);
-        let plenty = ((fullness - 1.0) / (MOST_FULLNESS - 1.0)).clamp(0.0, 1.0);
+        let plenty = ((fullness - 1.0) / (MAX_FULLNESS - 1.0)).clamp(0.0, 1.0);
         let finest = (FINEST_SHARE * coarsest * (1.0 - plenty)).max(f64::from(FINEST));
         (finest as u8, (coarsest as u8).clamp(FINEST, COARSEST))
     }
@@ -123,7 +123,7 @@ impl QuantizerChoice {
             && self.inter_factor < CHEAP
             && f64::from(self.since_surprise) * interval > 1.0
             && size > wanted
-            && error > LEAST_SURPRISE
+            && error > MIN_SURPRISING_ERROR
             && error > SURPRISE * self.last_error
     }
 
@@ -210,7 +210,7 @@ mod tests {
         assert!((average + 3..COARSEST).contains(&coarsest(0.6)), "{}", coarsest(0.6));
         assert_eq!(coarsest(0.2), COARSEST);
         let finest = |fullness| choice.quantizer(false, 1e6, fullness);
-        assert!(finest(1.0) > finest(1.4) && finest(MOST_FULLNESS) == FINEST, "{} {}", finest(1.0), finest(1.4));
+        assert!(finest(1.0) > finest(1.4) && finest(MAX_FULLNESS) == FINEST, "{} {}", finest(1.0), finest(1.4));
     }
 
     #[test]

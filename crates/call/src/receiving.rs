@@ -19,7 +19,7 @@ use crate::codec::{Codec, Vp8};
 use crate::held_states::HeldStates;
 
 /// Maximum number of sound packets kept if the owner does not take them.
-const MOST_SOUND: usize = 64;
+const MAX_SOUND_PACKETS: usize = 64;
 
 /// Complete frame whose source state is held.
 #[derive(Debug)]
@@ -432,7 +432,7 @@ impl<C: Codec> ReceivingEnd<C> {
                 }
                 ReceiverEvent::Sound(packet) => {
                     // Drop the oldest packet if the owner takes none.
-                    if self.sound.len() == MOST_SOUND {
+                    if self.sound.len() == MAX_SOUND_PACKETS {
                         self.sound.pop_front();
                     }
                     self.sound.push_back(packet);

@@ -37,7 +37,7 @@ use encoding::Encoding;
 /// as much. Fragments that are due within it leave together.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 /// Maximum number of fragments that leave together: most sockets and drivers accept these 90 kB without loss.
-const MOST_BURST: u32 = 64;
+const MAX_BURST_FRAGMENTS: u32 = 64;
 
 /// Number of fragments that may leave together at a pacing interval: those of one millisecond, at least one.
 fn pacing_burst(interval: Duration) -> u32 {
@@ -45,7 +45,7 @@ fn pacing_burst(interval: Duration) -> u32 {
         return 1;
     }
     let due = TIMER_RESOLUTION.subsec_nanos().div_ceil(interval.subsec_nanos().max(1));
-    due.min(MOST_BURST)
+    due.min(MAX_BURST_FRAGMENTS)
 }
 
 /// Frame that was passed to the transport, with the data for measuring its quality.

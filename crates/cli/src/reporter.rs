@@ -28,7 +28,7 @@ use crate::decisions::DecisionLog;
 use crate::observation::{Observation, Place};
 
 /// Maximum lines that wait for the screen; a slower reader misses some.
-const MOST_LINES: usize = 256;
+const MAX_QUEUED_LINES: usize = 256;
 /// Time limit for the last lines.
 const SCREEN_LIMIT: Duration = Duration::from_secs(1);
 /// Time without a new picture after which a notice appears.
@@ -67,7 +67,7 @@ enum ScreenLine {
 
 impl Screen {
     fn start() -> Result<Self> {
-        let (lines, queue) = mpsc::sync_channel(MOST_LINES);
+        let (lines, queue) = mpsc::sync_channel(MAX_QUEUED_LINES);
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || {
             let mut changing = ChangingLine::default();
             for line in queue {

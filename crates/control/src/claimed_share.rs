@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use lockstep_units::ByteCount;
 
-use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
+use crate::fragments::{DATAGRAM_CARRIAGE, MAX_PACING_SECONDS, PICTURE};
 use crate::{ClaimConfig, InFlight, PathView};
 
 /// Claimed share at the sender. Times are the sender's, seconds. Bytes are link bytes.
@@ -94,7 +94,7 @@ impl ClaimedShare {
     /// Pacing interval back to back, so that the burst of a frame shows the path's rate. `payload` is the payload of a
     /// packet, and `mean_rate` the sender's mean rate on the path.
     pub fn pacing_interval(&self, path: &PathView<'_>, payload: f64, mean_rate: f64) -> Option<Duration> {
-        let interval = (payload / (self.config.pacing * mean_rate).max(1.0)).min(LONGEST_PACE);
+        let interval = (payload / (self.config.pacing * mean_rate).max(1.0)).min(MAX_PACING_SECONDS);
         self.rate(path).map(|_| Duration::from_secs_f64(interval))
     }
 

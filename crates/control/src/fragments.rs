@@ -5,6 +5,6 @@ use lockstep_transport::wire::CARRIAGE;
 /// Link overhead of one datagram, bytes.
 pub(crate) const DATAGRAM_CARRIAGE: f64 = CARRIAGE as f64;
 /// Upper bound of the time between two fragments of a frame, seconds (Salsify's published code).
-pub(crate) const LONGEST_PACE: f64 = 0.002;
+pub(crate) const MAX_PACING_SECONDS: f64 = 0.002;
 /// Shortest time between two pictures, frame intervals. A decision that is repeated sooner belongs to the same picture.
 pub(crate) const PICTURE: f64 = 0.75;

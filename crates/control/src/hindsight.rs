@@ -36,16 +36,16 @@ use smallest_frame::SmallestFrame;
 const HORIZON_INTERVALS: f64 = 1.25;
 
 /// Upper bound of the horizon at low frame rates (lab: 2026-11-notes-control).
-const LONGEST_HORIZON: Duration = Duration::from_millis(200);
+const MAX_HORIZON: Duration = Duration::from_millis(200);
 
 /// Increase of the horizon per lost packet for each that arrives, and the largest loss that counts (lab:
 /// 2026-11-notes-control).
 const HORIZON_FOR_LOST: f64 = 1.5;
-const MOST_LOSS: f64 = 0.9;
+const MAX_LOSS: f64 = 0.9;
 
 /// Shortest time between two large pictures on the link. Fewer pictures with more bits gain quality but add delay (lab:
 /// 2026-11-notes-control).
-const SHORTEST_PERIOD: Duration = Duration::from_millis(40);
+const MIN_PERIOD: Duration = Duration::from_millis(40);
 /// At higher frame rates, a picture is sent only if the queue drains within this many frame intervals.
 const READY_INTERVALS: f64 = 0.5;
 
@@ -58,7 +58,7 @@ const HOLD: Duration = Duration::from_secs(1);
 /// Assumed rate before the first measurement.
 const UNKNOWN: Bitrate = Bitrate::from_kbps(300);
 /// Longest wait of a datagram in the pacer before a new decision.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PACER_WAIT: Duration = Duration::from_secs(10);
 
 /// Controller that sends the bytes that an unchanged path would deliver.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Hindsight {
             interval: setup.frame_interval,
             horizon: (period(setup.frame_interval).saturating_sub(setup.frame_interval)
                 + setup.frame_interval.mul_f64(HORIZON_INTERVALS))
-            .min(LONGEST_HORIZON),
+            .min(MAX_HORIZON),
             smallest: SmallestFrame::default(),
             rate: Bitrate::ZERO,
             taken_at: None,
@@ -123,7 +123,7 @@ impl Hindsight {
     fn pause_after(&self, now: Timestamp, size: ByteCount) -> Duration {
         match self.path.over_after(now, size) {
             ByteCount::ZERO => Duration::ZERO,
-            over => self.time_for(now, over).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE),
+            over => self.time_for(now, over).unwrap_or(MAX_PACER_WAIT).min(MAX_PACER_WAIT),
         }
     }
 
@@ -137,7 +137,7 @@ impl Hindsight {
 
     /// Link bytes for a frame that is sent at `now` into an empty queue.
     fn share(&self, now: Timestamp) -> ByteCount {
-        let loss = self.loss.min(MOST_LOSS);
+        let loss = self.loss.min(MAX_LOSS);
         let stretch = 1.0 + HORIZON_FOR_LOST * loss / (1.0 - loss);
         let left_out = if self.left_out { self.interval } else { Duration::ZERO };
         self.carried(now, (self.horizon + left_out).mul_f64(stretch))
@@ -160,7 +160,7 @@ impl Hindsight {
 
 /// Interval between two frames that fill the link.
 fn period(interval: Duration) -> Duration {
-    let intervals = (SHORTEST_PERIOD.as_nanos() / interval.as_nanos().max(1)).clamp(1, 1_000) as u32;
+    let intervals = (MIN_PERIOD.as_nanos() / interval.as_nanos().max(1)).clamp(1, 1_000) as u32;
     interval * intervals
 }
 

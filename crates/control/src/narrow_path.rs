@@ -24,12 +24,12 @@ const NEARLY: f64 = 0.99;
 /// A queue within this many pauses after a trial counts as caused by the trial.
 const TRIAL: u32 = 3;
 /// Upper bound of the pause between trials, as a multiple of the first one.
-const MOST_PAUSES: u32 = 64;
+const MAX_PAUSES: u32 = 64;
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 const GROWTH: u64 = 2;
 
 /// Maximum number of remembered arrivals. More in a window cannot come from a narrow path.
-const MOST_ARRIVALS: usize = 1_024;
+const MAX_ARRIVALS: usize = 1_024;
 
 /// Narrow-path detector, which uses acknowledgements.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl NarrowPath {
         self.arrived += size.get();
         let window = self.window;
         while let Some(&(first, size)) = self.arrivals.front()
-            && (at.is_later_by(window, first) || self.arrivals.len() > MOST_ARRIVALS)
+            && (at.is_later_by(window, first) || self.arrivals.len() > MAX_ARRIVALS)
         {
             self.arrived -= size;
             self.arrivals.pop_front();
@@ -155,7 +155,7 @@ impl NarrowPath {
         if self.standing >= standing_periods {
             if self.tried {
                 let failed = since < TRIAL * pause;
-                self.pause = if failed { (2 * self.pause).min(MOST_PAUSES * pause) } else { pause };
+                self.pause = if failed { (2 * self.pause).min(MAX_PAUSES * pause) } else { pause };
                 self.tried = false;
             }
             self.changed_at = now;

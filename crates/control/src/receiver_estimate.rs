@@ -23,8 +23,8 @@ const INCREASE: f64 = 1.05;
 const DECREASE: f64 = 0.5;
 
 /// Minimum time and number of datagrams of a loss share.
-const LEAST_TIME: Duration = Duration::from_millis(200);
-const LEAST_DATAGRAMS: u64 = 20;
+const MIN_LOSS_INTERVAL: Duration = Duration::from_millis(200);
+const MIN_DATAGRAMS: u64 = 20;
 
 /// Pacing rate over target.
 const PACING_FACTOR: f64 = 2.5;
@@ -47,8 +47,8 @@ impl LossController {
     /// allowance.
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback, target: Bitrate) {
         self.loss.on_feedback(feedback);
-        let few = self.loss.since_taken().due < LEAST_DATAGRAMS;
-        if few || now.saturating_since(self.taken_at) < LEAST_TIME {
+        let few = self.loss.since_taken().due < MIN_DATAGRAMS;
+        if few || now.saturating_since(self.taken_at) < MIN_LOSS_INTERVAL {
             return;
         }
         self.taken_at = now;

@@ -28,15 +28,15 @@ use crate::{PathConfig, ShortQueueConfig};
 /// Interval at which evidence fades, to save work.
 const FADES_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of remembered fragments, as in the transport's loss detection.
-const MOST_SENT: usize = 16_384;
+const MAX_FRAGMENTS: usize = 16_384;
 /// Time after which a packet is no longer expected to be acknowledged; loss detection has decided by then.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum number of remembered frames.
-const MOST_FRAMES: usize = 256;
+const MAX_FRAMES: usize = 256;
 /// Pause between packets of different frames. The pacer's longest interval is shorter.
 const SEPARATE: Duration = Duration::from_millis(10);
 /// Minimum number of fragments that define a rate: two, and one to spare.
-const LEAST_FRAGMENTS: usize = 3;
+const MIN_FRAGMENTS: usize = 3;
 /// One of this many fragments may be overtaken, so the last ones do not count for the rate.
 const OVERTAKEN: usize = 4;
 
@@ -97,7 +97,7 @@ impl Burst {
     fn add(&mut self, arrival: &AcknowledgedFragment) {
         self.sent_at.0 = self.sent_at.0.min(arrival.sent_at);
         self.sent_at.1 = self.sent_at.1.max(arrival.sent_at);
-        if self.arrivals.len() < MOST_SENT {
+        if self.arrivals.len() < MAX_FRAGMENTS {
             self.arrivals.push((arrival.arrived_at, whole(arrival.size)));
         }
     }
@@ -106,7 +106,7 @@ impl Burst {
     /// overtaken.
     fn rate(&self, slowed: f64) -> Option<(f64, bool)> {
         let count = self.arrivals.len();
-        let in_order = (count - count / OVERTAKEN).max(LEAST_FRAGMENTS);
+        let in_order = (count - count / OVERTAKEN).max(MIN_FRAGMENTS);
         let arrivals = self.arrivals.get(..in_order)?;
         let time = arrivals[in_order - 1].0.saturating_since(arrivals[0].0).as_secs_f64();
         if time <= 0.0 {
@@ -210,7 +210,7 @@ impl ShortQueue {
         let bytes = whole(size);
         self.waiting = self.waiting.until(now, self.rate);
         self.waiting.bytes += bytes;
-        if self.sent.len() == MOST_SENT {
+        if self.sent.len() == MAX_FRAGMENTS {
             self.sent.pop_front();
         }
         self.sent.push_back(Sent { at: now, bytes, outcome: Outcome::Unknown });
@@ -228,7 +228,7 @@ impl ShortQueue {
             if frame != self.burst.frame {
                 self.learn_rate();
                 self.burst.begin(arrival);
-                if self.arrived_frames.len() == MOST_FRAMES {
+                if self.arrived_frames.len() == MAX_FRAMES {
                     self.arrived_frames.pop_front();
                 }
                 self.arrived_frames.push_back(arrival.frame);

@@ -39,7 +39,7 @@ use lockstep_transport::{AcknowledgedFragment, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::claimed_share::ClaimedShare;
-use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
+use crate::fragments::{DATAGRAM_CARRIAGE, MAX_PACING_SECONDS};
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, Latency, PathView, SproutConfig, Traits, Tuning};
 use busy_time::BusyTime;
 use jitter::Jitter;
@@ -50,7 +50,7 @@ const FIRST_RATE_SPREAD: f64 = 0.5;
 /// Link overhead of a fragment, bytes.
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 /// Maximum number of remembered packets; more are never in flight.
-const MOST_ON_THE_WAY: usize = 16_384;
+const MAX_PACKETS_IN_FLIGHT: usize = 16_384;
 
 /// Payload bytes of a frame in `link_bytes`, with headers for each fragment of up to `payload` bytes. On a slow link,
 /// headers can be all that it delivers in a frame interval.
@@ -189,7 +189,7 @@ impl Sprout {
     fn pacing_interval_at(&self, path: &PathView<'_>, mean_rate: f64) -> Duration {
         let claimed = self.claimed_share.pacing_interval(path, self.payload, mean_rate);
         claimed.unwrap_or_else(|| {
-            duration_from_seconds((self.payload / (self.config.pacing * mean_rate).max(1.0)).min(LONGEST_PACE))
+            duration_from_seconds((self.payload / (self.config.pacing * mean_rate).max(1.0)).min(MAX_PACING_SECONDS))
         })
     }
 
@@ -285,7 +285,7 @@ impl Sprout {
 impl Sprout {
     pub(crate) fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + DATAGRAM_CARRIAGE });
-        if self.on_the_way.len() > MOST_ON_THE_WAY {
+        if self.on_the_way.len() > MAX_PACKETS_IN_FLIGHT {
             self.on_the_way.pop_front();
             self.first_sequence += 1;
         }

@@ -15,13 +15,13 @@ use serde::Serialize;
 use crate::error::EmulatorError;
 
 /// Maximum number of bytes in both links. Further packets are dropped, whatever the queues and delays.
-const MOST_HELD: ByteCount = ByteCount::new(256 << 20);
+const MAX_QUEUED_BYTES: ByteCount = ByteCount::new(256 << 20);
 /// Capacity of an open link, which limits nothing.
 const AMPLE: Bitrate = Bitrate::from_bps(1_000_000_000);
 /// Queue of an open link, packets.
 const OPEN_QUEUE: usize = 10_000;
 /// Maximum wait, so that the emulator regularly checks whether to stop.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(50);
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Direction of a packet.
@@ -292,7 +292,7 @@ fn drops(statistics: &LinkStatistics) -> [u64; REASONS.len()] {
 fn open_link(like: &LinkConfig) -> Result<Link<Carried>, EmulatorError> {
     let at_start = like.trace.conditions_at(Timestamp::ZERO + like.trace_offset);
     let mut config = LinkConfig::new(Trace::constant(AMPLE));
-    config.delay = like.delay.saturating_add(at_start.delay).min(lockstep_units::quantity::MAXIMUM_PERIOD);
+    config.delay = like.delay.saturating_add(at_start.delay).min(lockstep_units::quantity::MAX_PERIOD);
     config.queue = QueueConfig::drop_tail(OPEN_QUEUE);
     Link::new(config, 0).map_err(|error| EmulatorError::Link(error.to_string()))
 }
@@ -402,7 +402,7 @@ impl<M: Meter> EmulatedPath<M> {
             self.begin(at);
         }
         let (size, ecn_capable) = (ends.size(&bytes), ends.is_ecn_capable(&bytes));
-        if self.held() + size > MOST_HELD {
+        if self.held() + size > MAX_QUEUED_BYTES {
             self.overflow += 1;
             self.tell(direction, size, at, at, Fate::Overflow);
             return;
@@ -504,7 +504,7 @@ impl<M: Meter> EmulatedPath<M> {
             if length.is_some_and(|length| elapsed.is_some_and(|elapsed| elapsed >= length)) {
                 return Ok(());
             }
-            let wait = self.due().map_or(LONGEST_WAIT, |due| self.clock.until(due)).min(LONGEST_WAIT);
+            let wait = self.due().map_or(MAX_WAIT, |due| self.clock.until(due)).min(MAX_WAIT);
             ends.wait(&self.clock, wait, &mut |direction, at, packet| arrived.push((direction, at, packet)))?;
             for (direction, at, packet) in arrived.drain(..) {
                 self.offer(ends, direction, at, packet);

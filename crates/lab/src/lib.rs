@@ -102,10 +102,10 @@ impl Laboratory {
 }
 
 /// Maximum number of concurrent threads. Systems support about ten thousand.
-const MOST_WORKERS: usize = 1_024;
+const MAX_WORKERS: usize = 1_024;
 
 /// Parses a number of threads.
 fn workers(text: &str) -> Result<NonZero<usize>, String> {
-    let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MOST_WORKERS);
-    workers.ok_or_else(|| format!("`{text}` is not an integer from 1 to {MOST_WORKERS}"))
+    let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MAX_WORKERS);
+    workers.ok_or_else(|| format!("`{text}` is not an integer from 1 to {MAX_WORKERS}"))
 }

@@ -15,7 +15,7 @@ use lockstep_sim::{ClipMeasurements, ClipModel, CodecModel, HeldOutError, in_par
 use lockstep_vp8::Picture;
 
 /// Minimum number of pictures for a fit. Fewer do not show the variation over seconds.
-const LEAST_PICTURES: usize = 60;
+const MIN_PICTURES: usize = 60;
 
 /// Arguments of `lockstep model`.
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub struct FitArguments {
     #[arg(long = "clip", value_name = "NAME=CLIP", required = true)]
     clips: Vec<String>,
     /// Pictures per file.
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(LEAST_PICTURES as i64..=20_000))]
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(MIN_PICTURES as i64..=20_000))]
     pictures: u32,
     /// Seed of generated clips.
     #[arg(long, default_value_t = 1)]
@@ -92,8 +92,8 @@ fn read(named: &str, pictures_of_each: u32, seed: u64) -> Result<Pictures> {
         {
             pictures.push(picture);
         }
-        if pictures.len() < LEAST_PICTURES {
-            bail!("clip `{clip}` has {} pictures; a model needs {LEAST_PICTURES} at least", pictures.len());
+        if pictures.len() < MIN_PICTURES {
+            bail!("clip `{clip}` has {} pictures; a model needs {MIN_PICTURES} at least", pictures.len());
         }
         read.segments.push(pictures);
     }

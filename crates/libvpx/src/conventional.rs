@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockstep_call::{
-    Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY,
+    Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, KEY_FRAME_INTERVAL, MAX_PACER_DELAY,
     Menu, TARGET_INTERVAL,
 };
 use lockstep_transport::{CodecId, Recovery, StateId};
@@ -102,7 +102,7 @@ impl FrameEncoder for LibvpxEncoder {
 
     fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
         let FrameRequest { now, picture, source: offered, target, pacer_delay, .. } = *request;
-        if pacer_delay > LONGEST_PACER_DELAY {
+        if pacer_delay > MAX_PACER_DELAY {
             return None;
         }
         // The caller runs one job at a time, so this lock does not wait.

@@ -32,7 +32,7 @@ use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};
 /// Events that may wait for the call. If the machine cannot keep up, the queue fills and the threads wait.
 const EVENT_QUEUE: usize = 1024;
 /// Longest time between two looks at the clock.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_millis(100);
 /// Interval between two reports of the call's state to the observer.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -513,7 +513,7 @@ impl<C: PictureCodec> Call<C> {
         let shows = self.receiving.iter().filter_map(ReceivingHalf::poll_timeout).min();
         let (exchange, ends) = self.parts();
         let wake = Timestamp::earliest([wake, exchange.poll_timeout(&ends), shows]);
-        let wait = wake.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
+        let wait = wake.map_or(MAX_WAIT, |wake| self.clock.until(wake).min(MAX_WAIT));
         match self.incoming.recv_timeout(wait) {
             Ok(LoopEvent::Network(incoming)) => {
                 self.sockets.note(&incoming);

@@ -41,9 +41,9 @@ pub(crate) use way::SILENT;
 pub use way::Way;
 
 /// Links at a listener that are not part of the call; further ones are ignored.
-const MOST_STRANGERS: usize = 8;
+const MAX_PENDING_LINKS: usize = 8;
 /// With more links than this, unknown peers must first validate their address (RFC 9000, section 8.1.2).
-const MOST_UNPROVEN: usize = 2;
+const MAX_UNVALIDATED_LINKS: usize = 2;
 /// How long an unknown peer may take to show the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest interval between two datagrams to the other end, which show that this end is alive, and its address.
@@ -52,7 +52,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(200);
 /// After this long without a datagram, which is longer than [`KEEP_ALIVE`], the path counts as interrupted.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Answers to unknown peers that may wait to be sent; further ones are dropped.
-const MOST_ANSWERS: usize = 64;
+const MAX_QUEUED_ANSWERS: usize = 64;
 
 /// Events of a connection, for its call.
 #[derive(Debug)]
@@ -220,7 +220,7 @@ impl Connection {
 
     /// Queues a datagram for a peer outside the call.
     fn answer(&mut self, to: SocketAddr, datagram: Vec<u8>) {
-        if self.answers.len() < MOST_ANSWERS {
+        if self.answers.len() < MAX_QUEUED_ANSWERS {
             self.answers.push_back((to, datagram));
         }
     }
@@ -245,9 +245,9 @@ impl Connection {
         let now = self.origin.instant(at);
         let strangers = self.links.len() - usize::from(self.chosen.is_some());
         let mut buffer = Vec::new();
-        if strangers >= MOST_STRANGERS {
+        if strangers >= MAX_PENDING_LINKS {
             self.endpoint.ignore(stranger);
-        } else if strangers >= MOST_UNPROVEN && !stranger.remote_address_validated() && stranger.may_retry() {
+        } else if strangers >= MAX_UNVALIDATED_LINKS && !stranger.remote_address_validated() && stranger.may_retry() {
             if let Ok(answer) = self.endpoint.retry(stranger, &mut buffer) {
                 self.answer(answer.destination, buffer);
             }

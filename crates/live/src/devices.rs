@@ -11,9 +11,9 @@ use cpal::{Device, FromSample, Sample, SampleFormat, SizedSample, Stream, Stream
 use lockstep_sound::{FRAME_SAMPLES, Frame, SAMPLE_RATE, SoundFailure, SoundSink, SoundSource};
 
 /// Frames of the microphone that may wait (200 ms); further ones are dropped.
-const MOST_HEARD: usize = 10;
+const MAX_CAPTURED_FRAMES: usize = 10;
 /// Frames that wait for the loudspeaker (40 ms), which covers the latency of the host's timers.
-const MOST_PLAYED: usize = 2;
+const MAX_PLAYBACK_FRAMES: usize = 2;
 /// A device that is silent for this long counts as gone.
 const DEVICE_LIMIT: Duration = Duration::from_secs(3);
 /// Interval between two attempts to queue a frame for the loudspeaker.
@@ -99,7 +99,7 @@ struct Microphone {
 /// # Errors
 /// There is no microphone, or it lacks a supported configuration.
 pub fn open_microphone() -> Result<Box<dyn SoundSource>, SoundFailure> {
-    let (frames, heard) = mpsc::sync_channel(MOST_HEARD);
+    let (frames, heard) = mpsc::sync_channel(MAX_CAPTURED_FRAMES);
     let complaint = Complaint::default();
     let complaining = complaint.clone();
     let stream = hold(move || {
@@ -172,7 +172,7 @@ struct Loudspeaker {
 /// # Errors
 /// There is no loudspeaker, or it lacks a supported configuration.
 pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
-    let (frames, to_play) = mpsc::sync_channel(MOST_PLAYED);
+    let (frames, to_play) = mpsc::sync_channel(MAX_PLAYBACK_FRAMES);
     let complaint = Complaint::default();
     let complaining = complaint.clone();
     let stream = hold(move || {

@@ -16,15 +16,15 @@ use crate::connection::{Connection, ConnectionEvent, Loss, SILENT, Way};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
-use crate::messages::{LONGEST_LATEST, Message, MessageError, ReceivedMessages};
+use crate::messages::{MAX_LATEST_BYTES, Message, MessageError, ReceivedMessages};
 use crate::presence::Presence;
-use crate::stream::{MOST_STREAMS, StreamName};
+use crate::stream::{MAX_STREAMS, StreamName};
 use crate::{Ended, LiveError};
 
 /// Interval of [`CallEvent::Quality`].
 const QUALITY_INTERVAL: Duration = Duration::from_secs(1);
 /// Events that may wait for the application; beyond this, the oldest are dropped.
-const MOST_EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;
 
 /// Time limits for the other end.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +119,7 @@ impl Exchange {
     /// Queues an event for the application.
     pub(crate) fn report(&mut self, event: CallEvent) {
         self.events.push_back(event);
-        if self.events.len() > MOST_EVENTS {
+        if self.events.len() > MAX_EVENTS {
             self.events.pop_front();
         }
     }
@@ -136,7 +136,7 @@ impl Exchange {
     ) -> Result<(), MessageError> {
         let bytes = self.connection.send_message(now, message)? as u64;
         if let Some(sending) = ends.sending.first_mut() {
-            let datagrams = bytes.div_ceil(LONGEST_LATEST as u64).max(1);
+            let datagrams = bytes.div_ceil(MAX_LATEST_BYTES as u64).max(1);
             sending.on_message(now, ByteCount::new(bytes + datagrams * CARRIAGE));
         }
         Ok(())
@@ -272,7 +272,7 @@ impl Exchange {
                 }
                 ConnectionEvent::Stream { connection, name } => {
                     // A hello beyond the limit refuses the call.
-                    if self.received_names.len() < MOST_STREAMS {
+                    if self.received_names.len() < MAX_STREAMS {
                         self.received_names.insert(connection, name);
                     }
                 }

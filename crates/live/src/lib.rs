@@ -62,7 +62,7 @@ pub use freshness::Freshness;
 pub use handle::CallHandle;
 pub use identity::Identity;
 pub use menu::ThreadedMenu;
-pub use messages::{Delivery, LONGEST_LATEST, LONGEST_MESSAGE, Message, MessageError, ReceivedMessage};
+pub use messages::{Delivery, MAX_LATEST_BYTES, MAX_MESSAGE_BYTES, Message, MessageError, ReceivedMessage};
 pub use other_end::{Listener, OtherEnd};
 pub use own_picture::OwnPicture;
 pub use peer::{Input, Output, Peer, PeerConfig, ReceivedFrame};
@@ -72,8 +72,8 @@ pub use receiving::{OpenSink, Receiving};
 pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
-pub use stream::{MOST_STREAMS, StreamName, StreamNameError};
-pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
+pub use stream::{MAX_STREAMS, StreamName, StreamNameError};
+pub use ticket::{MAX_ADDRESSES, MAX_SERVERS, PublicKey, Secret, Ticket, TicketError};
 
 /// Parsers of untrusted bytes, for the fuzzer only.
 #[doc(hidden)]

@@ -22,7 +22,7 @@ use crate::messages::{Message, MessageError};
 use crate::presence::Presence;
 use crate::receiving::refusal;
 use crate::stream::StreamName;
-use crate::ticket::{MOST_ADDRESSES, Ticket};
+use crate::ticket::{MAX_ADDRESSES, Ticket};
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 
 /// Configuration of a [`Peer`].
@@ -169,14 +169,14 @@ pub struct Peer<C: PictureCodec = Vp8> {
 }
 
 /// Longest time until [`Output::Timeout`].
-const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+const MAX_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Peer {
-    /// The ticket of `identity` for a listener whose socket has `addresses`; at most [`MOST_ADDRESSES`] of them are
+    /// The ticket of `identity` for a listener whose socket has `addresses`; at most [`MAX_ADDRESSES`] of them are
     /// used.
     #[must_use]
     pub fn ticket(identity: &Identity, addresses: &[SocketAddr], servers: &[SocketAddr]) -> Ticket {
-        let addresses = addresses.iter().copied().take(MOST_ADDRESSES).collect();
+        let addresses = addresses.iter().copied().take(MAX_ADDRESSES).collect();
         Ticket { key: identity.public(), secret: identity.secret(), addresses, rendezvous: servers.to_vec() }
     }
 }
@@ -263,7 +263,7 @@ impl<C: PictureCodec> Peer<C> {
         }
         let (exchange, ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
         let timeout = if self.is_over { None } else { exchange.poll_timeout(&ends) };
-        Output::Timeout(timeout.unwrap_or(now + LONGEST_WAIT).max(now))
+        Output::Timeout(timeout.unwrap_or(now + MAX_WAIT).max(now))
     }
 
     fn on_joined(&mut self) {

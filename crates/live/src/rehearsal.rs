@@ -23,7 +23,7 @@ use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{Source, SourceOptions, open_source};
 use lockstep_sim::ModelledVoice;
 use lockstep_socket::{Admission, Clock, Incoming, Origin};
-use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, LOWEST_BITRATE};
+use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, MIN_BITRATE};
 use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
@@ -211,7 +211,7 @@ impl End {
             Talk::Mute => None,
             Talk::Always => {
                 let most = self.sending.sound_allowance(now).bitrate;
-                let narrow = most < LOWEST_BITRATE;
+                let narrow = most < MIN_BITRATE;
                 Some(if narrow { most.bytes_in(FRAME_DURATION).get() as usize } else { SPOKEN })
             }
             Talk::ByTurns(_) => {

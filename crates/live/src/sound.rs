@@ -82,7 +82,7 @@ impl Microphone {
         clock: Clock,
         events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, LiveError> {
-        let allowance = Arc::new(Mutex::new(SoundAllowance { bitrate: lockstep_sound::LOWEST_BITRATE, loss: 0.0 }));
+        let allowance = Arc::new(Mutex::new(SoundAllowance { bitrate: lockstep_sound::MIN_BITRATE, loss: 0.0 }));
         let (begin, begun) = mpsc::channel();
         let (current, events) = (Arc::clone(&allowance), events.clone());
         let muted = Arc::<AtomicBool>::default();
@@ -131,7 +131,7 @@ impl Microphone {
 
 /// Packets that may wait for the loudspeaker's thread (5 s); beyond this, for example while a disk stalls, the newest
 /// are lost.
-const MOST_PACKETS: usize = 256;
+const MAX_QUEUED_PACKETS: usize = 256;
 /// No smallest delay is set.
 const NO_LEAST_DELAY: i64 = i64::MIN;
 
@@ -153,7 +153,7 @@ impl Player {
         events: &SyncSender<LoopEvent<C>>,
         recording: DisplayQueue<C>,
     ) -> Result<Self, LiveError> {
-        let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MOST_PACKETS);
+        let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MAX_QUEUED_PACKETS);
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
         let scores = Arc::new(Mutex::new(None));
         let shortest_way = Arc::new(Mutex::new(Duration::ZERO));

@@ -12,7 +12,7 @@ use lockstep_call::{ReceivingEnd, SerialMenu};
 use lockstep_control::{Controller, ControllerSetup, Latency};
 use lockstep_live::{
     CallEvent, CallHandle, CallKind, CallOptions, Ended, Freshness, Identity, Listener, LiveError, Loudspeaker,
-    MOST_STREAMS, Message, MessageError, OpenSink, OtherEnd, Presence, ReceivedFrame, Receiving, Sending, Shown,
+    MAX_STREAMS, Message, MessageError, OpenSink, OtherEnd, Presence, ReceivedFrame, Receiving, Sending, Shown,
     StreamName, Ticket, TicketRefusal, Witness,
 };
 use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoFormat};
@@ -26,9 +26,9 @@ use crate::queue::Queue;
 use crate::streams::{SentStream, Share, Stream, shares, split};
 
 /// Events that wait for the application; beyond this, the oldest are dropped.
-const MOST_EVENTS: usize = 1_024;
+const MAX_EVENTS: usize = 1_024;
 /// Frames of each stream that wait for the application; beyond this, the oldest are dropped, so that none is stale.
-const MOST_FRAMES: usize = 3;
+const MAX_FRAMES: usize = 3;
 /// Pause between two attempts to resume a call.
 const RESUME_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -46,7 +46,7 @@ enum Shows {
 /// Builds a [`Call`].
 ///
 /// Without a source or stream, this end sends no pictures; without a sink, it receives none. With a sink it receives
-/// every stream of the other end, up to [`MOST_STREAMS`].
+/// every stream of the other end, up to [`MAX_STREAMS`].
 #[must_use]
 pub struct CallBuilder {
     streams: Vec<Stream>,
@@ -257,8 +257,8 @@ impl CallBuilder {
         let shares = shares(&self.streams)?;
         let shared = Arc::new(Shared {
             handle: CallHandle::new(),
-            events: Queue::new(MOST_EVENTS),
-            frames: Queue::new(MOST_FRAMES),
+            events: Queue::new(MAX_EVENTS),
+            frames: Queue::new(MAX_FRAMES),
             progress: Progress::default(),
             leaves: AtomicBool::new(false),
             received: Mutex::default(),
@@ -533,7 +533,7 @@ impl Runner {
             open_sink: self.open_sink(stream),
             loudspeaker: loudspeaker.take(),
         };
-        Ok((0..MOST_STREAMS).map(receiving).collect())
+        Ok((0..MAX_STREAMS).map(receiving).collect())
     }
 
     fn open_sink(&self, stream: usize) -> OpenSink {

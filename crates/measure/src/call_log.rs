@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::frame_log::{KeptFrames, MOST_PENDING_FRAMES};
+    use crate::frame_log::{KeptFrames, MAX_PENDING_FRAMES};
     use crate::scores::video_delays;
 
     const INTERVAL: Duration = Duration::from_millis(100);
@@ -215,16 +215,16 @@ mod tests {
     #[test]
     fn a_display_after_the_frame_left_the_log_changes_nothing() {
         let (mut log, kept) = log(Duration::from_secs(5));
-        for capture in 0..=MOST_PENDING_FRAMES as u64 {
+        for capture in 0..=MAX_PENDING_FRAMES as u64 {
             log.decided(record(capture, Some(capture as u32)));
         }
         let first = &kept.take()[..];
         let [first] = first else { panic!("expected one final frame, found {}", first.len()) };
-        assert!(!first.followed && first.video_delay == INTERVAL * MOST_PENDING_FRAMES as u32);
+        assert!(!first.followed && first.video_delay == INTERVAL * MAX_PENDING_FRAMES as u32);
         log.shown(&DisplayRecord { frame: 0, completed_at: at(9_000_000), displayed_at: at(9_000_000) }, None);
-        assert_eq!((kept.take().len(), log.held_records()), (0, MOST_PENDING_FRAMES));
+        assert_eq!((kept.take().len(), log.held_records()), (0, MAX_PENDING_FRAMES));
         log.shown(&DisplayRecord { frame: 1, completed_at: at(9_000_000), displayed_at: at(9_000_000) }, None);
-        assert_eq!((kept.take().len(), log.held_records()), (1, MOST_PENDING_FRAMES - 1));
+        assert_eq!((kept.take().len(), log.held_records()), (1, MAX_PENDING_FRAMES - 1));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use lockstep_units::Timestamp;
 
 /// Limit on pictures that wait for a display: 18 minutes at 30 frames per second. In a longer outage the oldest ones
 /// leave the log with their current delay.
-pub const MOST_PENDING_FRAMES: usize = 1 << 15;
+pub const MAX_PENDING_FRAMES: usize = 1 << 15;
 
 /// A captured frame whose record is final.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +98,7 @@ impl PendingFrames {
     pub(crate) fn decided(&mut self, record: FrameRecord) -> Option<LoggedFrame> {
         self.end = self.end.max(record.captured_at);
         self.records.push_back(record);
-        if self.records.len() > MOST_PENDING_FRAMES { self.take_unfollowed() } else { None }
+        if self.records.len() > MAX_PENDING_FRAMES { self.take_unfollowed() } else { None }
     }
 
     /// Position of the picture that frame `frame` shows, among those that wait.

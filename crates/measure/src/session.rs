@@ -24,7 +24,7 @@ use crate::series::Series;
 /// Duration of a row.
 const SECOND: Duration = Duration::from_secs(1);
 /// Limit on rows that are not taken yet: one day. Older rows are dropped.
-const MOST_SECONDS: usize = 86_400;
+const MAX_SECONDS: usize = 86_400;
 
 /// Counters of a sending end since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -270,9 +270,9 @@ impl SessionMeter {
 
     fn number(&mut self, number: u64) -> Option<&mut OpenSecond> {
         let mut index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        if index >= MOST_SECONDS {
+        if index >= MAX_SECONDS {
             // No row was taken for a day.
-            let over = index + 1 - MOST_SECONDS;
+            let over = index + 1 - MAX_SECONDS;
             self.seconds.drain(..over.min(self.seconds.len()));
             self.first += over as u64;
             index -= over;

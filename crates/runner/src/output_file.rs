@@ -25,7 +25,7 @@ use crate::standard_input::is_standard_input;
 const STANDARD_OUTPUT: &str = "-";
 
 /// Maximum depth of symbolic links, as in Linux.
-const MOST_LINKS: usize = 40;
+const MAX_LINK_DEPTH: usize = 40;
 
 /// Whether an output of this command is standard output.
 static STANDARD_OUTPUT_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -101,7 +101,7 @@ fn folder_of(path: &Path) -> &Path {
 /// Path after following symbolic links; the file need not exist.
 fn behind_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINK_DEPTH {
         let Ok(next) = fs::read_link(&path) else { break };
         path = folder_of(&path).join(next);
     }

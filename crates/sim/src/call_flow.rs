@@ -54,13 +54,13 @@ pub type StopReason = Box<dyn std::error::Error + Send + Sync>;
 
 /// Captured pictures kept for comparison with displayed ones: ten seconds at 30 frames per second. Pictures displayed
 /// later than that are not compared.
-const MOST_ORIGINALS: usize = 300;
+const MAX_ORIGINALS: usize = 300;
 
 /// States of frames in flight that are kept, so that the receiver can reuse them instead of decoding. Decoding is a
 /// pure function, so the result is the same. Frames that arrive later than that are decoded.
-const MOST_AHEAD: usize = 64;
+const MAX_STATES_IN_FLIGHT: usize = 64;
 /// Largest datagram that fits one packet: one full fragment with its header.
-const LARGEST_DATAGRAM: usize = FRAGMENT_PAYLOAD + DATA_HEADER;
+const MAX_DATAGRAM_BYTES: usize = FRAGMENT_PAYLOAD + DATA_HEADER;
 /// One frame in this many is decoded anyway, and so is every frame without a source state. A difference between the two
 /// ends would then show, as in a live call.
 const DECODED_ONCE_IN: u64 = 32;
@@ -295,7 +295,7 @@ impl<C: Codec> CallFlow<C> {
 
     /// Feedback that shares a packet with `media` of the call in the opposite direction.
     pub(crate) fn poll_riding(&mut self, now: Timestamp, media: &Transmit<C::Payload>) -> Option<Transmit<C::Payload>> {
-        if self.is_over(now) { None } else { self.receiver.poll_riding(now, media, LARGEST_DATAGRAM) }
+        if self.is_over(now) { None } else { self.receiver.poll_riding(now, media, MAX_DATAGRAM_BYTES) }
     }
 
     /// Whether `at` is outside the call, or the call has failed. After the last capture, packets have [`DRAIN`] to
@@ -318,7 +318,7 @@ impl<C: Codec> CallFlow<C> {
         };
         if let Some(pixels) = C::pixels(&picture) {
             self.originals.insert(self.captures, pixels.clone());
-            if self.originals.len() > MOST_ORIGINALS {
+            if self.originals.len() > MAX_ORIGINALS {
                 self.originals.pop_first();
             }
         }
@@ -435,7 +435,7 @@ impl<C: Codec> CallFlow<C> {
             // Quality is measured on the pictures that the receiver displays.
             if let Some(Committed { reached, .. }) = self.sender.poll_committed().filter(|_| C::SHARES_STATES) {
                 self.ahead.push_back(reached);
-                if self.ahead.len() > MOST_AHEAD {
+                if self.ahead.len() > MAX_STATES_IN_FLIGHT {
                     self.ahead.pop_front();
                 }
             }

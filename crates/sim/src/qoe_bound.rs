@@ -70,7 +70,7 @@ pub const PENDING: usize = 15;
 /// Resolution of the mean SSIM, dB. The bound exceeds the dual optimum by at most 0.101 times this.
 const RESOLUTION_DB: f64 = 0.1;
 /// Limit on the prices tried for one branch.
-const MOST_PRICES: usize = 8;
+const MAX_PRICES: usize = 8;
 /// Ratio below which two prices are not distinguished.
 const PRICE_RESOLUTION: f64 = 1.2;
 /// Gain of QoE_d below which no further price is tried.
@@ -222,7 +222,7 @@ impl Problem {
         let pictures = self.pictures() as f64;
         let (mut delay, mut best_price) = (0.0_f64, price);
         let (mut low, mut high) = (None::<f64>, None::<f64>);
-        for _ in 0..MOST_PRICES {
+        for _ in 0..MAX_PRICES {
             let Value { worth, gained, shown: count } = self.best_schedule(&self.coarse, mean, price, None);
             if -worth / pictures > delay {
                 (delay, best_price) = (-worth / pictures, price);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_call::{FrameRecord, MenuMode, Outcome};
 use lockstep_control::{Algorithm, ControllerSetup};
 use lockstep_link::{Conditions, Link, LinkConfig, LossConfig, QueueConfig, Trace};
-use lockstep_measure::{KeptFrames, MOST_PENDING_FRAMES};
+use lockstep_measure::{KeptFrames, MAX_PENDING_FRAMES};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Activity, ClipCurves, CodecModel, Flow, ModelledClip, Network, SharedLink};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -290,8 +290,8 @@ fn held_records_do_not_grow_with_the_length_of_a_call() {
 #[test]
 fn held_records_are_bounded_during_an_hour_without_display() {
     let (most, frames) = most_held_records(3_600, "constant:1mbps,outage=60s+3500s");
-    assert!(frames > 3 * MOST_PENDING_FRAMES as u64);
-    assert!(most <= MOST_PENDING_FRAMES + 30, "{most}");
+    assert!(frames > 3 * MAX_PENDING_FRAMES as u64);
+    assert!(most <= MAX_PENDING_FRAMES + 30, "{most}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use lockstep_units::Timestamp;
 /// rendezvous three times in this time.
 const MEMORY: Duration = Duration::from_secs(15);
 /// Remote addresses in one generation of the memory, which has two.
-const MOST: usize = 8_192;
+const MAX_ADDRESSES: usize = 8_192;
 
 /// The local address to which a remote one sent.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ impl Asked {
             Some(place) => place.usual,
             None => usual(who),
         };
-        if self.recent.len() >= MOST {
+        if self.recent.len() >= MAX_ADDRESSES {
             self.before = mem::take(&mut self.recent);
         }
         self.recent.insert(who, Place { at, usual, heard: now });
@@ -112,6 +112,6 @@ mod tests {
             }
         }
         assert_eq!((asked.source(at(1), who(65_000)), asked.source(at(1), who(0))), (Some(ip(12)), None));
-        assert!(asked.recent.len() + asked.before.len() <= 2 * MOST);
+        assert!(asked.recent.len() + asked.before.len() <= 2 * MAX_ADDRESSES);
     }
 }

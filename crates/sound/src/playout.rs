@@ -13,7 +13,7 @@ const DELAYS: usize = 500;
 /// Share of packets that the wait covers. Later packets are concealed, which disturbs less than a longer delay.
 const IN_TIME: f64 = 0.97;
 /// Minimum wait, for the timers of hosts.
-const LEAST_WAIT: Duration = Duration::from_millis(10);
+const MIN_WAIT: Duration = Duration::from_millis(10);
 /// Wait before the first measurements.
 const FIRST_WAIT: Duration = Duration::from_millis(40);
 /// Above this delay behind the target, frames are skipped, because playing faster takes too long.
@@ -28,9 +28,9 @@ const LOSSY: f64 = 0.01;
 /// Weight of one frame in the smoothed share of missing frames: a window of about ten seconds.
 const MISSING_WEIGHT: f64 = 1.0 / 500.0;
 /// Maximum extra wait for late pictures. A longer one would disturb the conversation.
-const MOST_FOR_PICTURES: Duration = Duration::from_millis(200);
+const MAX_LIP_SYNC_WAIT: Duration = Duration::from_millis(200);
 /// Maximum number of waiting packets: ten seconds.
-const MOST_WAITING: usize = 500;
+const MAX_WAITING_PACKETS: usize = 500;
 
 /// What to play for the next frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         }
         self.captured = (frame, captured);
         self.packets.insert(frame, Waiting { captured, payload });
-        if self.packets.len() > MOST_WAITING {
+        if self.packets.len() > MAX_WAITING_PACKETS {
             self.packets.pop_first();
             self.statistics.skipped += 1;
         }
@@ -178,7 +178,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         // After few packets, the longest delay is still unknown.
         let unknown = 10.0 / (self.delays.len() as f64 + 10.0);
         let copy = if self.missing > LOSSY { FRAME_DURATION } else { Duration::ZERO };
-        self.wait = wait.max(LEAST_WAIT).max(FIRST_WAIT.mul_f64(unknown)) + copy;
+        self.wait = wait.max(MIN_WAIT).max(FIRST_WAIT.mul_f64(unknown)) + copy;
     }
 
     fn note_missing(&mut self, is_missing: bool) {
@@ -203,7 +203,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         let frames = i64::from(frame) - i64::from(known);
         let captured = signed(at, captured).saturating_sub(frames * nanoseconds(FRAME_DURATION));
         let for_jitter = self.shortest.saturating_add(nanoseconds(self.wait));
-        let most = for_jitter.saturating_add(nanoseconds(MOST_FOR_PICTURES));
+        let most = for_jitter.saturating_add(nanoseconds(MAX_LIP_SYNC_WAIT));
         captured.saturating_sub(self.least_delay.map_or(for_jitter, |least| least.clamp(for_jitter, most)))
     }
 
@@ -408,7 +408,7 @@ mod tests {
                 now += Duration::from_millis(pause);
                 buffer.insert(now, frame % 2_000, Timestamp::from_nanos(captured), frame % 2_000);
                 playouts.push(buffer.next(now));
-                prop_assert!(buffer.packets.len() <= MOST_WAITING && buffer.delays.len() <= DELAYS);
+                prop_assert!(buffer.packets.len() <= MAX_WAITING_PACKETS && buffer.delays.len() <= DELAYS);
             }
             prop_assert!(is_in_order(&playouts));
         }

@@ -11,9 +11,9 @@ use crate::{CodingError, FRAME_DURATION, FRAME_SAMPLES, SAMPLE_RATE, SoundEncode
 /// clocks of sound cards. EBU R37 tolerates sound 40 ms early and 60 ms late.
 const TOLERANCE: u64 = SAMPLE_RATE as u64 / 40;
 /// A longer gap, in samples, remains a gap: the sender's clock jumped, or an outage stopped the pictures too.
-const LONGEST_FILL: u64 = 5 * SAMPLE_RATE as u64;
+const MAX_FILL_SAMPLES: u64 = 5 * SAMPLE_RATE as u64;
 /// Maximum number of concealed samples kept until the gap ends. Concealment fades out within that time.
-const MOST_CONCEALED: usize = 10 * FRAME_SAMPLES;
+const MAX_CONCEALED_SAMPLES: usize = 10 * FRAME_SAMPLES;
 
 /// A coded frame of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl SoundTrack {
     /// If Opus cannot code it.
     pub fn hear(&mut self, decoded: &Decoded) -> Result<(), CodingError> {
         let Some(captured) = decoded.captured else {
-            let room = MOST_CONCEALED.saturating_sub(self.concealed.len());
+            let room = MAX_CONCEALED_SAMPLES.saturating_sub(self.concealed.len());
             self.concealed.extend(decoded.frame.iter().take(room));
             return Ok(());
         };
@@ -108,14 +108,14 @@ impl SoundTrack {
             self.concealed.clear();
             return Ok(());
         }
-        if gap > LONGEST_FILL {
+        if gap > MAX_FILL_SAMPLES {
             self.concealed.clear();
             let rest = (FRAME_SAMPLES - self.samples.len()) % FRAME_SAMPLES;
             self.place(&vec![0; rest])?;
             self.placed = position;
             return Ok(());
         }
-        let gap = gap as usize; // at most `LONGEST_FILL`
+        let gap = gap as usize; // at most `MAX_FILL_SAMPLES`
         let mut filling: Vec<i16> = self.concealed.drain(..).take(gap).collect();
         filling.resize(gap, 0);
         self.place(&filling)

@@ -58,14 +58,14 @@ pub use outgoing::{
     AcknowledgedFragment, Feedback, FragmentsInFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
 };
-pub use parity::{MOST_PARITY, Parity};
+pub use parity::{MAX_PARITY_FRAGMENTS, Parity};
 pub use payload::{Length, Payload};
 pub use receiver::Receiver;
 pub use receiver_statistics::ReceiverStatistics;
 pub use reverse_path::ReversePathConfig;
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
-pub use sound::{MOST_BUNDLED, SOUND, SOUND_FRAME, SoundPacket, WaitingSoundConfig};
+pub use sound::{MAX_BUNDLED_FRAMES, SOUND, SOUND_FRAME, SoundPacket, WaitingSoundConfig};
 pub use tuning::Tuning;
 pub use wire::{CodecId, Datagram, Hello, VideoFormat, WireError};
 

@@ -17,7 +17,7 @@ use crate::reassembly::{Arrived, Stage, Window};
 use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
 use crate::sound::ReceivedSound;
-use crate::wire::{Acknowledgement, Data, Datagram, HelloReply, LONGEST_ESTIMATE, VideoFormat, WireError};
+use crate::wire::{Acknowledgement, Data, Datagram, HelloReply, MAX_ESTIMATE_BYTES, VideoFormat, WireError};
 use crate::{DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
 use acknowledging::Acknowledging;
@@ -230,7 +230,7 @@ impl<P: Payload> Receiver<P> {
         }
         let next = self.acknowledging.preview(now, connection, &self.arrivals, self.decoding.catalogue());
         // The estimate may change before the acknowledgement is made.
-        next.is_some_and(|next| next.length() + LONGEST_ESTIMATE <= room)
+        next.is_some_and(|next| next.length() + MAX_ESTIMATE_BYTES <= room)
     }
 
     /// Returns an acknowledgement, due or not. Call it after [`Self::may_ride`] returned `true`.

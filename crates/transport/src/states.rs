@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use crate::StateId;
 
 /// Largest number of known frames, unless more states are retained: twice the window of a receiver.
-const MOST_KNOWN: usize = 512;
+const MAX_KNOWN_FRAMES: usize = 512;
 
 #[derive(Debug)]
 struct SentFrame {
@@ -440,7 +440,7 @@ impl SentStates {
             self.let_go(place);
             self.evicted += 1;
         }
-        while self.frames.len() > self.bound.max(MOST_KNOWN) {
+        while self.frames.len() > self.bound.max(MAX_KNOWN_FRAMES) {
             let in_use = [self.base, self.reserved];
             let oldest = self.frames.iter().position(|sent| !in_use.contains(&Some(sent.number)));
             self.remove(oldest.unwrap_or(0));

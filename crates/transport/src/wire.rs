@@ -98,12 +98,12 @@ mod sound;
 use std::fmt;
 use std::time::Duration;
 
-use lockstep_units::{ByteCount, MAXIMUM_FRAME_RATE, Timestamp};
+use lockstep_units::{ByteCount, MAX_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
 use crate::payload::Payload;
 
-pub(crate) use acknowledgement::LONGEST_ESTIMATE;
+pub(crate) use acknowledgement::MAX_ESTIMATE_BYTES;
 pub use acknowledgement::{Acknowledgement, ReceivedFragment};
 pub use data::Data;
 pub use sound::{SOUND_HEADER, Sound};
@@ -196,8 +196,8 @@ pub enum WireError {
     /// A time is outside the range of [`Timestamp`].
     #[error("cannot decode datagram: time at offset {0} is out of range")]
     Time(usize),
-    /// The width, height or frame rate is zero, or the frame rate exceeds [`MAXIMUM_FRAME_RATE`].
-    #[error("cannot decode datagram: zero width or height, or frame rate not in (0, {MAXIMUM_FRAME_RATE}]")]
+    /// The width, height or frame rate is zero, or the frame rate exceeds [`MAX_FRAME_RATE`].
+    #[error("cannot decode datagram: zero width or height, or frame rate not in (0, {MAX_FRAME_RATE}]")]
     Format,
 }
 
@@ -208,7 +208,7 @@ pub struct VideoFormat {
     pub width: u16,
     /// Height in pixels, not zero.
     pub height: u16,
-    /// Numerator of the frame rate, not zero. The frame rate is at most [`MAXIMUM_FRAME_RATE`] frames per second.
+    /// Numerator of the frame rate, not zero. The frame rate is at most [`MAX_FRAME_RATE`] frames per second.
     pub frame_rate_numerator: u32,
     /// Denominator of the frame rate, not zero.
     pub frame_rate_denominator: u32,
@@ -384,7 +384,7 @@ impl Datagram {
                 if [format.width, format.height].contains(&0)
                     || [format.frame_rate_numerator, format.frame_rate_denominator].contains(&0)
                     || u64::from(format.frame_rate_numerator)
-                        > u64::from(format.frame_rate_denominator) * u64::from(MAXIMUM_FRAME_RATE)
+                        > u64::from(format.frame_rate_denominator) * u64::from(MAX_FRAME_RATE)
                 {
                     return Err(WireError::Format);
                 }

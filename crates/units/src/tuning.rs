@@ -166,19 +166,19 @@ pub fn set(tuning: &mut impl Tunable, name: &str, value: f64) -> Result<(), Tuni
 }
 
 /// Longest part of an unknown name that an error shows, characters.
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_CHARACTERS: usize = 60;
 /// Largest number of similar names in an error.
-const MOST_NEAR: usize = 4;
+const MAX_SIMILAR_NAMES: usize = 4;
 
 fn shortened(name: &str) -> String {
-    let mut text: String = name.chars().take(LONGEST_NAME).collect();
+    let mut text: String = name.chars().take(MAX_NAME_CHARACTERS).collect();
     if text.len() < name.len() {
         text.push_str("...");
     }
     text
 }
 
-/// The most similar names to `name`, at most [`MOST_NEAR`].
+/// The most similar names to `name`, at most [`MAX_SIMILAR_NAMES`].
 fn near(name: &str, known: &[Tuned]) -> Vec<String> {
     let name = shortened(name);
     let (group, field) = name.split_once('.').unwrap_or(("", &name));
@@ -190,7 +190,7 @@ fn near(name: &str, known: &[Tuned]) -> Vec<String> {
     };
     let mut found: Vec<(usize, String)> = known.iter().filter_map(distance).collect();
     found.sort_unstable();
-    found.into_iter().take(MOST_NEAR).map(|(_, name)| name).collect()
+    found.into_iter().take(MAX_SIMILAR_NAMES).map(|(_, name)| name).collect()
 }
 
 /// Edit distance of two words: insertions, deletions and replacements (Levenshtein).

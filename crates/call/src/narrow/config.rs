@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockstep_units::{Bitrate, ByteCount};
 
 /// Time of bytes in flight above which sound waits at its sender, in units of `picture`.
-pub(super) const MOST_PICTURES_IN_FLIGHT: u32 = 2;
+pub(super) const MAX_PICTURES_IN_FLIGHT: u32 = 2;
 
 lockstep_units::config! {
     /// Sound and pictures on a narrow path.
@@ -35,6 +35,6 @@ impl NarrowWayConfig {
     /// Allowed bytes in flight on a path of this capacity while sound is sent.
     pub(super) fn most_in_flight(&self, capacity: Bitrate) -> ByteCount {
         let always = ByteCount::new(self.harmless.get() / 2);
-        capacity.bytes_in(MOST_PICTURES_IN_FLIGHT * self.picture).max(always)
+        capacity.bytes_in(MAX_PICTURES_IN_FLIGHT * self.picture).max(always)
     }
 }

@@ -21,7 +21,7 @@ lockstep_units::config! {
 }
 
 /// Maximum number of remembered frames in flight.
-const MOST_FRAMES: usize = 256;
+const MAX_FRAMES_IN_FLIGHT: usize = 256;
 
 /// Frame that the receiver has not decoded.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl DecodeLag {
     /// including parity.
     pub(super) fn on_sent(&mut self, now: Timestamp, frame: u32, fragments: u64) {
         self.undecoded.push_back(Undecoded { frame, missing: fragments, whole: None });
-        if self.undecoded.len() > MOST_FRAMES {
+        if self.undecoded.len() > MAX_FRAMES_IN_FLIGHT {
             self.undecoded.pop_front();
         }
         self.sent_at = now;

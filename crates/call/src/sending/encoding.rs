@@ -6,7 +6,7 @@ use lockstep_control::{Input, LimitedBy};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{OutgoingFrame, Recovery, StateId, VideoFormat};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::MAXIMUM_QUANTIZER;
+use lockstep_vp8::MAX_QUANTIZER;
 
 use super::budget::FrameBudget;
 use super::{Committed, SendingEnd};
@@ -29,7 +29,7 @@ pub(super) struct Encoding<P> {
 
 /// The limit of the encoder's range that determined the size of a frame with this quantizer, instead of its `budget`.
 fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Option<LimitedBy> {
-    if quantizer >= MAXIMUM_QUANTIZER && size > budget {
+    if quantizer >= MAX_QUANTIZER && size > budget {
         Some(LimitedBy::CoarsestQuantizer)
     } else if quantizer <= FINEST_USEFUL_QUANTIZER && size < budget {
         Some(LimitedBy::FinestQuantizer)

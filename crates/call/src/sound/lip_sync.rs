@@ -15,7 +15,7 @@ use crate::receiving::Display;
 /// ahead).
 pub const LIP_SYNC: Duration = Duration::from_millis(45);
 /// Maximum number of waiting pictures: about a second.
-const MOST_HELD: usize = 60;
+const MAX_WAITING_PICTURES: usize = 60;
 /// Number of shown pictures whose delays count.
 const DELAYS: usize = 150;
 /// Share of pictures that should appear with their sound.
@@ -56,7 +56,7 @@ impl<C: Codec> LipSync<C> {
     pub fn push(&mut self, now: Timestamp, display: Display<C>) {
         self.delays.note(difference(now, display.captured_at), i64::MIN);
         self.held.push_back(display);
-        if self.held.len() > MOST_HELD {
+        if self.held.len() > MAX_WAITING_PICTURES {
             self.held.pop_front();
         }
     }

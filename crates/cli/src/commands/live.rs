@@ -13,7 +13,7 @@ use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
 use lockstep_control::{Controllers, FlowGroup};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Freshness, Identity, Listener, MOST_STREAMS, OpenSink, OtherEnd, Receiving,
+    CallHandle, CallKind, CallOptions, Freshness, Identity, Listener, MAX_STREAMS, OpenSink, OtherEnd, Receiving,
     Sending, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_of_stream, sink_path};
@@ -37,7 +37,7 @@ use crate::reporter::{Logs, Reporter, StatusArgument};
 /// Default maximum of pixels of a decoded picture, those of 4096x2304.
 ///
 /// A frame has 1.5 bytes per pixel, 14 MB at this size, and at most about 40 are held.
-pub const MOST_PIXELS: usize = 4096 * 2304;
+pub const MAX_PIXELS: usize = 4096 * 2304;
 /// Default silence in seconds after which a call ends, as in WebRTC's consent (RFC 7675, section 5.1).
 pub const IDLE_SECONDS: &str = "30";
 
@@ -116,7 +116,7 @@ pub struct ReceiveArguments {
     #[command(flatten)]
     hearing: HearingArguments,
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.
-    #[arg(long, value_name = "PIXELS", default_value_t = MOST_PIXELS)]
+    #[arg(long, value_name = "PIXELS", default_value_t = MAX_PIXELS)]
     max_pixels: usize,
     /// Give up if no sender joins within this time; `none` waits without limit.
     #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
@@ -249,7 +249,7 @@ pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<T
     }
     // Reading stops after the maximum length of a ticket, because the line may never end.
     let mut line = Vec::new();
-    let longest = Ticket::LONGEST_TEXT as u64 + 1;
+    let longest = Ticket::MAX_TEXT_BYTES as u64 + 1;
     stdin().lock().take(longest).read_until(b'\n', &mut line).context("cannot read a ticket")?;
     if line.trim_ascii().is_empty() {
         bail!("no ticket was given; write it after the command, in LOCKSTEP_TICKET, or on standard input");
@@ -430,7 +430,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         files.print();
         ticket.print("send", arguments.status);
         let mut loudspeaker = loudspeaker;
-        let receiving = (0..MOST_STREAMS).map(|_| {
+        let receiving = (0..MAX_STREAMS).map(|_| {
             let sink = arguments.sink.clone();
             let open_sink: OpenSink =
                 Box::new(move |stream, format| open_sink(&sink_of_stream(&sink, stream)?, format));

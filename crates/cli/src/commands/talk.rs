@@ -21,7 +21,7 @@ use lockstep_vp8::Picture;
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live::{
-    HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, WayArguments, check, connection_id, limit,
+    HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MAX_PIXELS, WayArguments, check, connection_id, limit,
     menu_runner, sink_of_call, ticket_to_join,
 };
 use crate::commands::live_sound::{HearingArguments, LiveSound, MissingDevices, SpeakingArguments};
@@ -67,7 +67,7 @@ pub struct TalkArguments {
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.
-    #[arg(long, value_name = "PIXELS", default_value_t = MOST_PIXELS)]
+    #[arg(long, value_name = "PIXELS", default_value_t = MAX_PIXELS)]
     max_pixels: usize,
     /// Seed of the generated clip.
     #[arg(long, default_value_t = 1)]

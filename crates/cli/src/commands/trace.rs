@@ -59,7 +59,7 @@ pub struct TraceArguments {
 }
 
 /// Longest time for the minimum video delay: one day, the maximum length of a call.
-const LONGEST_FLOOR: Duration = Duration::from_secs(86_400);
+const MAX_FLOOR_TIME: Duration = Duration::from_secs(86_400);
 
 /// Characters of a bar, from empty to full.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -72,7 +72,7 @@ fn print_floor(arguments: &TraceArguments, trace: &Trace, length: Duration) {
     let floor =
         VideoDelayFloor::new(&link, Timestamp::ZERO).with_coding(arguments.encode_ms.get(), arguments.decode_ms.get());
     let captures = (0u64..).map(|index| arguments.rate.time_of(index));
-    let captures = captures.take_while(|&at| at < length.min(LONGEST_FLOOR)).map(|at| Timestamp::ZERO + at);
+    let captures = captures.take_while(|&at| at < length.min(MAX_FLOOR_TIME)).map(|at| Timestamp::ZERO + at);
     match floor.over(captures) {
         Some(delay) => {
             say!("video delay floor   p50 {:.1} ms   mean {:.1} ms   p95 {:.1} ms", delay.p50, delay.mean, delay.p95);

@@ -31,7 +31,7 @@ use crate::call_files::of_call;
 /// Interval of the lines of `--stats`.
 const STATS_INTERVAL: Duration = Duration::from_secs(1);
 /// Samples kept for a page that is opened late: five minutes at five per second, about 1 MB.
-const MOST_SAMPLES: usize = 1_500;
+const MAX_SAMPLES: usize = 1_500;
 
 /// Outputs for observers of a call.
 #[derive(Debug, Clone, Args)]
@@ -152,7 +152,7 @@ impl Published {
         let Ok(text) = serde_json::to_string(sample) else { return };
         let mut kept = self.kept();
         kept.samples.push_back(text.into());
-        if kept.samples.len() > MOST_SAMPLES {
+        if kept.samples.len() > MAX_SAMPLES {
             kept.samples.pop_front();
             kept.before += 1;
         }
@@ -318,9 +318,9 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_sample_numbers_continue() {
         let published = Published::default();
-        (0..2 * MOST_SAMPLES).for_each(|_| published.take(&Sample::default()));
+        (0..2 * MAX_SAMPLES).for_each(|_| published.take(&Sample::default()));
         let (next, samples) = published.since(0);
-        assert_eq!((next as usize, samples.len()), (2 * MOST_SAMPLES, MOST_SAMPLES));
+        assert_eq!((next as usize, samples.len()), (2 * MAX_SAMPLES, MAX_SAMPLES));
         assert_eq!(published.since(next - 3).1.len(), 3);
     }
 }

@@ -98,7 +98,7 @@ pub(super) struct Rhythm {
 }
 
 /// Maximum number of decisions during a silence; more would not change the result.
-const MOST_MISSED: u32 = 25;
+const MAX_MISSED_DECISIONS: u32 = 25;
 
 impl Rhythm {
     /// Starts the timer at the first packet.
@@ -109,7 +109,7 @@ impl Rhythm {
     /// Time of the next decision that is due by `now`.
     pub(super) fn next(&mut self, now: Timestamp, interval: Duration) -> Option<Timestamp> {
         let mut due = self.due.filter(|&due| due <= now)?;
-        if now.saturating_since(due) > interval * MOST_MISSED {
+        if now.saturating_since(due) > interval * MAX_MISSED_DECISIONS {
             due = now;
         }
         self.due = Some(due + interval);

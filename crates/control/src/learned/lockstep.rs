@@ -60,8 +60,8 @@ const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 const FAR_NO_MORE: f64 = 0.32 / 0.35;
 
 /// Metadata keys of the range of a model's inputs in training.
-const SEEN_LEAST: &str = "lockstep.seen_least";
-const SEEN_MOST: &str = "lockstep.seen_most";
+const SEEN_MIN: &str = "lockstep.seen_least";
+const SEEN_MAX: &str = "lockstep.seen_most";
 
 /// A model that fits, with its metadata.
 struct Net {
@@ -90,7 +90,7 @@ impl Net {
             }
             _ => return unfit(format!("{} inputs and {} outputs, expected one each", inputs.len(), outputs.len())),
         }
-        let range = match (model.metadata(SEEN_LEAST), model.metadata(SEEN_MOST)) {
+        let range = match (model.metadata(SEEN_MIN), model.metadata(SEEN_MAX)) {
             (Some(least), Some(most)) => Some((numbers(least)?, numbers(most)?)),
             _ => None,
         };

@@ -38,9 +38,9 @@ const LONG: Duration = Duration::from_millis(600);
 /// Length of an observation.
 const OBSERVED: usize = FEATURES * 2 * INTERVALS;
 const FIXED_DELAY_MS: f64 = 200.0;
-const LEAST_RATIO_DELAY_MS: f64 = 1.0;
+const MIN_RATIO_DELAY_MS: f64 = 1.0;
 /// Maximum number of remembered packets: three seconds at 60 Mb/s in full fragments.
-const MOST_PACKETS: usize = 16_384;
+const MAX_PACKETS: usize = 16_384;
 
 /// A packet that arrived.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +74,7 @@ impl Monitor {
         let (arrived_at, size) = (arrival.arrived_at, arrival.size.get());
         self.packets.push_back(Packet { arrived_at, size, delay_ms, sequence: arrival.sequence, highest_before });
         let oldest = arrived_at.saturating_since(Timestamp::ZERO).saturating_sub(LONG * (INTERVALS as u32 + 1));
-        while self.packets.len() > MOST_PACKETS
+        while self.packets.len() > MAX_PACKETS
             || self.packets.front().is_some_and(|packet| packet.arrived_at < Timestamp::ZERO + oldest)
         {
             self.packets.pop_front();
@@ -136,7 +136,7 @@ fn features(packets: &[Packet], length: Duration, least_ms: f64) -> [f64; FEATUR
         delay - least_ms,
         delay - FIXED_DELAY_MS,
         least_ms,
-        delay.max(LEAST_RATIO_DELAY_MS) / least_ms.max(LEAST_RATIO_DELAY_MS),
+        delay.max(MIN_RATIO_DELAY_MS) / least_ms.max(MIN_RATIO_DELAY_MS),
         delay - least_ms,
         between,
         variance.sqrt(),

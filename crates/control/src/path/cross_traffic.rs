@@ -30,7 +30,7 @@ use crate::fragments::DATAGRAM_CARRIAGE;
 /// Smallest decrease of the delay that counts, seconds. Smaller ones are within the granularity of clocks and timers.
 const FALLEN: f64 = 0.005;
 /// Maximum number of remembered packets, to bound memory.
-const MOST_PACKETS: usize = 16_384;
+const MAX_PACKETS: usize = 16_384;
 
 /// Cross traffic at the bottleneck.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl CrossTrafficDetector {
     fn foreign_wait(&mut self, arrival: &AcknowledgedFragment, queued: Duration, bursts: &Bursts) -> f64 {
         let (sent_at, waited) = (arrival.sent_at.as_secs_f64(), queued.as_secs_f64());
         let bytes = arrival.size.as_f64() + DATAGRAM_CARRIAGE;
-        while self.left.front().is_some_and(|&(left_at, _)| left_at <= sent_at) || self.left.len() >= MOST_PACKETS {
+        while self.left.front().is_some_and(|&(left_at, _)| left_at <= sent_at) || self.left.len() >= MAX_PACKETS {
             self.left_bytes -= self.left.pop_front().map_or(0.0, |(_, bytes)| bytes);
         }
         self.left.push_back((sent_at + waited, bytes));

@@ -12,9 +12,9 @@ use super::bursts::Burst;
 use crate::PathConfig;
 
 /// Lower bound of a burst's duration: the granularity of clocks and timers.
-const SHORTEST_BURST: Duration = Duration::from_millis(1);
+const MIN_BURST_DURATION: Duration = Duration::from_millis(1);
 /// Maximum number of remembered arrivals: half a second at 1 Gb/s.
-const MOST_ARRIVALS: usize = 65_536;
+const MAX_ARRIVALS: usize = 65_536;
 
 /// Bytes delivered in sliding windows, on the receiver's clock.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Deliveries {
         self.arrivals.push_back((at, size));
         self.in_window += size;
         while let Some(&(first, size)) = self.arrivals.front()
-            && (at.is_later_by(window, first) || self.arrivals.len() > MOST_ARRIVALS)
+            && (at.is_later_by(window, first) || self.arrivals.len() > MAX_ARRIVALS)
         {
             self.in_window -= size;
             self.arrivals.pop_front();
@@ -81,7 +81,7 @@ impl Deliveries {
         let Some(burst) = burst.filter(|burst| burst.is_whole && burst.queued <= idle_wait) else { return };
         let ((first_at, last_at), (all, later)) = (burst.arrived_at, burst.bytes);
         if later > ByteCount::ZERO {
-            let rate = Bitrate::mean(later, last_at.saturating_since(first_at).max(SHORTEST_BURST));
+            let rate = Bitrate::mean(later, last_at.saturating_since(first_at).max(MIN_BURST_DURATION));
             let bytes = rate.bytes_in(window);
             self.most_by_bursts.put(now, Reverse(bytes.get().min(GROWTH * all.get())), memory);
         }

@@ -10,7 +10,7 @@ use super::silence::Silence;
 use crate::{InFlight, ProbingConfig};
 
 /// Bytes that are always harmless: one Ethernet packet.
-const LEAST_HARMLESS: u64 = 1_500;
+const MIN_HARMLESS_BYTES: u64 = 1_500;
 /// Link bytes of a hello.
 const HELLO: ByteCount = ByteCount::new(20 + CARRIAGE);
 
@@ -105,7 +105,7 @@ impl Probing {
 
     /// Bytes that may be sent into silence without harm.
     fn harmless(&self, deliveries: &Deliveries) -> u64 {
-        ((self.config.silent_share * deliveries.most_in_window().as_f64()) as u64).max(LEAST_HARMLESS)
+        ((self.config.silent_share * deliveries.most_in_window().as_f64()) as u64).max(MIN_HARMLESS_BYTES)
     }
 }
 
@@ -113,5 +113,5 @@ impl Probing {
 fn through_soon(silence: &Silence, deliveries: &Deliveries) -> u64 {
     let config = silence.config();
     let time = silence.base_round_trip().unwrap_or(config.first_round_trip) + config.margin;
-    ((deliveries.in_window().as_f64() * time.div_duration_f64(deliveries.window())) as u64).max(LEAST_HARMLESS)
+    ((deliveries.in_window().as_f64() * time.div_duration_f64(deliveries.window())) as u64).max(MIN_HARMLESS_BYTES)
 }

@@ -30,9 +30,9 @@ use crate::error::EmulatorError;
 pub use namespaces::{Namespace, Tunnel, TunnelError, is_in_own_user_namespace, run_again_in_user_namespace};
 
 /// Maximum size of an IP packet, bytes.
-const LARGEST_PACKET: usize = 65_535;
+const MAX_PACKET_BYTES: usize = 65_535;
 /// Maximum number of packets read from one side before the links are served again.
-const MOST_AT_ONCE: usize = 64;
+const MAX_BATCH_PACKETS: usize = 64;
 /// Requested real-time priority: the lowest, which precedes every ordinary process.
 const REAL_TIME_PRIORITY: &str = "1";
 /// Priority requested if the system refuses real time: the highest of ordinary processes.
@@ -126,7 +126,7 @@ impl Tunnel {
         let scheduling = ask_for_scheduling();
         let ways: Vec<_> = self.near().addresses().zip(self.far().addresses()).collect();
         let back = ways.iter().map(|&(near, far)| (far, near)).collect();
-        let buffer = vec![0; LARGEST_PACKET];
+        let buffer = vec![0; MAX_PACKET_BYTES];
         let mut ends = Devices { devices: &self.devices, ways: [ways, back], buffer, strays: 0 };
         let mut path = EmulatedPath::new(Clock::start(), start, [forward, reverse], NoMeter, log)?;
         path.run(&mut ends, length, go, urgent)?;
@@ -175,7 +175,7 @@ impl Ends for Devices<'_> {
             if polled[direction as usize].revents().is_empty() {
                 continue;
             }
-            for _ in 0..MOST_AT_ONCE {
+            for _ in 0..MAX_BATCH_PACKETS {
                 match device.recv(&mut self.buffer) {
                     Ok(length) => {
                         let packet = &self.buffer[..length];

@@ -16,7 +16,7 @@ use lockstep_runner::output_file::write_text;
 use lockstep_runner::progress::Progress;
 
 /// Maximum size of a file, bytes.
-const MOST_BYTES: u64 = 4 << 30;
+const MAX_FILE_BYTES: u64 = 4 << 30;
 /// Timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Name of the record of downloads in the folder.
@@ -47,8 +47,8 @@ fn copy(mut from: impl Read, mut to: impl Write, mut each: impl FnMut(u64)) -> R
             return Ok((size, HEXLOWER.encode(&hash.finalize())));
         }
         size += read as u64;
-        if size > MOST_BYTES {
-            bail!("the file is larger than {MOST_BYTES} bytes");
+        if size > MAX_FILE_BYTES {
+            bail!("the file is larger than {MAX_FILE_BYTES} bytes");
         }
         hash.update(&buffer[..read]);
         to.write_all(&buffer[..read])?;
@@ -60,9 +60,9 @@ fn copy(mut from: impl Read, mut to: impl Write, mut each: impl FnMut(u64)) -> R
 fn one(agent: &ureq::Agent, file: &Wanted, folder: &Path, known: Option<&Known>) -> Result<Known> {
     let mut response = agent.get(&file.url).call()?;
     let length = response.body().content_length();
-    let mut progress = Progress::new(&file.name, length.unwrap_or(MOST_BYTES));
+    let mut progress = Progress::new(&file.name, length.unwrap_or(MAX_FILE_BYTES));
     let mut part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?;
-    let body = response.body_mut().with_config().limit(MOST_BYTES + 1).reader();
+    let body = response.body_mut().with_config().limit(MAX_FILE_BYTES + 1).reader();
     let (size, hash) = copy(body, part.as_file_mut(), |size| progress.update(size, &format!("{} kB", size / 1_000)))?;
     progress.finish();
     if length.is_some_and(|length| length != size) {

@@ -20,13 +20,13 @@ use super::population::Population;
 use crate::sweep::remote;
 
 /// Maximum number of sessions.
-const MOST_SESSIONS: u64 = 100_000_000;
+const MAX_SESSIONS: u64 = 100_000_000;
 
 /// Arguments of `lockstep sessions generate`.
 #[derive(Debug, Clone, Args)]
 pub struct GenerateArguments {
     /// Number of sessions.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=MOST_SESSIONS))]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=MAX_SESSIONS))]
     count: u64,
     /// Folder for the logs. Existing sessions of the same seed and population are kept. So an interrupted run resumes,
     /// and a higher --count adds sessions.

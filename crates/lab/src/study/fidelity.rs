@@ -65,9 +65,9 @@ const TRACES: [&str; 12] = [
 /// Limit for the medians of relative errors of a model.
 const MEDIAN: f64 = 0.10;
 /// Limit for the relative error of p95.
-const MOST_P95: f64 = 0.30;
+const MAX_P95_ERROR: f64 = 0.30;
 /// Limit for the error of SSIM, dB.
-const MOST_SSIM: f64 = 0.5;
+const MAX_SSIM_ERROR_DB: f64 = 0.5;
 
 fn controllers() -> Result<Vec<Algorithm>> {
     ["salsify", "gcc", "nada", "scream", "bob-heuristic"].iter().map(|name| Ok(name.parse()?)).collect()
@@ -136,7 +136,7 @@ impl Errors {
     /// Largest error relative to its limit; 1 is the limit.
     fn badness(&self) -> f64 {
         let part = |error: Option<f64>, most: f64| error.map_or(f64::INFINITY, |error| error.abs() / most);
-        part(self.p95, MOST_P95).max(part(self.ssim_db, MOST_SSIM))
+        part(self.p95, MAX_P95_ERROR).max(part(self.ssim_db, MAX_SSIM_ERROR_DB))
     }
 }
 
@@ -239,12 +239,12 @@ fn print(report: &FidelityReport) {
         figure(ssim_db, 2)
     );
     let count = |beyond: fn(&Errors) -> bool| report.cells.iter().filter(|cell| beyond(&cell.errors)).count();
-    let late = count(|errors| errors.p95.is_none_or(|error| error.abs() > MOST_P95));
-    let unlike = count(|errors| errors.ssim_db.is_none_or(|error| error.abs() > MOST_SSIM));
+    let late = count(|errors| errors.p95.is_none_or(|error| error.abs() > MAX_P95_ERROR));
+    let unlike = count(|errors| errors.ssim_db.is_none_or(|error| error.abs() > MAX_SSIM_ERROR_DB));
     say!(
-        "{late} of {} cells are off by more than {:.0} % in p95, {unlike} by more than {MOST_SSIM} dB",
+        "{late} of {} cells are off by more than {:.0} % in p95, {unlike} by more than {MAX_SSIM_ERROR_DB} dB",
         report.cells.len(),
-        100.0 * MOST_P95
+        100.0 * MAX_P95_ERROR
     );
     let might_be = |cell: &&Cell| {
         cell.drawn_p95_ms.zip(cell.coded.p95_ms).is_some_and(|((least, most), p95)| (least..=most).contains(&p95))

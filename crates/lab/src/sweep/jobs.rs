@@ -58,9 +58,9 @@ impl SweepCodec {
 }
 
 /// Maximum number of seeds in one range.
-const MOST_SEEDS: u64 = 1_000_000;
+const MAX_SEEDS: u64 = 1_000_000;
 /// Maximum number of calls in a sweep. Each requires several kB before it runs.
-const MOST_CALLS: usize = 1_000_000;
+const MAX_CALLS: usize = 1_000_000;
 
 /// Seeds such as `1-5` or `1,4,7`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +77,8 @@ impl FromStr for Seeds {
             match part.split_once('-') {
                 Some((first, last)) => {
                     let (first, last) = (number(first)?, number(last)?);
-                    if last < first || last - first >= MOST_SEEDS {
-                        return Err(format!("expected a range of at most {MOST_SEEDS} seeds, got `{part}`"));
+                    if last < first || last - first >= MAX_SEEDS {
+                        return Err(format!("expected a range of at most {MAX_SEEDS} seeds, got `{part}`"));
                     }
                     seeds.extend(first..=last);
                 }
@@ -222,8 +222,8 @@ pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<
 
     let calls = arguments.seeds.as_ref().map_or(1, |seeds| seeds.0.len());
     let calls = [contenders.len(), codecs.len(), traces.len()].iter().fold(calls, |all, &of| all.saturating_mul(of));
-    if calls > MOST_CALLS {
-        bail!("the sweep has {calls} calls, more than {MOST_CALLS}; give fewer seeds, traces or controllers");
+    if calls > MAX_CALLS {
+        bail!("the sweep has {calls} calls, more than {MAX_CALLS}; give fewer seeds, traces or controllers");
     }
 
     let mut contents = Contents::default();

@@ -21,7 +21,7 @@ pub(crate) enum Loss {
 }
 
 /// Longest part of a reason that is shown, in characters.
-const LONGEST_REASON: usize = 200;
+const MAX_REASON_CHARACTERS: usize = 200;
 
 /// First QUIC error code for a refused ticket; lower codes are those of [`CloseReason`].
 const REFUSALS: u32 = 1 << 16;
@@ -45,7 +45,7 @@ impl Loss {
             // The other end may have chosen the text; a terminal must not receive its control characters.
             other => {
                 let said = other.to_string();
-                Self::Broken(said.chars().filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect())
+                Self::Broken(said.chars().filter(|letter| !letter.is_control()).take(MAX_REASON_CHARACTERS).collect())
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::webm::{Container, Tracks, WebmWriter};
 /// Interval of key frames, to which players seek.
 const KEY_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum wait of a frame for the sound of its time.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Duration of an Opus packet.
 const PACKET: Duration = Duration::from_millis(20);
 
@@ -95,7 +95,7 @@ impl WebmSink {
         self.newest = Some(time);
         self.waiting.push_back((time, frame));
         let until = match self.sound_delay {
-            Some(_) => self.sound_until.max(time.saturating_sub(LONGEST_WAIT)),
+            Some(_) => self.sound_until.max(time.saturating_sub(MAX_WAIT)),
             None => time,
         };
         self.write_until(until)

@@ -22,7 +22,7 @@ const QUEUE: usize = 2;
 /// Interval of answers to the window system while no pictures arrive.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
 /// Minimum size of the window. Small pictures are enlarged, and text has room.
-const LEAST_SIZE: (usize, usize) = (640, 360);
+const MIN_SIZE: (usize, usize) = (640, 360);
 
 /// Additional content of a window, and the receiver of its keys.
 pub trait Overlay: Send {
@@ -139,7 +139,7 @@ impl WindowSink {
 /// enough.
 fn size(format: VideoFormat) -> (usize, usize) {
     let (width, height) = (format.width.max(1), format.height.max(1));
-    let times = LEAST_SIZE.0.div_ceil(width).min(LEAST_SIZE.1.div_ceil(height)).max(1);
+    let times = MIN_SIZE.0.div_ceil(width).min(MIN_SIZE.1.div_ceil(height)).max(1);
     (width * times, height * times)
 }
 

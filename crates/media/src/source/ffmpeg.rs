@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
-use lockstep_units::MAXIMUM_FRAME_RATE;
+use lockstep_units::MAX_FRAME_RATE;
 use lockstep_vp8::Picture;
 
 use super::{STANDARD_INPUT, Source, SourceError, SourceOptions};
@@ -124,7 +124,7 @@ impl Process {
             }
             Y4mError::Rate { numerator, denominator } => {
                 let rate = f64::from(numerator) / f64::from(denominator);
-                let problem = format!("has {rate} pictures a second, more than {MAXIMUM_FRAME_RATE}");
+                let problem = format!("has {rate} pictures a second, more than {MAX_FRAME_RATE}");
                 SourceError::Unsuited { input, problem, filter: "fps=30" }
             }
             error => SourceError::Y4m { path: PathBuf::from(&self.input), error },

@@ -28,7 +28,7 @@ use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate}
 
 pub use features::{FEATURES, Feature, Features};
 pub use pictures::LessonSetting;
-pub use vector::{EnvironmentError, MOST_ENVIRONMENTS, Seeds, VectorEnvironment};
+pub use vector::{EnvironmentError, MAX_ENVIRONMENTS, Seeds, VectorEnvironment};
 
 /// End of the call at which the agent acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

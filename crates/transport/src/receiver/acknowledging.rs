@@ -9,20 +9,20 @@ use lockstep_units::Timestamp;
 use super::arrivals::{Arrivals, Stamp};
 use crate::catalogue::Catalogue;
 use crate::feedback_interval::FeedbackInterval;
-use crate::reverse_path::MOST_DOUBLINGS;
+use crate::reverse_path::MAX_DOUBLINGS;
 use crate::wire::{Acknowledgement, ReceivedFragment};
 use crate::{Estimate, ReceiverConfig};
 
 /// Largest number of arrivals kept while the owner polls no acknowledgement.
-const LONGEST_HISTORY: usize = 1024;
+const MAX_HISTORY: usize = 1024;
 /// Largest number of fragments in one acknowledgement that lists all new arrivals. In any order of arrival, they and 32
 /// states fit into a packet of 1,200 bytes.
-const MOST_LISTED: usize = 128;
+const MAX_LISTED_FRAGMENTS: usize = 128;
 /// Fraction of its interval by which an acknowledgement may leave early to share a packet. This reaches the next sound
 /// packet, which leaves every 20 ms, and hardly adds acknowledgements.
 const EARLY_FRACTION: u32 = 4;
 /// Number of handled acknowledgements kept for reuse. That many return before the next one leaves.
-const MOST_SPARE: usize = 4;
+const MAX_SPARE: usize = 4;
 /// Number of refused frames that each acknowledgement lists.
 const REFUSED_LISTED: usize = 4;
 
@@ -91,7 +91,7 @@ impl Acknowledging {
     pub(super) fn on_arrival(&mut self, now: Timestamp, stamp: &Stamp) {
         let &Stamp { frame, fragment, congestion_experienced, .. } = stamp;
         self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
-        if self.history.len() > LONGEST_HISTORY {
+        if self.history.len() > MAX_HISTORY {
             self.history.pop_front();
         }
         self.unreported = (self.unreported + 1).min(self.history.len());
@@ -121,7 +121,7 @@ impl Acknowledging {
 
     /// Sets whether acknowledgements use the longest interval, for a reverse path with little capacity.
     pub(super) fn set_thin(&mut self, thin: bool) {
-        self.owner_doublings = if thin { MOST_DOUBLINGS } else { 0 };
+        self.owner_doublings = if thin { MAX_DOUBLINGS } else { 0 };
     }
 
     fn doublings(&self) -> u8 {
@@ -164,7 +164,7 @@ impl Acknowledging {
     fn most_listed(&self) -> usize {
         // Acknowledgements are rare with an interval, so each must list all new arrivals.
         let aggregates = self.feedback != FeedbackInterval::EveryFragment;
-        if aggregates { MOST_LISTED.max(self.repeated) } else { self.repeated }
+        if aggregates { MAX_LISTED_FRAGMENTS.max(self.repeated) } else { self.repeated }
     }
 
     /// Writes the next acknowledgement into `next`. Returns `false` before the first arrival.
@@ -237,7 +237,7 @@ impl Acknowledging {
 
     /// Keeps the memory of a handled acknowledgement for a later one.
     pub(super) fn reuse(&mut self, acknowledgement: Box<Acknowledgement>) {
-        if self.spare.len() < MOST_SPARE {
+        if self.spare.len() < MAX_SPARE {
             self.spare.push(acknowledgement);
         }
     }
@@ -297,12 +297,12 @@ mod tests {
     #[test]
     fn arrivals_beyond_one_acknowledgement_are_in_the_next() {
         let mut ends = acknowledged(FeedbackInterval::Aggregated(Duration::from_millis(20)));
-        let arrived = 1..=MOST_LISTED as u64 + 1;
+        let arrived = 1..=MAX_LISTED_FRAGMENTS as u64 + 1;
         arrived.for_each(|sequence| arrive(&mut ends, sequence));
         let oldest = make(&mut ends).unwrap().fragments.iter().map(|listed| listed.frame).collect::<Vec<_>>();
-        assert_eq!(oldest, (1..=MOST_LISTED as u32).collect::<Vec<_>>());
+        assert_eq!(oldest, (1..=MAX_LISTED_FRAGMENTS as u32).collect::<Vec<_>>());
         assert!(ends.0.has_news);
         let rest = make(&mut ends).unwrap().fragments.last().map(|listed| listed.frame);
-        assert_eq!((rest, ends.0.has_news), (Some(MOST_LISTED as u32 + 1), false));
+        assert_eq!((rest, ends.0.has_news), (Some(MAX_LISTED_FRAGMENTS as u32 + 1), false));
     }
 }

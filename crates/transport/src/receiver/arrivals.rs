@@ -12,7 +12,7 @@ use crate::wire::expand;
 const FURTHEST_SEQUENCE: u64 = FURTHEST_FRAME as u64 * 256;
 
 /// Memory of the smallest delay: the base-delay memory of the sender's path observer (lab: 2026-11-path-observer).
-const LEAST_DELAY_MEMORY: Duration = Duration::from_secs(60);
+const BASE_DELAY_MEMORY: Duration = Duration::from_secs(60);
 
 /// Header fields that data and sound share, and properties of the arrival.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Arrivals {
         if let Some(before) = self.last_delay.replace(delay) {
             self.jitter += (delay.saturating_sub(before).unsigned_abs() as f64 - self.jitter) / 16.0;
         }
-        self.least_delay.put(now, delay, LEAST_DELAY_MEMORY);
+        self.least_delay.put(now, delay, BASE_DELAY_MEMORY);
         let is_newest = self.is_newest(sequence);
         let grace = match self.newest {
             Some(newest) if is_newest => idle.wrapping_sub(newest.idle),

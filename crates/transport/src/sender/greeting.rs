@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-use super::{LONGEST_HELLO, Sender};
+use super::{MAX_HELLO_INTERVAL, Sender};
 use crate::payload::Payload;
 use crate::repeat::Repeat;
 use crate::wire::VideoFormat;
@@ -14,7 +14,7 @@ impl<P: Payload> Sender<P> {
     pub fn set_format(&mut self, now: Timestamp, format: VideoFormat) {
         if self.config.format != format {
             self.config.format = format;
-            self.hello = Repeat::from(now, self.config.hello_interval, LONGEST_HELLO, None);
+            self.hello = Repeat::from(now, self.config.hello_interval, MAX_HELLO_INTERVAL, None);
             self.is_greeting = self.connected;
         }
     }

@@ -15,7 +15,7 @@ use super::header_writer::write_frame;
 use super::loop_filter_level::{choose_level, level_from};
 use super::mode_counts::ModeCounts;
 use super::mode_decision::{decide, decide_again};
-use super::parameters::MAXIMUM_QUANTIZER;
+use super::parameters::MAX_QUANTIZER;
 use super::steering::Steering;
 use crate::header::{
     FrameHeader, FrameSize, FrameTag, Inherited, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices, Segmentation,
@@ -32,7 +32,7 @@ impl Analysis {
     /// Encodes the picture with `quantizer`. Values above 127 count as 127.
     #[must_use]
     pub fn encode(&self, quantizer: u8) -> Encoded {
-        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        let quantizer = quantizer.min(MAX_QUANTIZER);
         let (encoded, decisions) = finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None);
         self.arena.macroblocks().give_back(decisions.macroblocks.infos);
         encoded
@@ -42,7 +42,7 @@ impl Analysis {
     /// ([`Analysis::encode_beside`]).
     #[must_use]
     pub fn encode_first(&self, quantizer: u8) -> (Encoded, Decisions) {
-        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        let quantizer = quantizer.min(MAX_QUANTIZER);
         finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None)
     }
 
@@ -60,7 +60,7 @@ impl Analysis {
     /// If `first` visibly belongs to another picture: the frame kind or the number of macroblocks differs.
     #[must_use]
     pub fn encode_beside(&self, quantizer: u8, first: &Decisions) -> Encoded {
-        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        let quantizer = quantizer.min(MAX_QUANTIZER);
         if !first.serve(quantizer) {
             return self.encode(quantizer);
         }

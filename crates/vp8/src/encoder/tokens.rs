@@ -3,7 +3,7 @@
 use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
 use super::packed_token::{
-    BlockKind, END_OF_BLOCK, FIRST_CATEGORY, INDICES, LEAST_MAGNITUDES, PackedToken, ROWS, TOKENS, row_of, token_of,
+    BlockKind, END_OF_BLOCK, FIRST_CATEGORY, INDICES, MIN_MAGNITUDES, PackedToken, ROWS, TOKENS, row_of, token_of,
 };
 use crate::tables::COEFFICIENT_UPDATE_PROBABILITIES;
 
@@ -49,7 +49,7 @@ const fn extra_cost(magnitude: u16) -> u32 {
     let token = token_of(magnitude);
     let mut cost = BIT;
     if token >= FIRST_CATEGORY {
-        let (least, probabilities) = (LEAST_MAGNITUDES[token - FIRST_CATEGORY], EXTRA_BITS[token - FIRST_CATEGORY]);
+        let (least, probabilities) = (MIN_MAGNITUDES[token - FIRST_CATEGORY], EXTRA_BITS[token - FIRST_CATEGORY]);
         let extra = magnitude - least;
         let mut bit = 0;
         while bit < probabilities.len() {
@@ -239,7 +239,7 @@ impl TokenBuffer {
                 }
                 if token >= FIRST_CATEGORY {
                     let category = token - FIRST_CATEGORY;
-                    let extra = packed.magnitude() - usize::from(LEAST_MAGNITUDES[category]);
+                    let extra = packed.magnitude() - usize::from(MIN_MAGNITUDES[category]);
                     let probabilities = EXTRA_BITS[category];
                     for (bit, &probability) in probabilities.iter().enumerate() {
                         writer.write(extra >> (probabilities.len() - 1 - bit) & 1 == 1, probability);

@@ -72,7 +72,7 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
 ];
 
 /// Lower bound of a frame's transmission time, seconds: the resolution of clocks and schedulers.
-const LEAST_PASSAGE: f64 = 0.004;
+const MIN_TRANSMISSION_SECONDS: f64 = 0.004;
 /// Bound of observations in both directions.
 const LARGEST: f64 = 4.0;
 
@@ -192,7 +192,7 @@ impl History {
             path.last_burst.map_or((0.0, 0.0, 0.0, 0.0), |burst| {
                 let (all, later) = burst.bytes;
                 let arrival = burst.arrived_at.1.saturating_since(burst.arrived_at.0).as_secs_f64().max(1e-4);
-                let passage = burst.left_at.saturating_since(burst.sent_at).as_secs_f64().max(LEAST_PASSAGE);
+                let passage = burst.left_at.saturating_since(burst.sent_at).as_secs_f64().max(MIN_TRANSMISSION_SECONDS);
                 let carried = burst.carried.as_f64();
                 (all.as_f64(), later.as_f64() / arrival, carried, carried / passage)
             });
