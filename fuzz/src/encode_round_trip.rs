@@ -23,7 +23,7 @@ pub fn checked(arena: &Arena, state: &State, picture: &Picture, parameters: &Par
     let analysis = Analysis::new_in(arena, state, picture, parameters);
     assert!(analysis.predict_size(parameters.quantizer) < 1 << 24);
     let (encoded, decisions) = analysis.encode_first(parameters.quantizer);
-    let beside = analysis.encode_beside(parameters.quantizer ^ 8, &decisions);
+    let beside = analysis.encode_reusing(parameters.quantizer ^ 8, &decisions);
     assert_eq!(state.hash(), before, "encoding changed the source state");
     for encoded in [&encoded, &beside] {
         let (decoded, shown) =

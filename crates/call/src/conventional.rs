@@ -60,11 +60,11 @@ impl<C: FunctionalCodec> ConventionalEncoder<C> {
 
 impl<C: FunctionalCodec> ConventionalEncoder<C> {
     /// Whether the coded frame is far too large because of a scene cut.
-    fn surprises(&self, menu: &Menu<C>) -> bool {
+    fn overshoots(&self, menu: &Menu<C>) -> bool {
         let Some(frame) = menu.candidates.first().filter(|frame| !frame.key_frame) else { return false };
         self.quantizers.as_ref().zip(self.wanted).is_some_and(|(quantizers, wanted)| {
             let interval = self.frame_interval.as_secs_f64();
-            quantizers.surprises(frame.quantizer, frame.size().as_f64(), wanted.inter, interval)
+            quantizers.overshoots(frame.quantizer, frame.size().as_f64(), wanted.inter, interval)
         })
     }
 }
@@ -107,16 +107,17 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
     }
 
     fn choose(&self, menu: &Menu<C>, _budget: ByteCount, _anyway: bool) -> Option<usize> {
-        (!menu.candidates.is_empty() && !self.surprises(menu)).then_some(0)
+        (!menu.candidates.is_empty() && !self.overshoots(menu)).then_some(0)
     }
 
     fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
         let Some(choice) = choice else {
             // The frame itself may be normal, if its source was lost after coding began.
-            let surprises = self.surprises(&menu);
-            if let Some((quantizers, wanted)) = self.quantizers.as_mut().zip(self.wanted.take()).filter(|_| surprises) {
-                quantizers.drop_surprise(wanted.inter);
-                self.rate_control.surprised();
+            let overshoots = self.overshoots(&menu);
+            if let Some((quantizers, wanted)) = self.quantizers.as_mut().zip(self.wanted.take()).filter(|_| overshoots)
+            {
+                quantizers.on_dropped(wanted.inter);
+                self.rate_control.on_overshoot();
             }
             return None;
         };

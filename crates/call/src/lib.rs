@@ -35,7 +35,7 @@ pub use external::{
 };
 pub use frame_dropper::FrameDropperConfig;
 pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalConfig, FunctionalEncoder, MenuMode};
-pub use narrow::NarrowWayConfig;
+pub use narrow::NarrowPathSharesConfig;
 pub use open_records::OpenRecords;
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd, age};

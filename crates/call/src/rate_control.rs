@@ -132,7 +132,7 @@ impl RateControl {
     }
 
     /// Resets the buffer to its optimum after a frame that was far too large to be sent.
-    pub(crate) fn surprised(&mut self) {
+    pub(crate) fn on_overshoot(&mut self) {
         if let Some(target) = self.target() {
             self.level = bits(target, OPTIMAL);
         }

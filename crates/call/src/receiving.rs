@@ -9,8 +9,8 @@ use std::time::Duration;
 use lockstep_control::Estimator;
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
-    CodecId, Datagram, RIDING, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat,
-    WireError,
+    CodecId, Datagram, PIGGYBACK_OVERHEAD, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit,
+    VideoFormat, WireError,
 };
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
@@ -75,7 +75,7 @@ impl<C: Codec> DecodeJob<C> {
     /// frame, and the sender already has its value, the state `reached`. Not for frames that change another picture
     /// than the last one.
     #[must_use]
-    pub fn foreseen(self, reached: C::State) -> DecodeOutcome<C> {
+    pub fn with_known_state(self, reached: C::State) -> DecodeOutcome<C> {
         let Self { frame, .. } = self;
         let result = C::last_shown(&reached).map(|picture| (frame.target, reached, picture));
         DecodeOutcome { frame, result }
@@ -163,7 +163,7 @@ impl<C: Codec> ReceivingEnd<C> {
     /// A receiving end with the estimator that the sender's hello requests. If `estimators` returns none, the hello is
     /// not answered and the driver ends the call; see [`ReceivingEnd::refused_estimator`].
     #[must_use]
-    pub fn taking(
+    pub fn with_estimators(
         transport: ReceiverConfig,
         estimators: impl Fn(u16) -> Option<Box<dyn Estimator>> + Send + 'static,
     ) -> Self {
@@ -303,14 +303,14 @@ impl<C: Codec> ReceivingEnd<C> {
     }
 
     /// Sets whether acknowledgements leave at their lowest rate instead of the sender's interval. Used for a narrow
-    /// path in this direction ([`SendingEnd::is_way_narrow`](crate::SendingEnd::is_way_narrow)).
+    /// path in this direction ([`SendingEnd::is_path_narrow`](crate::SendingEnd::is_path_narrow)).
     pub fn thin_feedback(&mut self, thin: bool) {
         self.transport.thin_acknowledgements(thin);
     }
 
     /// The next acknowledgement, if it fits into the packet of `media`, which leaves now for the same peer. The packet
     /// has room for `largest` bytes of the transport. The acknowledgement may be slightly early.
-    pub fn poll_riding(
+    pub fn poll_piggybacked(
         &mut self,
         now: Timestamp,
         media: &Transmit<C::Payload>,
@@ -319,15 +319,15 @@ impl<C: Codec> ReceivingEnd<C> {
         if !matches!(media.datagram, Datagram::Data(_) | Datagram::Sound(_)) {
             return None;
         }
-        let taken = usize::try_from(media.size.get() + RIDING).unwrap_or(usize::MAX);
+        let taken = usize::try_from(media.size.get() + PIGGYBACK_OVERHEAD).unwrap_or(usize::MAX);
         let room = largest.saturating_sub(taken);
-        if !self.transport.may_ride(now, room) {
+        if !self.transport.may_piggyback(now, room) {
             return None;
         }
         if let Some(estimator) = &mut self.estimator {
             self.transport.set_estimate(estimator.estimate(now));
         }
-        self.transport.poll_riding(now)
+        self.transport.poll_piggybacked(now)
     }
 
     /// Time of the next call of [`ReceivingEnd::poll_transmit`].

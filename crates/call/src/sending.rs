@@ -22,7 +22,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::{Codec, Vp8};
 use crate::encoder::{EncodeJob, FrameEncoder};
-use crate::narrow::NarrowWay;
+use crate::narrow::NarrowPathShares;
 use crate::open_records::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::FrameRecord;
@@ -94,7 +94,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Rate of the application's messages.
     messages: RecentRate,
     /// Narrow-path mode, used only with sound: it changes the way of sound and limits pictures.
-    narrow: NarrowWay,
+    narrow: NarrowPathShares,
     controller: Box<dyn Controller>,
     encoder: Box<dyn FrameEncoder<C>>,
     waiting: Option<(u64, C::Picture)>,
@@ -108,7 +108,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Whether the path was silent at the last check.
     silent: bool,
     /// Time of the next hello during silence.
-    greets_at: Option<Timestamp>,
+    hello_at: Option<Timestamp>,
     chain: Chain,
     decode_lag: DecodeLag,
     last_quantizer: Option<u8>,
@@ -143,7 +143,7 @@ impl<C: Codec> SendingEnd<C> {
             frame_interval,
             sound: None,
             messages: RecentRate::default(),
-            narrow: NarrowWay::new(tuning),
+            narrow: NarrowPathShares::new(tuning),
             transport: Sender::new(transport),
             controller,
             encoder,
@@ -154,7 +154,7 @@ impl<C: Codec> SendingEnd<C> {
             ceiling,
             has_automatic_ceiling: true,
             silent: false,
-            greets_at: None,
+            hello_at: None,
             chain: Chain::new(),
             decode_lag: DecodeLag::new(tuning.decode_lag, control.silence.margin, control.path.retry),
             last_quantizer: None,
@@ -284,7 +284,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Time of the next call of [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        Timestamp::earliest([self.transport.poll_timeout(), self.greets_at])
+        Timestamp::earliest([self.transport.poll_timeout(), self.hello_at])
     }
 
     /// Handles the time of [`SendingEnd::poll_timeout`].

@@ -53,7 +53,7 @@ pub(crate) fn main() -> anyhow::Result<()> {
     let controllers = Controllers::default().with(mine)?;
     let mut options = CallArguments { modelled: Some(true), ..CallArguments::default() };
     for (name, word) in [("controller", "mine"), ("trace", "steps:3mbps@5s/1mbps@5s"), ("seconds", "20")] {
-        options.set_words(name, &[word.to_owned()])?;
+        options.set_values(name, &[word.to_owned()])?;
     }
     let scores = simulate(&options.settings_with(&controllers)?, |_| Ok(()))?.report.scores;
     println!("{:?} QoE, {:?}", scores.qoe_d, scores.video_delay_ms.map(|delay| delay.p95));

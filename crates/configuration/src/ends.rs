@@ -215,7 +215,7 @@ impl ControlSettings {
     /// A call is refused if its estimator has no model, or one that does not fit.
     pub fn receiving_end_with(model: Option<&ModelFile>) -> ReceivingEnd {
         let given = model.map(|file| (EstimatorKind::of_model(file.model()).ok(), Arc::clone(file.model())));
-        ReceivingEnd::taking(ReceiverConfig::default(), move |number| {
+        ReceivingEnd::with_estimators(ReceiverConfig::default(), move |number| {
             let kind = EstimatorKind::from_number(number)?;
             let model = given.as_ref().filter(|(of, _)| *of == Some(kind)).map(|(_, model)| Arc::clone(model));
             kind.with_model(RateBounds::default(), model).ok()

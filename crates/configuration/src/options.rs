@@ -101,7 +101,7 @@ impl OptionDescription {
 
     /// Words of the default value; empty if the option has none.
     #[must_use]
-    pub fn default_words(&self) -> Vec<String> {
+    pub fn default_values(&self) -> Vec<String> {
         (self.default)()
     }
 
@@ -165,7 +165,7 @@ pub enum OptionError {
 impl OptionError {
     /// Message with the names of the command line.
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub fn message_for_command(&self) -> String {
         match self {
             Self::Unknown(name) => format!("unknown option '{}'", flag(name)),
             Self::Value { name, problem } => format!("{}: {problem}", flag(name)),
@@ -231,7 +231,7 @@ macro_rules! options {
             ///
             /// # Errors
             /// If no option has this name, or a word is not a value of the option.
-            pub fn set_words(&mut self, name: &str, words: &[String]) -> Result<(), OptionError> {
+            pub fn set_values(&mut self, name: &str, words: &[String]) -> Result<(), OptionError> {
                 let wrong = |name| move |problem| OptionError::Value { name, problem };
                 match name {
                     $(stringify!($name) => {

@@ -21,7 +21,7 @@ use lockstep_transport::ReceiverConfig;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{ControlSettings, ControlWords, QueueKind, Seconds, value_of};
+use crate::{ControlArguments, ControlSettings, QueueKind, Seconds, value_of};
 
 /// Picture size of modelled calls; their frame rate is that of [`ModelledSetting`].
 const MODELLED_SIZE: (usize, usize) = (640, 360);
@@ -34,7 +34,7 @@ pub struct ScenarioArguments {
     /// Options of the controller.
     #[command(flatten)]
     #[serde(flatten)]
-    pub control: ControlWords,
+    pub control: ControlArguments,
     /// Encode real pictures of this clip, such as `generated:640x360`, with another seed for each call. Without it, a
     /// codec model replaces the codec and is a thousand times faster.
     #[arg(long)]

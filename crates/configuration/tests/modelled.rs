@@ -23,7 +23,7 @@ fn modelled(options: &[(&str, &str)]) -> Modelled {
     ];
     let mut all = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
-        all.set_words(name, &[(*word).to_owned()]).unwrap();
+        all.set_values(name, &[(*word).to_owned()]).unwrap();
     }
     let kept = KeptFrames::default();
     let settings = all.settings().unwrap();

@@ -18,14 +18,14 @@
 //! |---|---|---|
 //! | horizon | 1.25 frame intervals, at most 200 ms | a frame that is coded slightly late finds the link still busy |
 //! | horizon with losses | longer by 1.5 per lost packet for each that arrives, up to 90 % loss | frames with parity are smaller than their share (lab: 2026-11-notes-control) |
-//! | headers | 56 bytes | UDP (RFC 768), IPv4 (RFC 791) and QUIC per datagram on the link ([`CARRIAGE`]) |
+//! | headers | 56 bytes | UDP (RFC 768), IPv4 (RFC 791) and QUIC per datagram on the link ([`DATAGRAM_OVERHEAD`]) |
 
 pub(crate) mod bottleneck;
 mod smallest_frame;
 
 use std::time::Duration;
 
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, KnownPath, PathView, Traits};
@@ -82,7 +82,7 @@ impl Hindsight {
     /// A controller for `path`.
     #[must_use]
     pub fn new(path: KnownPath, setup: &ControllerSetup) -> Self {
-        let datagram = setup.payload.get() + DATA_HEADER as u64 + CARRIAGE;
+        let datagram = setup.payload.get() + DATA_HEADER as u64 + DATAGRAM_OVERHEAD;
         Self {
             path: Bottleneck::new(path, datagram),
             payload: setup.payload,
@@ -129,7 +129,7 @@ impl Hindsight {
 
     /// Payload bytes of a frame that occupies `carried` link bytes.
     fn payload_in(&self, carried: ByteCount) -> ByteCount {
-        let headers = DATA_HEADER as u64 + CARRIAGE;
+        let headers = DATA_HEADER as u64 + DATAGRAM_OVERHEAD;
         let whole = self.payload.get() + headers;
         let (fragments, rest) = (carried.get() / whole, carried.get() % whole);
         ByteCount::new(fragments * self.payload.get() + rest.saturating_sub(headers))
@@ -168,7 +168,7 @@ impl Hindsight {
     fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         (self.sent, self.left_out) = (true, false);
         self.smallest.on_sent();
-        self.path.take(now, size + ByteCount::new(CARRIAGE));
+        self.path.take(now, size + ByteCount::new(DATAGRAM_OVERHEAD));
     }
 
     fn on_feedback_sent(&mut self, now: Timestamp, carried: ByteCount) {
@@ -215,7 +215,7 @@ impl Controller for Hindsight {
     }
 
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
-        let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + CARRIAGE);
+        let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + DATAGRAM_OVERHEAD);
         // Lost fragments also occupy the link, and a frame with fewer fragments is more likely to arrive complete.
         let room = ByteCount::new((self.room(path.now).as_f64() * (1.0 - self.loss)) as u64);
         let budget = self.payload_in(room).saturating_sub(in_flight.queued);

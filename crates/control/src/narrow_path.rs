@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::{Feedback, ReversePathConfig, wire::CARRIAGE};
+use lockstep_transport::{Feedback, ReversePathConfig, wire::DATAGRAM_OVERHEAD};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{NarrowPathConfig, PathView};
@@ -111,7 +111,12 @@ impl NarrowPath {
     /// Handles feedback. `path` includes it.
     pub fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) {
         for (arrival, wait) in feedback.acknowledged.iter().zip(path.queueing_delays) {
-            self.on_arrival(path.now, arrival.arrived_at, wait.above_least, arrival.size + ByteCount::new(CARRIAGE));
+            self.on_arrival(
+                path.now,
+                arrival.arrived_at,
+                wait.above_least,
+                arrival.size + ByteCount::new(DATAGRAM_OVERHEAD),
+            );
         }
     }
 
@@ -216,7 +221,8 @@ mod tests {
                 if self.free_at.saturating_since(sent_at) > most {
                     continue;
                 }
-                let time = Duration::from_secs_f64(((bytes + CARRIAGE) * 8) as f64 / self.bits_per_second as f64);
+                let time =
+                    Duration::from_secs_f64(((bytes + DATAGRAM_OVERHEAD) * 8) as f64 / self.bits_per_second as f64);
                 self.free_at = self.free_at.max(sent_at) + time;
                 let arrived_at = self.free_at;
                 let acknowledged = vec![AcknowledgedFragment {

@@ -191,8 +191,8 @@ impl PathObserver {
 
     /// Pause after a hello during silence.
     #[must_use]
-    pub fn greeting_pause(&self, now: Timestamp) -> Duration {
-        self.probing.greeting_pause(now, &self.silence, &self.deliveries)
+    pub fn hello_interval(&self, now: Timestamp) -> Duration {
+        self.probing.hello_interval(now, &self.silence, &self.deliveries)
     }
 
     /// Minimum pause between two fragments if the bottleneck queue is shorter than a frame, at any pacing of the

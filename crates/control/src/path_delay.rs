@@ -18,7 +18,7 @@ use lockstep_units::Timestamp;
 
 use crate::PathDelayConfig;
 use crate::base_delay::BaseDelay;
-use crate::fragments::DATAGRAM_CARRIAGE;
+use crate::fragments::DATAGRAM_OVERHEAD_BYTES;
 
 /// Pause before a packet that starts a frame. Packets after shorter pauses wait behind their own frame; the pacer's
 /// longest interval is shorter.
@@ -194,7 +194,7 @@ impl PathDelay {
     pub(crate) fn wait(&mut self, arrival: &AcknowledgedFragment) -> Wait {
         let (delay, shortest) = self.base.update(arrival.sent_at, arrival.arrived_at);
         let (_, least) = self.least.update(arrival.sent_at, arrival.arrived_at);
-        let base = match self.step.update(arrival.sent_at, delay, arrival.size.as_f64() + DATAGRAM_CARRIAGE) {
+        let base = match self.step.update(arrival.sent_at, delay, arrival.size.as_f64() + DATAGRAM_OVERHEAD_BYTES) {
             Some(longer) => {
                 self.base.restart(arrival.arrived_at, longer);
                 self.steps += 1;
@@ -292,7 +292,7 @@ mod tests {
                 sent_at += pause as f64 / 1e3;
                 for packet in 0..packets {
                     let sent = sent_at + f64::from(packet) * 0.001;
-                    let carried = size as f64 + DATAGRAM_CARRIAGE;
+                    let carried = size as f64 + DATAGRAM_OVERHEAD_BYTES;
                     free_at = free_at.max(sent) + carried / rate;
                     delay.wait(&arrival(sent, 0.02 + free_at - sent, size));
                     prop_assert_eq!(delay.steps(), 0);

@@ -21,8 +21,8 @@ use std::time::Duration;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
-use self::places::Places;
-use crate::fragments::DATAGRAM_CARRIAGE;
+use self::places::QueueOutcomes;
+use crate::fragments::DATAGRAM_OVERHEAD_BYTES;
 use crate::{PathConfig, ShortQueueConfig};
 
 /// Interval at which evidence fades, to save work.
@@ -121,7 +121,7 @@ impl Burst {
 
 /// Link bytes of a datagram of `size`.
 fn whole(size: ByteCount) -> f64 {
-    size.as_f64() + DATAGRAM_CARRIAGE
+    size.as_f64() + DATAGRAM_OVERHEAD_BYTES
 }
 
 /// A bottleneck queue that is shorter than a frame.
@@ -176,7 +176,7 @@ pub(crate) struct ShortQueue {
     sent: VecDeque<Sent>,
     /// Sending time of the last packet with a known outcome.
     known_until: Timestamp,
-    places: Places,
+    places: QueueOutcomes,
     faded_at: Timestamp,
     burst: Burst,
     /// The last frames with an arrival, in order.
@@ -197,7 +197,7 @@ impl ShortQueue {
             rate: None,
             sent: VecDeque::new(),
             known_until: Timestamp::ZERO,
-            places: Places::default(),
+            places: QueueOutcomes::default(),
             faded_at: Timestamp::ZERO,
             burst: Burst::default(),
             arrived_frames: VecDeque::new(),
@@ -246,7 +246,7 @@ impl ShortQueue {
             self.note(fragment.sent_at, if away { Outcome::Away } else { Outcome::Lost });
         }
         self.count(now);
-        self.holds = self.what_fits();
+        self.holds = self.capacity_packets();
     }
 
     /// The queue and the path's rate, once the queue is known to be short.
@@ -315,13 +315,13 @@ impl ShortQueue {
         let share = libm::exp2(-time.div_duration_f64(2 * self.path.memory));
         self.places.fade(share);
         if self.holds.is_some() {
-            self.holds = self.what_fits();
+            self.holds = self.capacity_packets();
         }
     }
 
     /// Capacity of the queue in bytes, if packets behind more are lost.
-    fn what_fits(&self) -> Option<f64> {
-        self.places.what_fits(&self.config).map(|packets| packets as f64 * self.packet)
+    fn capacity_packets(&self) -> Option<f64> {
+        self.places.capacity_packets(&self.config).map(|packets| packets as f64 * self.packet)
     }
 }
 

@@ -39,7 +39,7 @@ use lockstep_transport::{AcknowledgedFragment, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::claimed_share::ClaimedShare;
-use crate::fragments::{DATAGRAM_CARRIAGE, MAX_PACING_SECONDS};
+use crate::fragments::{DATAGRAM_OVERHEAD_BYTES, MAX_PACING_SECONDS};
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, Latency, PathView, SproutConfig, Traits, Tuning};
 use busy_time::BusyTime;
 use jitter::Jitter;
@@ -48,7 +48,7 @@ use rate_filter::RateFilter;
 /// Standard deviation of the first rate (natural logarithm).
 const FIRST_RATE_SPREAD: f64 = 0.5;
 /// Link overhead of a fragment, bytes.
-const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
+const HEADERS: f64 = DATAGRAM_OVERHEAD_BYTES + DATA_HEADER as f64;
 /// Maximum number of remembered packets; more are never in flight.
 const MAX_PACKETS_IN_FLIGHT: usize = 16_384;
 
@@ -218,7 +218,7 @@ impl Sprout {
     /// Adds an acknowledged packet with its queueing delay `waited`, seconds.
     fn on_arrival(&mut self, path: &PathView<'_>, arrival: &AcknowledgedFragment, waited: f64) {
         let sent = arrival.sent_at.as_secs_f64();
-        let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_CARRIAGE);
+        let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_OVERHEAD_BYTES);
 
         let idle = sent >= self.own_left;
         let takes = bytes / self.path_rate(path).max(1.0);
@@ -284,7 +284,7 @@ impl Sprout {
 
 impl Sprout {
     pub(crate) fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
-        self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + DATAGRAM_CARRIAGE });
+        self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + DATAGRAM_OVERHEAD_BYTES });
         if self.on_the_way.len() > MAX_PACKETS_IN_FLIGHT {
             self.on_the_way.pop_front();
             self.first_sequence += 1;
@@ -353,7 +353,7 @@ impl Controller for Sprout {
             )
             .max(self.least_target),
             capacity: Some(Bitrate::from_bytes_per_second(mean_rate)),
-            behind_cross_traffic: self.claimed_share.held_up(path),
+            behind_cross_traffic: self.claimed_share.bytes_behind_cross_traffic(path),
         }
     }
 

@@ -12,7 +12,7 @@ use lockstep_control::{
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::report::{FeedbackReport, PacketLost, PathReport, SendingReport, SettingReport};
+use crate::report::{FeedbackReport, LostPacket, PathReport, SendingReport, SettingReport};
 
 /// Version of the protocol.
 const VERSION: u32 = 1;
@@ -57,7 +57,7 @@ enum Request {
     },
     Lost {
         path: PathReport,
-        packets: Vec<PacketLost>,
+        packets: Vec<LostPacket>,
     },
     Allowance {
         path: PathReport,
@@ -137,7 +137,7 @@ impl<L: ControllerLines> ControllerHost for Speaking<L> {
     }
 
     fn on_loss(&mut self, path: &PathView<'_>, lost: &[LostFragment]) -> Result<(), FailureReason> {
-        let packets = lost.iter().map(PacketLost::from).collect();
+        let packets = lost.iter().map(LostPacket::from).collect();
         let request = Request::Lost { path: path.into(), packets };
         self.ask(request.at(path.now), &request).map(drop)
     }

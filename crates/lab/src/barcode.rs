@@ -141,7 +141,7 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
     }?;
     progress.finish();
     let Some(summary) = summary else { bail!("{}: no pictures", arguments.input) };
-    aside!("{summary}");
+    eprint_line!("{summary}");
     Ok(())
 }
 

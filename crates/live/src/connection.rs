@@ -9,7 +9,7 @@
 mod closing;
 mod link;
 mod loss;
-mod way;
+mod routes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use crate::messages::{self, Delivery, LatestChannels, MessageError};
 use crate::presence::Presence;
 use crate::quic::Qlog;
 use crate::rendezvous::{Meeting, RELAY};
-use crate::route::{Route, answer_to, answered, challenge, is_resumed, resumed};
+use crate::route::{JoinerRoute, answer_to, answered, challenge, is_resumed, resumed};
 use crate::stream::StreamName;
 use crate::ticket::{Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
@@ -37,8 +37,8 @@ use closing::Closing;
 use link::{Link, StreamRead};
 pub(crate) use loss::Loss;
 use loss::code;
-pub(crate) use way::SILENT;
-pub use way::Way;
+pub use routes::Route;
+pub(crate) use routes::SILENT;
 
 /// Links at a listener that are not part of the call; further ones are ignored.
 const MAX_PENDING_LINKS: usize = 8;
@@ -79,7 +79,7 @@ pub(crate) enum ConnectionEvent {
 
 /// Role of this end.
 enum Role {
-    Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: Route },
+    Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: JoinerRoute },
     Listener { secret: Secret, reusable: bool, used: bool },
 }
 
@@ -122,7 +122,7 @@ impl Connection {
     ) -> Result<Self, LiveError> {
         let Ticket { key, secret, addresses, .. } = ticket;
         let config = Box::new(quic::dialling(&key, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?);
-        let role = Role::Joiner { secret, config, tried: Vec::new(), route: Route::new() };
+        let role = Role::Joiner { secret, config, tried: Vec::new(), route: JoinerRoute::new() };
         let (config, names) = quic::endpoint(&random::<32>()?)?;
         let mut connection = Self::new(role, kind, Endpoint::new(config, None, true, None), names, origin, now);
         for address in addresses {
@@ -212,7 +212,7 @@ impl Connection {
                     self.find(handle.0, at, from, length);
                 }
             }
-            Some(DatagramEvent::NewConnection(stranger)) => self.greet(stranger, at),
+            Some(DatagramEvent::NewConnection(incoming)) => self.accept_incoming(incoming, at),
             Some(DatagramEvent::Response(answer)) => self.answer(answer.destination, buffer),
             None => {}
         }
@@ -241,18 +241,18 @@ impl Connection {
     }
 
     /// Handles a connection attempt.
-    fn greet(&mut self, stranger: quinn_proto::Incoming, at: Timestamp) {
+    fn accept_incoming(&mut self, incoming: quinn_proto::Incoming, at: Timestamp) {
         let now = self.origin.instant(at);
-        let strangers = self.links.len() - usize::from(self.chosen.is_some());
+        let pending = self.links.len() - usize::from(self.chosen.is_some());
         let mut buffer = Vec::new();
-        if strangers >= MAX_PENDING_LINKS {
-            self.endpoint.ignore(stranger);
-        } else if strangers >= MAX_UNVALIDATED_LINKS && !stranger.remote_address_validated() && stranger.may_retry() {
-            if let Ok(answer) = self.endpoint.retry(stranger, &mut buffer) {
+        if pending >= MAX_PENDING_LINKS {
+            self.endpoint.ignore(incoming);
+        } else if pending >= MAX_UNVALIDATED_LINKS && !incoming.remote_address_validated() && incoming.may_retry() {
+            if let Ok(answer) = self.endpoint.retry(incoming, &mut buffer) {
                 self.answer(answer.destination, buffer);
             }
         } else {
-            match self.endpoint.accept(stranger, now, &mut buffer, None) {
+            match self.endpoint.accept(incoming, now, &mut buffer, None) {
                 Ok((handle, accepted)) => {
                     self.links.insert(handle.0, Link::new(accepted, at));
                     self.follow(handle.0, at);
@@ -571,10 +571,10 @@ impl Connection {
 
     /// When [`Self::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&mut self) -> Option<Timestamp> {
-        let strangers = matches!(self.role, Role::Listener { .. });
+        let pending = matches!(self.role, Role::Listener { .. });
         let (origin, chosen) = (self.origin, self.chosen);
         let links = self.links.iter_mut().filter_map(|(&handle, link)| {
-            let patience = (strangers && chosen != Some(handle)).then(|| link.since + PATIENCE);
+            let patience = (pending && chosen != Some(handle)).then(|| link.since + PATIENCE);
             Timestamp::earliest([link.quic.poll_timeout().map(|at| origin.moment(at)), patience])
         });
         let keep_alive = chosen.is_some().then(|| self.last_sent + KEEP_ALIVE);
@@ -603,7 +603,7 @@ impl Connection {
             }
             self.follow(handle, now);
         }
-        self.find_ways(now);
+        self.find_routes(now);
         if now >= self.last_sent + KEEP_ALIVE
             && let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen))
         {

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lockstep_call::{PictureCodec, ReceivingEnd, SendingEnd, Vp8};
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_transport::{Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::connection::{Connection, ConnectionEvent, Loss, SILENT, Way};
+use crate::connection::{Connection, ConnectionEvent, Loss, Route, SILENT};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
@@ -52,7 +52,7 @@ pub(crate) struct Exchange {
     other: Presence,
     events: VecDeque<CallEvent>,
     received: ReceivedMessages,
-    way: Option<Way>,
+    route: Option<Route>,
     joined_at: Option<Timestamp>,
     is_interrupted: bool,
     quality_at: Option<Timestamp>,
@@ -89,7 +89,7 @@ impl Exchange {
             other: Presence::default(),
             events: VecDeque::new(),
             received: ReceivedMessages::default(),
-            way: None,
+            route: None,
             joined_at: None,
             is_interrupted: false,
             quality_at: None,
@@ -137,7 +137,7 @@ impl Exchange {
         let bytes = self.connection.send_message(now, message)? as u64;
         if let Some(sending) = ends.sending.first_mut() {
             let datagrams = bytes.div_ceil(MAX_LATEST_BYTES as u64).max(1);
-            sending.on_message(now, ByteCount::new(bytes + datagrams * CARRIAGE));
+            sending.on_message(now, ByteCount::new(bytes + datagrams * DATAGRAM_OVERHEAD));
         }
         Ok(())
     }
@@ -182,11 +182,11 @@ impl Exchange {
         if !self.connection.is_open() {
             return;
         }
-        let way = self.connection.way();
-        if self.way.is_some() && way.is_some() && way != self.way {
-            self.events.extend(way.map(CallEvent::PathChanged));
+        let route = self.connection.route();
+        if self.route.is_some() && route.is_some() && route != self.route {
+            self.events.extend(route.map(CallEvent::PathChanged));
         }
-        self.way = way.or(self.way);
+        self.route = route.or(self.route);
         let is_interrupted = now.saturating_since(self.connection.last_received()) >= SILENT;
         if is_interrupted != self.is_interrupted {
             self.is_interrupted = is_interrupted;
@@ -245,7 +245,7 @@ impl Exchange {
                     ends.sending.iter_mut().for_each(|sending| sending.path_returned(now));
                 }
                 ConnectionEvent::Moved => {
-                    self.events.extend(self.connection.way().map(CallEvent::PathChanged));
+                    self.events.extend(self.connection.route().map(CallEvent::PathChanged));
                     ends.sending.iter_mut().for_each(|sending| sending.path_moved(now));
                 }
                 ConnectionEvent::Datagram(at, datagram) => {
@@ -304,7 +304,7 @@ impl Exchange {
             ends.sending.iter_mut().for_each(|sending| sending.set_payload(payload));
         }
         if let Some(sending) = ends.sending.first() {
-            let is_narrow = sending.is_way_narrow(now);
+            let is_narrow = sending.is_path_narrow(now);
             ends.receiving.iter_mut().for_each(|receiving| receiving.thin_feedback(is_narrow));
         }
         loop {
@@ -314,11 +314,11 @@ impl Exchange {
             }
             let transmit = self.connection.is_open().then(|| next_transmit(now, ends)).flatten()?;
             let largest = self.connection.largest_datagram().unwrap_or(0);
-            let riding = ends.receiving.iter_mut().find_map(|end| end.poll_riding(now, &transmit, largest));
+            let piggybacked = ends.receiving.iter_mut().find_map(|end| end.poll_piggybacked(now, &transmit, largest));
             self.name(&transmit, ends);
             self.send(transmit);
-            if let Some(riding) = riding {
-                self.send(riding);
+            if let Some(piggybacked) = piggybacked {
+                self.send(piggybacked);
             }
         }
     }
@@ -367,7 +367,7 @@ impl Exchange {
     /// Result of the call after the close message. It is an error if the other end does not seem to know of the end.
     pub(crate) fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
         match self.connection.unconfirmed() {
-            Some(silence) => result.and(Err(LiveError::Unheard { silence })),
+            Some(silence) => result.and(Err(LiveError::PeerSilent { silence })),
             None => result,
         }
     }

@@ -29,7 +29,6 @@ mod loop_event;
 mod measuring;
 mod menu;
 mod messages;
-mod other_end;
 mod own_picture;
 mod peer;
 mod presence;
@@ -38,6 +37,7 @@ mod receiving;
 mod recorder;
 #[cfg(test)]
 mod rehearsal;
+mod remote_end;
 mod rendezvous;
 mod route;
 mod sending;
@@ -50,9 +50,9 @@ use std::time::Duration;
 
 use lockstep_socket::SystemError;
 
-pub use call::{CallOptions, Finished, Witness, run};
-pub use call_state::{CallState, HeardSound};
-pub use connection::{Traffic, Way};
+pub use call::{CallObserver, CallOptions, Finished, run};
+pub use call_state::{CallState, SoundQuality};
+pub use connection::{Route, Traffic};
 pub use control::CallKind;
 #[cfg(feature = "audio")]
 pub use devices::{open_loudspeaker, open_microphone};
@@ -63,12 +63,12 @@ pub use handle::CallHandle;
 pub use identity::Identity;
 pub use menu::ThreadedMenu;
 pub use messages::{Delivery, MAX_LATEST_BYTES, MAX_MESSAGE_BYTES, Message, MessageError, ReceivedMessage};
-pub use other_end::{Listener, OtherEnd};
 pub use own_picture::OwnPicture;
 pub use peer::{Input, Output, Peer, PeerConfig, ReceivedFrame};
 pub use presence::{Command, Presence};
 pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving};
+pub use remote_end::{Listener, RemoteEnd};
 pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
@@ -240,7 +240,7 @@ pub enum LiveError {
         "the call is over, but the other end may not know: nothing came from it for {:.1} s",
         .silence.as_secs_f64()
     )]
-    Unheard {
+    PeerSilent {
         /// Duration of the silence.
         silence: Duration,
     },

@@ -12,7 +12,7 @@ use lockstep_transport::CodecId;
 use lockstep_units::Timestamp;
 
 use crate::Thread;
-use crate::call_state::HeardSound;
+use crate::call_state::SoundQuality;
 use crate::display_queue::{DisplayQueue, Next, Shown, Waiting};
 use crate::loop_event::LoopEvent;
 use crate::recorder::{RecordError, Recorder};
@@ -49,7 +49,7 @@ fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink, has_sound
         while let Some(next) = queue.take() {
             match next {
                 Next::Picture(waiting) => recorder.show(&waiting.display.picture, waiting.display.captured_at)?,
-                Next::Sound(sound) => recorder.hear(&sound)?,
+                Next::Sound(sound) => recorder.record_sound(&sound)?,
             }
         }
         recorder.finish()
@@ -139,8 +139,8 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     }
 
     /// Records that sound captured at `captured` is played at `now`; `None` for concealed sound or silence.
-    pub(crate) fn heard(&mut self, now: Timestamp, captured: Option<Timestamp>) {
-        self.sync.hear(now, captured);
+    pub(crate) fn on_playback(&mut self, now: Timestamp, captured: Option<Timestamp>) {
+        self.sync.on_playback(now, captured);
     }
 
     /// Queues the picture that is due for display, if there is one.
@@ -189,8 +189,8 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     }
 
     /// Quality of the received sound so far, if there is a loudspeaker.
-    pub(crate) fn heard_so_far(&self) -> Option<HeardSound> {
-        self.player.as_ref().map(Player::heard_so_far)
+    pub(crate) fn sound_quality(&self) -> Option<SoundQuality> {
+        self.player.as_ref().map(Player::sound_quality)
     }
 
     /// Pictures that the sink was too slow to display.

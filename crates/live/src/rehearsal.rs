@@ -109,7 +109,7 @@ struct End {
     stopped: Option<Vec<Incoming>>,
     /// Display and playout times on this end's clock, each with the capture time on the other end's clock.
     shown: Vec<(Timestamp, Timestamp)>,
-    heard: Vec<(Timestamp, Timestamp)>,
+    played: Vec<(Timestamp, Timestamp)>,
 }
 
 /// Configuration of both ends of a rehearsal.
@@ -140,7 +140,7 @@ impl End {
         let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), interval);
         let controller = algorithm.controller(&setup).expect("it needs no path");
         let encoder = Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default()));
-        let receiving = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+        let receiving = ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
             Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
         });
         let talks = cast.talk != Talk::Mute;
@@ -167,7 +167,7 @@ impl End {
             over: None,
             stopped: None,
             shown: Vec::new(),
-            heard: Vec::new(),
+            played: Vec::new(),
         }
     }
 
@@ -271,10 +271,10 @@ impl End {
         }
         if self.plays_at.is_some_and(|at| at <= now) {
             self.playing.play(now).expect("it has no sink");
-            let heard = self.playing.heard();
-            self.sync.hear(now, heard);
-            if let Some(captured) = heard {
-                self.heard.push((now, captured));
+            let played = self.playing.playing_captured_at();
+            self.sync.on_playback(now, played);
+            if let Some(captured) = played {
+                self.played.push((now, captured));
             }
             let least = Timestamp::ZERO + now.saturating_since(Timestamp::ZERO + FRAME_DURATION);
             self.plays_at = self.plays_at.map(|at| (at + FRAME_DURATION).max(least));
@@ -555,7 +555,7 @@ impl World {
     fn back(&self, end: usize, since: Timestamp) -> [Option<Duration>; 2] {
         let (here, there) = (&self.ends[end], &self.ends[1 - end]);
         let (from, captured) = (since + here.ahead, since + there.ahead);
-        [&here.shown, &here.heard].map(|moments| {
+        [&here.shown, &here.played].map(|moments| {
             let first = moments.iter().find(|&&(at, of)| at >= from && of >= captured);
             first.map(|&(at, _)| at.saturating_since(from))
         })
@@ -571,7 +571,7 @@ impl World {
     fn forget(&mut self) {
         for end in &mut self.ends {
             end.shown.clear();
-            end.heard.clear();
+            end.played.clear();
         }
     }
 

@@ -267,7 +267,7 @@ impl<C: PictureCodec> SendingHalf<C> {
     }
 
     /// Logs the remaining records at the end of the call, complete or not.
-    pub(crate) fn log_the_rest(&mut self, log: &mut impl FnMut(FrameRecord)) {
+    pub(crate) fn log_remaining(&mut self, log: &mut impl FnMut(FrameRecord)) {
         while let Some(record) = self.end.poll_last_record() {
             self.measuring.push(record);
         }

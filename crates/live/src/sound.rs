@@ -15,7 +15,7 @@ use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 
 use crate::Thread;
-use crate::call_state::HeardSound;
+use crate::call_state::SoundQuality;
 use crate::display_queue::DisplayQueue;
 use crate::loop_event::{LoopEvent, SoundEvent};
 use crate::{END_LIMIT, LiveError};
@@ -140,8 +140,8 @@ pub(crate) struct Player {
     packets: Option<SyncSender<(Timestamp, SoundPacket)>>,
     least_delay: Arc<AtomicI64>,
     scores: Arc<Mutex<Option<SoundScores>>>,
-    heard: Arc<Mutex<HeardSound>>,
-    shortest_way: Arc<Mutex<Duration>>,
+    quality: Arc<Mutex<SoundQuality>>,
+    one_way_delay: Arc<Mutex<Duration>>,
     thread: Thread,
 }
 
@@ -156,11 +156,11 @@ impl Player {
         let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MAX_QUEUED_PACKETS);
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
         let scores = Arc::new(Mutex::new(None));
-        let shortest_way = Arc::new(Mutex::new(Duration::ZERO));
+        let one_way_delay = Arc::new(Mutex::new(Duration::ZERO));
         let (delay_limit, scored, events) = (Arc::clone(&least_delay), Arc::clone(&scores), events.clone());
-        let way = Arc::clone(&shortest_way);
-        let heard = Arc::<Mutex<HeardSound>>::default();
-        let so_far = heard.clone();
+        let way = Arc::clone(&one_way_delay);
+        let quality = Arc::<Mutex<SoundQuality>>::default();
+        let so_far = quality.clone();
         let thread = Thread::spawn("loudspeaker", move || {
             let decoder = SoundDecoder::new().map_err(|error| LiveError::Sound(error.to_string()))?;
             let mut metronome = Metronome::start(!sink.is_live());
@@ -185,15 +185,15 @@ impl Player {
                 }
                 let statistics = playing.statistics();
                 let (packets, concealed_share) = (statistics.playout.packets, statistics.concealed_share());
-                *so_far.lock().unwrap_or_else(PoisonError::into_inner) = HeardSound { packets, concealed_share };
+                *so_far.lock().unwrap_or_else(PoisonError::into_inner) = SoundQuality { packets, concealed_share };
                 // The event may be dropped; the thread must not wait for the call.
-                let _ = events.try_send(LoopEvent::Sound(SoundEvent::Heard(now, playing.heard())));
+                let _ = events.try_send(LoopEvent::Sound(SoundEvent::Playback(now, playing.playing_captured_at())));
             }
             let way = *way.lock().unwrap_or_else(PoisonError::into_inner);
             *scored.lock().unwrap_or_else(PoisonError::into_inner) = Some(playing.scores(Some(way)));
             playing.finish().map_err(|failure| LiveError::Sound(failure.to_string()))
         })?;
-        Ok(Self { packets: Some(packets), least_delay, scores, heard, shortest_way, thread })
+        Ok(Self { packets: Some(packets), least_delay, scores, quality, one_way_delay, thread })
     }
 
     /// Passes on a packet that arrived at `at`.
@@ -209,8 +209,8 @@ impl Player {
     }
 
     /// Quality of the received sound so far.
-    pub(crate) fn heard_so_far(&self) -> HeardSound {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn sound_quality(&self) -> SoundQuality {
+        *self.quality.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports the failure of the thread, once.
@@ -218,10 +218,10 @@ impl Player {
         self.thread.check()
     }
 
-    /// Completes the recording of the sound, and returns its scores; `shortest_way` is the one-way delay of the fastest
+    /// Completes the recording of the sound, and returns its scores; `one_way_delay` is the one-way delay of the fastest
     /// datagram.
-    pub(crate) fn finish(&mut self, shortest_way: Duration) -> Result<Option<SoundScores>, LiveError> {
-        *self.shortest_way.lock().unwrap_or_else(PoisonError::into_inner) = shortest_way;
+    pub(crate) fn finish(&mut self, one_way_delay: Duration) -> Result<Option<SoundScores>, LiveError> {
+        *self.one_way_delay.lock().unwrap_or_else(PoisonError::into_inner) = one_way_delay;
         self.packets = None;
         self.thread.finish(END_LIMIT)?;
         Ok(self.scores.lock().unwrap_or_else(PoisonError::into_inner).take())

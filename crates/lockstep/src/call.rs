@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use lockstep_call::{ReceivingEnd, SerialMenu};
 use lockstep_control::{Controller, ControllerSetup, Latency};
 use lockstep_live::{
-    CallEvent, CallHandle, CallKind, CallOptions, Ended, Freshness, Identity, Listener, LiveError, Loudspeaker,
-    MAX_STREAMS, Message, MessageError, OpenSink, OtherEnd, Presence, ReceivedFrame, Receiving, Sending, Shown,
-    StreamName, Ticket, TicketRefusal, Witness,
+    CallEvent, CallHandle, CallKind, CallObserver, CallOptions, Ended, Freshness, Identity, Listener, LiveError,
+    Loudspeaker, MAX_STREAMS, Message, MessageError, OpenSink, Presence, ReceivedFrame, Receiving, RemoteEnd, Sending,
+    Shown, StreamName, Ticket, TicketRefusal,
 };
 use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoFormat};
 use lockstep_socket::{Clock, SystemError};
-use lockstep_sound::{Nowhere, SoundSink, SoundSource};
+use lockstep_sound::{DiscardSoundSink, SoundSink, SoundSource};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{Picture, Preset};
 
@@ -386,7 +386,7 @@ impl Sink for FrameSink {
 /// Forwards events to the application.
 struct Observer(Arc<Shared>);
 
-impl Witness for Observer {
+impl CallObserver for Observer {
     fn event(&mut self, event: CallEvent) {
         match &event {
             CallEvent::Joined => self.0.progress.change(|stage| stage.has_joined = true),
@@ -480,8 +480,8 @@ impl Runner {
             _ => CallKind::FromListener,
         };
         let peer = match &mut self.other {
-            Other::Giver(ticket) => OtherEnd::Of(ticket.clone()),
-            Other::Joiner(listener) => OtherEnd::At(listener.try_clone()?),
+            Other::Giver(ticket) => RemoteEnd::Of(ticket.clone()),
+            Other::Joiner(listener) => RemoteEnd::At(listener.try_clone()?),
         };
         let shared = Arc::clone(&self.shared);
         Ok(CallOptions {
@@ -526,7 +526,7 @@ impl Runner {
             return Ok(Vec::new());
         }
         let loudspeaker = self.builder.loudspeaker.as_mut().map(|open| open()).transpose().map_err(LiveError::Sound)?;
-        let nowhere = || self.builder.records_sound.then(|| Box::new(Nowhere) as Box<dyn SoundSink>);
+        let nowhere = || self.builder.records_sound.then(|| Box::new(DiscardSoundSink) as Box<dyn SoundSink>);
         let mut loudspeaker = loudspeaker.or_else(nowhere).map(|sink| Loudspeaker { sink, lip_sync: true });
         let receiving = |stream| Receiving {
             end: self.builder.receive.end(),
@@ -557,7 +557,7 @@ fn can_resume(result: &Result<Ended, LiveError>) -> bool {
         Err(error) => matches!(
             error,
             LiveError::Silent { .. }
-                | LiveError::Unheard { .. }
+                | LiveError::PeerSilent { .. }
                 | LiveError::Unanswered { .. }
                 | LiveError::NotCalled { .. }
                 | LiveError::Restarted

@@ -86,8 +86,8 @@ pub use lockstep_control::{FlowGroup, Latency, LimitedBy};
 pub use lockstep_live::{
     CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, LiveError as Error, MAX_LATEST_BYTES,
     MAX_MESSAGE_BYTES, MAX_STREAMS, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality, ReceivedFrame,
-    ReceivedMessage, ReceivingQuality, SendingQuality, StreamName, StreamNameError, Ticket, TicketError, TicketRefusal,
-    Warning, Way,
+    ReceivedMessage, ReceivingQuality, Route, SendingQuality, StreamName, StreamNameError, Ticket, TicketError,
+    TicketRefusal, Warning,
 };
 #[cfg(feature = "audio")]
 pub use lockstep_live::{open_loudspeaker, open_microphone};

@@ -215,14 +215,14 @@ impl ReceiveOptions {
     /// Creates the receiving end, for a [`Peer`](crate::Peer).
     #[must_use]
     pub fn end(self) -> ReceivingEnd {
-        let end = ReceivingEnd::taking(ReceiverConfig::default(), estimator);
+        let end = ReceivingEnd::with_estimators(ReceiverConfig::default(), estimator);
         end.with_pixel_limit(self.max_pixels)
     }
 
     /// Creates the receiving end with a decoder of the application, for a [`Peer`](crate::Peer)`<External>`.
     #[must_use]
     pub fn external_end(self, codec: CodecId, decoder: impl PictureDecoder + 'static) -> ReceivingEnd<External> {
-        let end = ReceivingEnd::taking(ReceiverConfig::default(), estimator);
+        let end = ReceivingEnd::with_estimators(ReceiverConfig::default(), estimator);
         end.decoding_with(codec, decoder).with_pixel_limit(self.max_pixels)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! records of the sending end --+
-//!                              +--> CallLog --> CallObserver (each final frame)
+//!                              +--> CallLog --> FrameObserver (each final frame)
 //! displays of the receiver ----+       \-----> FinishedCall (scores, series)
 //! ```
 //!
@@ -13,7 +13,7 @@ use std::time::Duration;
 use lockstep_call::{DisplayRecord, FrameRecord};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::frame_log::{CallObserver, LoggedFrame, PendingFrames};
+use crate::frame_log::{FrameObserver, LoggedFrame, PendingFrames};
 use crate::scores::{FrameScores, Scores, VideoDelayFloor};
 use crate::series::{Series, SeriesRecorder, TargetRecorder};
 
@@ -22,7 +22,7 @@ pub struct CallLog {
     pending: PendingFrames,
     scores: FrameScores,
     targets: TargetRecorder,
-    observer: Option<Box<dyn CallObserver>>,
+    observer: Option<Box<dyn FrameObserver>>,
 }
 
 impl CallLog {
@@ -40,13 +40,13 @@ impl CallLog {
 
     /// Builder form of [`CallLog::observe`].
     #[must_use]
-    pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
+    pub fn observed_by(mut self, observer: Box<dyn FrameObserver>) -> Self {
         self.observe(observer);
         self
     }
 
     /// Reports every frame to `observer` once it is final.
-    pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
+    pub fn observe(&mut self, observer: Box<dyn FrameObserver>) {
         self.observer = Some(observer);
     }
 

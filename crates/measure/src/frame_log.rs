@@ -1,7 +1,7 @@
 //! Frames on their way from the ends to the observers of a call.
 //!
 //! ```text
-//! sending end --decision--> PendingFrames --it or a later frame was shown--> CallObserver
+//! sending end --decision--> PendingFrames --it or a later frame was shown--> FrameObserver
 //! ```
 //!
 //! A record leaves the sending end ([`OpenRecords`](lockstep_call::OpenRecords)) after the decision on its picture.
@@ -31,12 +31,12 @@ pub struct LoggedFrame {
 }
 
 /// Observer of every captured frame of a call, in order of capture, once its record is final.
-pub trait CallObserver: Send {
+pub trait FrameObserver: Send {
     /// Receives a final frame.
     fn frame(&mut self, frame: &LoggedFrame);
 }
 
-impl<Observer: CallObserver> CallObserver for Arc<Mutex<Observer>> {
+impl<Observer: FrameObserver> FrameObserver for Arc<Mutex<Observer>> {
     /// Does nothing if the observer panicked before.
     fn frame(&mut self, frame: &LoggedFrame) {
         if let Ok(mut observer) = self.lock() {
@@ -45,7 +45,7 @@ impl<Observer: CallObserver> CallObserver for Arc<Mutex<Observer>> {
     }
 }
 
-impl<Observer: CallObserver> CallObserver for Option<Observer> {
+impl<Observer: FrameObserver> FrameObserver for Option<Observer> {
     fn frame(&mut self, frame: &LoggedFrame) {
         if let Some(observer) = self {
             observer.frame(frame);
@@ -53,7 +53,7 @@ impl<Observer: CallObserver> CallObserver for Option<Observer> {
     }
 }
 
-impl<Observer: CallObserver + ?Sized> CallObserver for Vec<Box<Observer>> {
+impl<Observer: FrameObserver + ?Sized> FrameObserver for Vec<Box<Observer>> {
     fn frame(&mut self, frame: &LoggedFrame) {
         for observer in self {
             observer.frame(frame);
@@ -73,7 +73,7 @@ impl KeptFrames {
     }
 }
 
-impl CallObserver for KeptFrames {
+impl FrameObserver for KeptFrames {
     fn frame(&mut self, frame: &LoggedFrame) {
         if let Ok(mut frames) = self.0.lock() {
             frames.push(frame.clone());

@@ -22,7 +22,7 @@ mod session;
 
 pub use call_log::{CallLog, FinishedCall};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
-pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MAX_PENDING_FRAMES};
+pub use frame_log::{FrameObserver, KeptFrames, LoggedFrame, MAX_PENDING_FRAMES};
 pub use freezes::{FrameDuration, FreezeDetector};
 pub use report::{CallReport, CodingTimes, DRAIN, Machine, OppositeResult};
 pub use scores::{

@@ -17,7 +17,7 @@ use std::time::Duration;
 use lockstep_call::{Codec, FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::frame_log::{CallObserver, LoggedFrame};
+use crate::frame_log::{FrameObserver, LoggedFrame};
 use crate::freezes::FreezeDetector;
 use crate::series::Series;
 
@@ -447,7 +447,7 @@ impl SharedSessionMeter {
     }
 }
 
-impl CallObserver for SharedSessionMeter {
+impl FrameObserver for SharedSessionMeter {
     fn frame(&mut self, frame: &LoggedFrame) {
         let mut meter = self.lock();
         let record = &frame.record;

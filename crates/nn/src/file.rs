@@ -44,7 +44,7 @@ impl Model {
         if bytes.is_empty() {
             return Err(ModelError::NotOnnx("the file is empty".to_owned()));
         }
-        let besides = wire::bytes_besides_weights(bytes)
+        let besides = wire::bytes_without_weights(bytes)
             .ok_or_else(|| ModelError::NotOnnx("the file ends too early or has another format".to_owned()))?;
         if besides > MAX_OTHER_BYTES {
             let text = format!("{besides} bytes are not weights, at most {MAX_OTHER_BYTES} are allowed");

@@ -43,7 +43,7 @@ mod _lockstep {
     #[pymodule_export]
     use crate::measures::{freezes, luma_ssim};
     #[pymodule_export]
-    use crate::pictures::{LessonSetting, lesson_names};
+    use crate::pictures::{TrainingSetting, training_layout};
     #[pymodule_export]
     use crate::simulation::{EstimatorError, simulate, simulate_options};
     #[pymodule_export]

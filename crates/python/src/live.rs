@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use lockstep::{
     Bitrate, Call, CallBuilder, Delivery, Ended, Event, FrameRate, Identity, Latency, Message, MessageError, Presence,
-    Quality, ReceivedMessage, SentStream, Stream, VideoFormat, Way,
+    Quality, ReceivedMessage, Route, SentStream, Stream, VideoFormat,
 };
 
 use lockstep_control::Failure;
@@ -428,8 +428,8 @@ fn fields<'py>(py: Python<'py>, call: &Call, event: Event) -> PyResult<(&'static
             "Degraded"
         }
         Event::Joined => "Joined",
-        Event::PathChanged(way) => {
-            fields.set_item("relayed", way == Way::Relayed)?;
+        Event::PathChanged(route) => {
+            fields.set_item("relayed", route == Route::Relayed)?;
             "PathChanged"
         }
         Event::Interrupted => "Interrupted",

@@ -103,7 +103,7 @@ impl LineWriter {
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             let written = write(output, &incoming, cut);
             if let Err(error) = &written {
-                aside!("lockstep: cannot write {shown_name}: {error}; the call continues without it");
+                eprint_line!("lockstep: cannot write {shown_name}: {error}; the call continues without it");
             }
             // Later lines are discarded.
             if written.is_err() {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, Outcome, ReceivingEnd, SendingEnd};
 use lockstep_control::LimitedBy;
-use lockstep_live::{CallState, Presence, Shown, Way};
+use lockstep_live::{CallState, Presence, Route, Shown};
 use lockstep_measure::{FreezeDetector, ReceivedCounts, SentCounts};
 use lockstep_units::Timestamp;
 
@@ -267,7 +267,7 @@ impl LiveStats {
             bytes_sent: traffic.sent_bytes,
             packets_received: traffic.received_datagrams,
             bytes_received: traffic.received_bytes,
-            relayed: state.way == Some(Way::Relayed),
+            relayed: state.route == Some(Route::Relayed),
         });
         let sound = state.sound.map(|sound| Sound { packets: sound.packets, concealed_share: sound.concealed_share });
         let timestamp = state.now.as_secs_f64() * 1e3;
@@ -318,7 +318,7 @@ mod tests {
                 sound: None,
                 own: Presence::default(),
                 peer: Presence::default(),
-                way: None,
+                route: None,
                 rendezvous_answers: None,
             };
             for second in [0, 6] {

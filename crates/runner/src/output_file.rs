@@ -65,28 +65,28 @@ pub fn all_printed() -> Result<()> {
 }
 
 /// Prints text for the user: on standard output, or on standard error if an output uses standard output.
-pub fn tell(text: Arguments<'_>) {
+pub fn print_text(text: Arguments<'_>) {
     if standard_output_is_taken() {
-        let _ = stderr().write_fmt(text); // ignored as in `aside`
+        let _ = stderr().write_fmt(text); // ignored as in `eprint_line`
     } else {
         print(text);
     }
 }
 
 /// Whether text for the user goes to a terminal.
-pub fn tells_terminal() -> bool {
+pub fn prints_to_terminal() -> bool {
     if standard_output_is_taken() { stderr().is_terminal() } else { stdout().is_terminal() }
 }
 
-/// Prints a line for the user, see [`tell`].
-pub fn say(line: Arguments<'_>) {
-    tell(format_args!("{line}\n"));
+/// Prints a line for the user, see [`print_text`].
+pub fn print_line(line: Arguments<'_>) {
+    print_text(format_args!("{line}\n"));
 }
 
 /// Prints a line for the user on standard error: warnings, failures, progress.
 ///
 /// A failure to print is ignored, so that the command still writes its files.
-pub fn aside(line: Arguments<'_>) {
+pub fn eprint_line(line: Arguments<'_>) {
     let _ = writeln!(stderr(), "{line}");
 }
 

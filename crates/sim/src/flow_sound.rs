@@ -42,7 +42,7 @@ impl<C: Codec> FlowSound<C> {
                 self.sound.playback.set_least_delay(delay);
             }
             self.sound.playback.play(now)?;
-            self.sync.hear(now, self.sound.playback.heard());
+            self.sync.on_playback(now, self.sound.playback.playing_captured_at());
             self.plays_at += FRAME_DURATION;
         }
         Ok(())

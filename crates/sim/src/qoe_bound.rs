@@ -52,7 +52,7 @@ use std::time::Duration;
 use lockstep_link::LinkConfig;
 use lockstep_measure::qoe_d;
 use lockstep_media::{FrameRate, ssim_db};
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_units::{ByteCount, Timestamp};
 
 use program::{Problem, Value};
@@ -135,7 +135,7 @@ impl BoundedCall {
     /// Bytes on the link for a frame of `size` bytes.
     fn wire(&self, size: ByteCount) -> u64 {
         let fragments = size.get().div_ceil(self.payload.get().max(1)).max(1);
-        size.get() + fragments * (DATA_HEADER as u64 + CARRIAGE)
+        size.get() + fragments * (DATA_HEADER as u64 + DATAGRAM_OVERHEAD)
     }
 }
 
@@ -316,7 +316,7 @@ mod tests {
             while left > 0 {
                 let part = left.min(call.payload.get());
                 left -= part;
-                let size = ByteCount::new(part + DATA_HEADER as u64 + CARRIAGE);
+                let size = ByteCount::new(part + DATA_HEADER as u64 + DATAGRAM_OVERHEAD);
                 let _ = link.send(ready, size, (picture, left == 0));
             }
         }

@@ -4,10 +4,10 @@
 //! and stamps each datagram by the [`Clock`].
 #![forbid(unsafe_code)]
 
-mod asked;
 mod clock;
 mod datagrams;
 mod error;
+mod local_addresses;
 mod packet_info;
 mod sockets;
 mod threads;

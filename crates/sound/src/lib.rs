@@ -28,7 +28,7 @@ pub use player::{Decode, Decoded, LOOK_AHEAD, Player, PlayerStatistics};
 pub use playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
 pub use recent_delays::RecentDelays;
 pub use sender::{MAX_BITRATE, MIN_BITRATE, SoundPlan, SoundSender, bitrate_within};
-pub use source::{Nowhere, Silence, SoundFailure, SoundSink, SoundSource, Tone};
+pub use source::{DiscardSoundSink, Silence, SoundFailure, SoundSink, SoundSource, Tone};
 pub use stretch::{lengthen, shorten};
 pub use track::{SoundTrack, TrackPacket};
 pub use wav::{WavError, WavRecording, WavSource, WavWriter};

@@ -214,7 +214,7 @@ impl<D: Decode> Player<D> {
     /// Capture time of the next sound after the last frame of [`Self::play`], on the sender's clock. Lip sync shows the
     /// picture of that time. None in silence.
     #[must_use]
-    pub fn heard(&self) -> Option<Timestamp> {
+    pub fn playing_captured_at(&self) -> Option<Timestamp> {
         let until = self.captured_until?;
         Some(Timestamp::from_nanos(until.as_nanos().saturating_sub(duration_of(self.samples.len()).as_nanos() as u64)))
     }

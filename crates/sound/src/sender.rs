@@ -1,6 +1,6 @@
 //! Turns captured frames into packets.
 
-use lockstep_transport::wire::{CARRIAGE, SOUND_HEADER};
+use lockstep_transport::wire::{DATAGRAM_OVERHEAD, SOUND_HEADER};
 use lockstep_transport::{MAX_BUNDLED_FRAMES, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -61,7 +61,7 @@ impl SoundPlan {
 
     /// Bit rate of the headers at this number of frames per datagram.
     fn headers(frames: usize) -> Bitrate {
-        let bytes = CARRIAGE + SOUND_HEADER as u64 + 2 * (frames as u64 - 1);
+        let bytes = DATAGRAM_OVERHEAD + SOUND_HEADER as u64 + 2 * (frames as u64 - 1);
         Bitrate::mean(ByteCount::new(bytes), FRAME_DURATION * frames as u32)
     }
 

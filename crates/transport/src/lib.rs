@@ -21,12 +21,12 @@
 //! [`wire`] describes the layout of every datagram.
 #![forbid(unsafe_code)]
 
-mod carriage;
 mod catalogue;
 mod feedback_interval;
 mod incoming;
 mod loss;
 mod outgoing;
+mod overhead;
 mod pacer;
 mod parity;
 mod payload;
@@ -50,7 +50,6 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-pub use carriage::{RIDING, carried, on_the_link};
 pub use feedback_interval::FeedbackInterval;
 pub use incoming::{DropReason, ReceiverConfig, ReceiverEvent};
 pub use loss::LossDetectionConfig;
@@ -58,6 +57,7 @@ pub use outgoing::{
     AcknowledgedFragment, Feedback, FragmentsInFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
 };
+pub use overhead::{PIGGYBACK_OVERHEAD, size_on_link, udp_size_on_link};
 pub use parity::{MAX_PARITY_FRAGMENTS, Parity};
 pub use payload::{Length, Payload};
 pub use receiver::Receiver;

@@ -224,7 +224,7 @@ impl Feedback {
 pub enum SenderEvent {
     /// The receiver has answered the first hello.
     Connected,
-    /// The receiver has answered a later hello of [`Sender::greet`](crate::Sender::greet).
+    /// The receiver has answered a later hello of [`Sender::send_hello`](crate::Sender::send_hello).
     Answered,
     /// An acknowledgement arrived.
     Feedback(Feedback),

@@ -223,9 +223,9 @@ impl<P: Payload> Receiver<P> {
     /// Whether the next acknowledgement may share a packet that leaves now and has `room` free bytes. It must be due,
     /// or almost due, and fit.
     #[must_use]
-    pub fn may_ride(&self, now: Timestamp, room: usize) -> bool {
+    pub fn may_piggyback(&self, now: Timestamp, room: usize) -> bool {
         let Some(connection) = self.connection else { return false };
-        if self.reply_due || !self.acknowledging.may_ride(now) {
+        if self.reply_due || !self.acknowledging.may_piggyback(now) {
             return false;
         }
         let next = self.acknowledging.preview(now, connection, &self.arrivals, self.decoding.catalogue());
@@ -233,8 +233,8 @@ impl<P: Payload> Receiver<P> {
         next.is_some_and(|next| next.length() + MAX_ESTIMATE_BYTES <= room)
     }
 
-    /// Returns an acknowledgement, due or not. Call it after [`Self::may_ride`] returned `true`.
-    pub fn poll_riding(&mut self, now: Timestamp) -> Option<Transmit<P>> {
+    /// Returns an acknowledgement, due or not. Call it after [`Self::may_piggyback`] returned `true`.
+    pub fn poll_piggybacked(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         self.acknowledgement(now)
     }
 

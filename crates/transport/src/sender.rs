@@ -1,7 +1,7 @@
 //! Sending end: cuts frames into fragments, paces them, handles acknowledgements, and chooses source states.
 
 mod events;
-mod greeting;
+mod hello;
 mod sound;
 mod sources;
 

@@ -154,7 +154,7 @@ impl SentStates {
     }
 
     /// Whether [`Self::take_verdicts`] or [`Self::take_released`] has anything to return.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_changes(&self) -> bool {
         !(self.verdicts.is_empty() && self.released.is_empty())
     }
 

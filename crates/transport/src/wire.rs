@@ -87,7 +87,7 @@
 //! ([`SOUND`](crate::SOUND)) of the frame.
 //!
 //! Live calls use QUIC, which encrypts and authenticates. Each datagram of data, sound or acknowledgement is one QUIC
-//! datagram ([`SEALING`]). Hellos and replies use a stream and need no repetition. The driver's own message ends a
+//! datagram ([`QUIC_OVERHEAD`]). Hellos and replies use a stream and need no repetition. The driver's own message ends a
 //! connection. Kind 5 was a close and is not reused.
 
 mod acknowledgement;
@@ -127,9 +127,9 @@ pub const NETWORK_HEADERS: u64 = 28;
 /// - 2: length
 /// - 16: authentication tag
 /// - 2 or 3: QUIC's own acknowledgements, the mean of `lockstep call --trace constant:1mbps`
-pub const SEALING: u64 = 28;
+pub const QUIC_OVERHEAD: u64 = 28;
 /// Bytes that a link carries in addition to each datagram, in simulated and live calls.
-pub const CARRIAGE: u64 = NETWORK_HEADERS + SEALING;
+pub const DATAGRAM_OVERHEAD: u64 = NETWORK_HEADERS + QUIC_OVERHEAD;
 /// Largest payload of a fragment, bytes. With its header, UDP and IP it fits 1,500 bytes (IPv4) or 1,516 bytes (IPv6).
 pub const MAX_PAYLOAD: usize = 1400;
 

@@ -124,7 +124,7 @@ fn decisions_of_a_distant_quantizer_are_not_reused() {
     let analysis = Analysis::new(&state, &picture(Content::Objects, 96, 64, 1, 1), &Parameters::default());
     let (_, decisions) = analysis.encode_first(10);
     assert!(decisions.serve(14) && !decisions.serve(100));
-    assert_eq!(analysis.encode_beside(100, &decisions).frame, analysis.encode(100).frame);
+    assert_eq!(analysis.encode_reusing(100, &decisions).frame, analysis.encode(100).frame);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn main() -> anyhow::Result<()> {
     for name in ["webrtc-rs", "gcc", "lockstep"] {
         let mut options = CallArguments { modelled: Some(true), ..CallArguments::default() };
         for (option, word) in [("controller", name), ("trace", "cellular:mean=4mbps,seed=1"), ("seconds", "60")] {
-            options.set_words(option, &[word.to_owned()])?;
+            options.set_values(option, &[word.to_owned()])?;
         }
         let report = simulate(&options.settings_with(&controllers)?, |_| Ok(()))?.report;
         let delay = report.scores.video_delay_ms.map_or(0.0, |delay| delay.p95);

@@ -314,7 +314,7 @@ def _rlv(made: argparse.ArgumentParser) -> None:
 
 
 def _lockstep_own(made: argparse.ArgumentParser) -> None:
-    levels = _lockstep.lesson_names()[2]
+    levels = _lockstep.training_layout()[2]
     # Numbers of traces, rounds and calls, and the rate, are those of the shipped model (lab: 2026-11-learning,
     # "Lockstep's own").
     made.add_argument(

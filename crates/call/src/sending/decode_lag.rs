@@ -92,11 +92,11 @@ impl DecodeLag {
 
     /// Records that `frame` was decoded, so no earlier one will be.
     pub(super) fn on_decoded(&mut self, now: Timestamp, frame: u32) {
-        let mut held_up = false;
+        let mut bytes_behind_cross_traffic = false;
         while self.undecoded.front().is_some_and(|undecoded| undecoded.frame <= frame) {
-            held_up |= self.undecoded.pop_front().is_some_and(|undecoded| undecoded.whole.is_none());
+            bytes_behind_cross_traffic |= self.undecoded.pop_front().is_some_and(|undecoded| undecoded.whole.is_none());
         }
-        if held_up {
+        if bytes_behind_cross_traffic {
             // A retransmitted frame delayed the others until now.
             for whole in self.undecoded.iter_mut().filter_map(|undecoded| undecoded.whole.as_mut()) {
                 *whole = (now, self.feedback);

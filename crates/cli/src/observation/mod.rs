@@ -89,7 +89,7 @@ impl ObservationArguments {
     }
 
     /// Arguments for the sender and the receiver process, which write the qlogs of a call.
-    pub fn qlog_words(&self) -> [Vec<String>; 2] {
+    pub fn qlog_arguments(&self) -> [Vec<String>; 2] {
         [self.qlog.clone(), self.receiver_qlog()].map(|path| {
             let file = path.map(|path| path.to_string_lossy().into_owned());
             file.into_iter().flat_map(|file| ["--qlog".to_owned(), file]).collect()
@@ -116,7 +116,7 @@ fn serve_metrics(address: SocketAddr, of: &str, text: impl Fn() -> String + Send
     };
     let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
     if !is_loopback(bound.ip()) {
-        aside!("lockstep: warning: anybody who reaches {bound} can read the {of}'s numbers");
+        eprint_line!("lockstep: warning: anybody who reaches {bound} can read the {of}'s numbers");
     }
     Ok(format!("http://{bound}/metrics"))
 }
@@ -240,11 +240,11 @@ impl Observation {
     }
 
     /// Prints the addresses of the pages.
-    pub fn tell(&self) {
+    pub fn print_addresses(&self) {
         for (place, address) in &self.places {
             match place {
-                Place::Monitor => say!("monitor: {address}"),
-                Place::Metrics => say!("metrics: {address}"),
+                Place::Monitor => print_line!("monitor: {address}"),
+                Place::Metrics => print_line!("metrics: {address}"),
             }
         }
     }

@@ -26,7 +26,7 @@ use lockstep_nn::{Model, ModelError};
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, Timestamp};
 
-use super::arrived::Rhythm;
+use super::arrived::DecisionTimer;
 use super::purpose::check_controller;
 use crate::{Estimator, RateBounds};
 
@@ -156,7 +156,7 @@ struct Mmsys24 {
     /// Next value of each input; empty for the observation.
     states: Vec<Vec<f32>>,
     monitor: Monitor,
-    rhythm: Rhythm,
+    rhythm: DecisionTimer,
     bounds: RateBounds,
     estimate: Bitrate,
 }
@@ -227,7 +227,7 @@ pub fn mmsys24(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimato
         },
     );
     let states = states.collect();
-    let (monitor, rhythm) = (Monitor::default(), Rhythm::default());
+    let (monitor, rhythm) = (Monitor::default(), DecisionTimer::default());
     Ok(Box::new(Mmsys24 { model, observation, states, monitor, rhythm, bounds, estimate: bounds.initial }))
 }
 

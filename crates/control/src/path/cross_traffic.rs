@@ -25,7 +25,7 @@ use crate::PathConfig;
 use lockstep_units::SlidingMinimum;
 
 use crate::CrossTrafficConfig;
-use crate::fragments::DATAGRAM_CARRIAGE;
+use crate::fragments::DATAGRAM_OVERHEAD_BYTES;
 
 /// Smallest decrease of the delay that counts, seconds. Smaller ones are within the granularity of clocks and timers.
 const FALLEN: f64 = 0.005;
@@ -121,7 +121,7 @@ impl CrossTrafficDetector {
         let since_last = (at.as_secs_f64() - self.arrived_at).max(0.0);
         self.arrived_at += since_last;
         self.arrivals *= exp(-since_last / fade);
-        self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / fade;
+        self.arrivals += (arrival.size.as_f64() + DATAGRAM_OVERHEAD_BYTES) / fade;
         let least = self.least.put(at, foreign, window);
         self.suspected = least > wait;
         self.show(at, least, bursts);
@@ -155,7 +155,7 @@ impl CrossTrafficDetector {
     /// Time that a packet waited behind packets of other flows, seconds.
     fn foreign_wait(&mut self, arrival: &AcknowledgedFragment, queued: Duration, bursts: &Bursts) -> f64 {
         let (sent_at, waited) = (arrival.sent_at.as_secs_f64(), queued.as_secs_f64());
-        let bytes = arrival.size.as_f64() + DATAGRAM_CARRIAGE;
+        let bytes = arrival.size.as_f64() + DATAGRAM_OVERHEAD_BYTES;
         while self.left.front().is_some_and(|&(left_at, _)| left_at <= sent_at) || self.left.len() >= MAX_PACKETS {
             self.left_bytes -= self.left.pop_front().map_or(0.0, |(_, bytes)| bytes);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_transport::wire::CARRIAGE;
+use lockstep_transport::wire::DATAGRAM_OVERHEAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::deliveries::Deliveries;
@@ -12,7 +12,7 @@ use crate::{InFlight, ProbingConfig};
 /// Bytes that are always harmless: one Ethernet packet.
 const MIN_HARMLESS_BYTES: u64 = 1_500;
 /// Link bytes of a hello.
-const HELLO: ByteCount = ByteCount::new(20 + CARRIAGE);
+const HELLO: ByteCount = ByteCount::new(20 + DATAGRAM_OVERHEAD);
 
 /// Decides when to send probes and hellos.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Probing {
     }
 
     /// Pause after a hello during silence.
-    pub(super) fn greeting_pause(&self, now: Timestamp, silence: &Silence, deliveries: &Deliveries) -> Duration {
+    pub(super) fn hello_interval(&self, now: Timestamp, silence: &Silence, deliveries: &Deliveries) -> Duration {
         let ProbingConfig { hello_pause, hello_fade, hello_share, .. } = self.config;
         let silent_for = now.saturating_since(silence.feedback_at());
         let bytes = (hello_share * deliveries.most_in_window().as_f64()) as u64;

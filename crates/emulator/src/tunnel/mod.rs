@@ -23,7 +23,7 @@ use serde::Serialize;
 use tun_rs::SyncDevice;
 
 use crate::emulated_path::{
-    Carriage, Carried, Direction, EmulatedPath, EmulatorStatus, Ends, Go, Meter, PacketLog, Start,
+    Direction, EmulatedPath, EmulationResult, EmulatorStatus, Ends, Meter, NextAction, PacketInLink, PacketLog, Start,
 };
 use crate::error::EmulatorError;
 
@@ -68,9 +68,9 @@ fn ask_for_scheduling() -> Scheduling {
 /// Options of a tunnel.
 pub struct TunnelOptions {
     /// Link from the near namespace to the far one.
-    pub forward: Link<Carried>,
+    pub forward: Link<PacketInLink>,
     /// Link from the far namespace to the near one.
-    pub reverse: Link<Carried>,
+    pub reverse: Link<PacketInLink>,
     /// Start of both traces.
     pub start: Start,
     /// Duration after the start. None means endless.
@@ -83,7 +83,7 @@ pub struct TunnelOptions {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TunnelResult {
     /// Results of its links.
-    pub carriage: Carriage,
+    pub emulation: EmulationResult,
     /// Packets in both directions with other addresses than those of the two sides. They are dropped.
     pub strays: u64,
     /// Scheduling by the kernel.
@@ -96,7 +96,7 @@ struct NoMeter;
 impl Meter for NoMeter {
     fn sent(&mut self, _: Direction, _: Timestamp, _: ByteCount) {}
 
-    fn received(&mut self, _: Direction, _: &Delivered<Carried>) {}
+    fn received(&mut self, _: Direction, _: &Delivered<PacketInLink>) {}
 }
 
 /// Both devices of a running tunnel.
@@ -109,7 +109,7 @@ struct Devices<'a> {
 }
 
 impl Tunnel {
-    /// Carries packets between the namespaces until the duration ends or `go` returns [`Go::Stop`]. `go` is called a
+    /// Carries packets between the namespaces until the duration ends or `go` returns [`NextAction::Stop`]. `go` is called a
     /// few times per second. It is called at once if `urgent` returns true, as after a signal.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Tunnel {
     pub fn run(
         &self,
         options: TunnelOptions,
-        go: impl FnMut(&EmulatorStatus) -> Go,
+        go: impl FnMut(&EmulatorStatus) -> NextAction,
         urgent: impl FnMut() -> bool,
     ) -> Result<TunnelResult, EmulatorError> {
         let TunnelOptions { forward, reverse, start, length, log } = options;
@@ -130,8 +130,8 @@ impl Tunnel {
         let mut ends = Devices { devices: &self.devices, ways: [ways, back], buffer, strays: 0 };
         let mut path = EmulatedPath::new(Clock::start(), start, [forward, reverse], NoMeter, log)?;
         path.run(&mut ends, length, go, urgent)?;
-        let (carriage, NoMeter) = path.finish();
-        Ok(TunnelResult { carriage, strays: ends.strays, scheduling })
+        let (emulation, NoMeter) = path.finish();
+        Ok(TunnelResult { emulation, strays: ends.strays, scheduling })
     }
 }
 

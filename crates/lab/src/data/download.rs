@@ -103,14 +103,14 @@ pub fn all(files: &[Wanted], folder: &Path) -> Result<()> {
         if let (Some(known), Some(there)) = (known.get(&file.name), there)
             && copy(there, std::io::sink(), |_| {}).is_ok_and(|found| found == (known.size, known.sha256.clone()))
         {
-            say!("{} matches its record", file.name);
+            print_line!("{} matches its record", file.name);
             continue;
         }
         match one(&agent, file, folder, known.get(&file.name)) {
             Ok(found) => {
                 let first =
                     if known.contains_key(&file.name) { "as recorded" } else { "recorded, checked from now on" };
-                say!("{}   {} bytes   SHA-256 {} ({first})", file.name, found.size, found.sha256);
+                print_line!("{}   {} bytes   SHA-256 {} ({first})", file.name, found.size, found.sha256);
                 known.insert(file.name.clone(), found);
                 write_text(&record, &(serde_json::to_string_pretty(&known)? + "\n"))?;
             }

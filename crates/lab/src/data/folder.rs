@@ -30,9 +30,9 @@ pub struct Contents {
 
 impl Contents {
     /// Prints the skipped files.
-    pub fn say_unread(&self) {
+    pub fn print_skipped(&self) {
         for (name, why) in &self.unread {
-            aside!("skipped {name}: {why}");
+            eprint_line!("skipped {name}: {why}");
         }
     }
 }

@@ -40,7 +40,7 @@ fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
 }
 
 fn receiving_end() -> ReceivingEnd {
-    ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+    ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
         Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
     })
 }

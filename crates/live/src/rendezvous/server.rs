@@ -100,7 +100,7 @@ struct End {
     number: u32,
     known: u32,
     sealed: Sealed,
-    heard_at: Timestamp,
+    received_at: Timestamp,
     relayed_at: Option<Timestamp>,
     allowance: Allowance,
 }
@@ -230,7 +230,7 @@ impl Rendezvous {
         let (channels, networks) = (&mut self.channels, &mut self.networks);
         self.calls.retain(|_, call| {
             for place in &mut call.ends {
-                if let Some(end) = place.take_if(|end| now.saturating_since(end.heard_at) >= FORGOTTEN) {
+                if let Some(end) = place.take_if(|end| now.saturating_since(end.received_at) >= FORGOTTEN) {
                     channels.remove(&end.channel);
                 }
             }
@@ -337,7 +337,7 @@ impl Rendezvous {
                 // An old announcement may be replayed with its valid signature; an older number is ignored.
                 if announce.number.wrapping_sub(old.number) < 1 << 31 {
                     (old.number, old.known, old.sealed) = (announce.number, announce.known, announce.sealed);
-                    (old.address, old.heard_at) = (from, now);
+                    (old.address, old.received_at) = (from, now);
                 }
                 return Ok(());
             }
@@ -360,7 +360,7 @@ impl Rendezvous {
                 number: announce.number,
                 known: announce.known,
                 sealed: announce.sealed,
-                heard_at: now,
+                received_at: now,
                 relayed_at: None,
                 allowance: Allowance::new(bits(self.limits.relay_rate) * RELAY_BURST),
             });
@@ -405,8 +405,8 @@ impl Rendezvous {
             }
             return;
         };
-        this.heard_at = now;
-        let there = other.filter(|other| now.saturating_since(other.heard_at) < CONSENT).map(|other| other.address);
+        this.received_at = now;
+        let there = other.filter(|other| now.saturating_since(other.received_at) < CONSENT).map(|other| other.address);
         let Some(to) = there.filter(|_| self.limits.relay_rate > Bitrate::ZERO && packet.len() <= MAX_PACKET_BYTES)
         else {
             return;

@@ -21,7 +21,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Duration of an Opus packet.
 const PACKET: Duration = Duration::from_millis(20);
 
-/// Encodes pictures into a WebM or Matroska file with the sound that [`Sink::hear`] receives. Dropping the sink
+/// Encodes pictures into a WebM or Matroska file with the sound that [`Sink::write_sound`] receives. Dropping the sink
 /// finishes the file.
 ///
 /// Times are capture times after the first picture. Frames wait at most one second for the sound of their time, so that
@@ -145,7 +145,7 @@ impl Sink for WebmSink {
         self.writer.is_none()
     }
 
-    fn hear(&mut self, packet: &[u8], captured_at: Timestamp) -> Result<(), SinkError> {
+    fn write_sound(&mut self, packet: &[u8], captured_at: Timestamp) -> Result<(), SinkError> {
         self.record_sound(packet, captured_at).map_err(|error| self.failed(error))
     }
 
@@ -209,10 +209,10 @@ mod tests {
             let path = folder.path().join(name);
             let mut sink = WebmSink::create(&path, format()).unwrap();
             assert!(sink.begin_sound(312));
-            sink.hear(&[0], at(0)).unwrap();
+            sink.write_sound(&[0], at(0)).unwrap();
             for index in [0, 1, 2, 10] {
                 sink.show(&clip.picture(index), at(33 * index)).unwrap();
-                (0..2).for_each(|half| sink.hear(&[1], at(40 * index + 20 * half)).unwrap());
+                (0..2).for_each(|half| sink.write_sound(&[1], at(40 * index + 20 * half)).unwrap());
             }
             // Simulates a kill: no code of the sink runs after this point.
             std::mem::forget(sink);

@@ -97,7 +97,7 @@ impl Process {
     fn end(&mut self) -> Result<(), SourceError> {
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(self.said(&format!("it ended with {status}"))),
+            Ok(status) => Err(self.error_from_output(&format!("it ended with {status}"))),
             Err(error) => Err(SourceError::FfmpegStart { input: self.input.clone(), error }),
         }
     }
@@ -111,7 +111,7 @@ impl Process {
         match (self.end(), error) {
             (Err(failure), _) if at_end => failure,
             (_, Some(error)) => self.unsuited(error),
-            (_, None) => self.said("it wrote nothing"),
+            (_, None) => self.error_from_output("it wrote nothing"),
         }
     }
 
@@ -131,7 +131,7 @@ impl Process {
         }
     }
 
-    fn said(&mut self, otherwise: &str) -> SourceError {
+    fn error_from_output(&mut self, otherwise: &str) -> SourceError {
         let mut words = Vec::new();
         // If the file cannot be read, the reason is `otherwise`.
         let length = self.words.seek(SeekFrom::End(0)).unwrap_or(0);

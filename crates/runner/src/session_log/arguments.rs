@@ -83,7 +83,7 @@ impl SessionArguments {
     }
 
     /// Whether the log of [`open`](Self::open) already exists; true if none is requested.
-    pub fn is_there(&self, kind: &str, seen_from: &str, name: &str) -> bool {
+    pub fn exists(&self, kind: &str, seen_from: &str, name: &str) -> bool {
         let Some(folder) = &self.folder else { return true };
         let session = self.number.unwrap_or_else(|| self.number_of(name));
         Files::of_session(folder, kind, session, seen_from).sessions().is_file()

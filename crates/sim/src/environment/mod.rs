@@ -27,7 +27,7 @@ use crate::step_statistics::StepStatistics;
 use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};
 
 pub use features::{FEATURES, Feature, Features};
-pub use pictures::LessonSetting;
+pub use pictures::TrainingSetting;
 pub use vector::{EnvironmentError, MAX_ENVIRONMENTS, Seeds, VectorEnvironment};
 
 /// End of the call at which the agent acts.

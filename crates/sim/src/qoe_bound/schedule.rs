@@ -15,7 +15,7 @@ use lockstep_call::mean;
 use lockstep_link::{Delivered, Link, LinkConfig, LossConfig, QueueConfig};
 use lockstep_measure::{DRAIN, qoe_d};
 use lockstep_media::ssim_db;
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::MAX_QUANTIZER;
 
@@ -199,7 +199,11 @@ impl BoundedCall {
             while left > 0 {
                 let part = left.min(self.payload.get().max(1));
                 left -= part;
-                let _ = link.send(ready, ByteCount::new(part + DATA_HEADER as u64 + CARRIAGE), (number, left == 0));
+                let _ = link.send(
+                    ready,
+                    ByteCount::new(part + DATA_HEADER as u64 + DATAGRAM_OVERHEAD),
+                    (number, left == 0),
+                );
             }
         }
         let end = Timestamp::ZERO + self.length;

@@ -40,7 +40,7 @@ pub(super) struct Acknowledging {
     refused: VecDeque<u32>,
     estimate: Estimate,
     /// Whether there is news for the sender.
-    has_news: bool,
+    has_changes: bool,
     /// Whether the news must not wait for `due_at`.
     is_urgent: bool,
     /// Time before which the next acknowledgement waits, unless its news is urgent.
@@ -77,7 +77,7 @@ impl Acknowledging {
             unreported: 0,
             refused: VecDeque::new(),
             estimate: Estimate::default(),
-            has_news: false,
+            has_changes: false,
             is_urgent: false,
             due_at: Timestamp::ZERO,
             sender_doublings: 0,
@@ -95,12 +95,12 @@ impl Acknowledging {
             self.history.pop_front();
         }
         self.unreported = (self.unreported + 1).min(self.history.len());
-        self.has_news = true;
+        self.has_changes = true;
     }
 
     /// Records that a frame was decoded, refused or failed. The sender waits for this news.
     pub(super) fn on_verdict(&mut self) {
-        self.has_news = true;
+        self.has_changes = true;
         self.is_urgent |= matches!(self.feedback, FeedbackInterval::Aggregated(_));
     }
 
@@ -137,11 +137,11 @@ impl Acknowledging {
     /// Whether there is news and an acknowledgement is due.
     #[inline]
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
-        self.has_news && (self.must_not_wait() || self.due_at <= now)
+        self.has_changes && (self.must_not_wait() || self.due_at <= now)
     }
 
     /// Whether an acknowledgement is due, or almost due, so that it may share a packet.
-    pub(super) fn may_ride(&self, now: Timestamp) -> bool {
+    pub(super) fn may_piggyback(&self, now: Timestamp) -> bool {
         let early = match self.feedback {
             FeedbackInterval::Aggregated(_) => self.interval() / EARLY_FRACTION,
             FeedbackInterval::EveryFragment | FeedbackInterval::Every(_) => Duration::ZERO,
@@ -152,7 +152,7 @@ impl Acknowledging {
     /// Time at which an acknowledgement is due. `None` without news, and if each fragment is acknowledged at once.
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
-        let waits = self.feedback != FeedbackInterval::EveryFragment && self.has_news;
+        let waits = self.feedback != FeedbackInterval::EveryFragment && self.has_changes;
         waits.then_some(if self.must_not_wait() { Timestamp::ZERO } else { self.due_at })
     }
 
@@ -226,8 +226,8 @@ impl Acknowledging {
         while self.history.len() > listed_again {
             self.history.pop_front();
         }
-        self.has_news = self.unreported > 0;
-        if !self.has_news {
+        self.has_changes = self.unreported > 0;
+        if !self.has_changes {
             self.is_urgent = false;
             self.due_at = now + self.interval();
         }
@@ -301,8 +301,8 @@ mod tests {
         arrived.for_each(|sequence| arrive(&mut ends, sequence));
         let oldest = make(&mut ends).unwrap().fragments.iter().map(|listed| listed.frame).collect::<Vec<_>>();
         assert_eq!(oldest, (1..=MAX_LISTED_FRAGMENTS as u32).collect::<Vec<_>>());
-        assert!(ends.0.has_news);
+        assert!(ends.0.has_changes);
         let rest = make(&mut ends).unwrap().fragments.last().map(|listed| listed.frame);
-        assert_eq!((rest, ends.0.has_news), (Some(MAX_LISTED_FRAGMENTS as u32 + 1), false));
+        assert_eq!((rest, ends.0.has_changes), (Some(MAX_LISTED_FRAGMENTS as u32 + 1), false));
     }
 }

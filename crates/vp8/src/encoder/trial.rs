@@ -216,7 +216,7 @@ impl Trial {
 
     /// [`Trial::code`] for an inter prediction whose coefficients are known to be inside the dead zones. The cost is
     /// zero and not comparable.
-    pub(crate) fn leave_empty(&mut self) {
+    pub(crate) fn code_empty(&mut self) {
         self.residual.clear();
         (self.coefficient_bits, self.worth, self.unrestored, self.quantizes_to_zero) = (0, u32::MAX, false, true);
         self.cost = 0;

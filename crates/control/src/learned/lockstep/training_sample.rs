@@ -1,7 +1,7 @@
 //! Training samples: an observation, and the bytes that the path really delivered afterwards. Only a simulator knows
 //! both.
 
-use lockstep_transport::wire::CARRIAGE;
+use lockstep_transport::wire::DATAGRAM_OVERHEAD;
 use lockstep_units::{ByteCount, Timestamp};
 
 use super::OBSERVED;
@@ -11,7 +11,7 @@ use crate::hindsight::bottleneck::Bottleneck;
 
 /// Training sample of one picture.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lesson {
+pub struct TrainingSample {
     /// Observation at the decision.
     pub seen: [f32; OBSERVED],
     /// Correct model output for each of [`HORIZONS`].
@@ -20,21 +20,21 @@ pub struct Lesson {
 
 /// Training samples of a call with a known path.
 #[derive(Debug)]
-pub(super) struct Lessons {
+pub(super) struct TrainingSamples {
     path: Bottleneck,
     /// Sample of the present picture, by its last decision so far.
-    present: Option<Lesson>,
-    past: Vec<Lesson>,
+    present: Option<TrainingSample>,
+    past: Vec<TrainingSample>,
 }
 
-impl Lessons {
+impl TrainingSamples {
     pub fn new(path: KnownPath, datagram: ByteCount) -> Self {
         Self { path: Bottleneck::new(path, datagram.get()), present: None, past: Vec::new() }
     }
 
     /// Adds a datagram of `size` to the path.
     pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.path.take(now, size + ByteCount::new(CARRIAGE));
+        self.path.take(now, size + ByteCount::new(DATAGRAM_OVERHEAD));
     }
 
     /// Begins the next picture.
@@ -50,10 +50,10 @@ impl Lessons {
             let until = now + std::time::Duration::from_secs_f64(horizon);
             basis.output_for(horizon, passed + self.path.carried(now, until).as_f64()) as f32
         });
-        self.present = Some(Lesson { seen, right });
+        self.present = Some(TrainingSample { seen, right });
     }
 
-    pub fn take(&mut self) -> Vec<Lesson> {
+    pub fn take(&mut self) -> Vec<TrainingSample> {
         std::mem::take(&mut self.past)
     }
 }

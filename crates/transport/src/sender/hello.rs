@@ -34,7 +34,7 @@ impl<P: Payload> Sender<P> {
     /// Sends one more hello. The receiver answers at once ([`SenderEvent::Answered`](crate::SenderEvent::Answered)), so
     /// that a small datagram tests a silent path. No effect while the first hello is unanswered, since that one is
     /// repeated.
-    pub fn greet(&mut self, now: Timestamp) {
+    pub fn send_hello(&mut self, now: Timestamp) {
         if self.connected {
             self.hello = Repeat::from(now, Duration::ZERO, Duration::ZERO, Some(1));
             self.is_greeting = true;

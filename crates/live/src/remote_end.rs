@@ -70,7 +70,7 @@ impl Listener {
 
 /// The other end of a call.
 #[derive(Debug)]
-pub enum OtherEnd {
+pub enum RemoteEnd {
     /// The owner of this ticket.
     Of(Ticket),
     /// The owner of this ticket, reached only by its rendezvous. The other end does not learn this end's addresses.
