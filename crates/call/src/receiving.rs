@@ -110,12 +110,12 @@ pub struct DecodeCounts {
     pub late: u64,
 }
 
-/// Age at `now` of a stamp of the other end, `stamped_at`. It is the delay beyond `least_delay` plus half the
-/// `round_trip`. `least_delay` includes the clock offset, in nanoseconds. Any stamp is accepted, since it is untrusted.
+/// Age at `now` of a stamp of the other end, `stamped_at`. It is the delay beyond `min_delay` plus half the
+/// `round_trip`. `min_delay` includes the clock offset, in nanoseconds. Any stamp is accepted, since it is untrusted.
 #[must_use]
-pub fn age(now: Timestamp, stamped_at: Timestamp, least_delay: i64, round_trip: Duration) -> Duration {
+pub fn age(now: Timestamp, stamped_at: Timestamp, min_delay: i64, round_trip: Duration) -> Duration {
     let delay = now.as_nanos().wrapping_sub(stamped_at.as_nanos()) as i64;
-    let beyond = u64::try_from(delay.saturating_sub(least_delay)).unwrap_or(0);
+    let beyond = u64::try_from(delay.saturating_sub(min_delay)).unwrap_or(0);
     Duration::from_nanos(beyond) + round_trip / 2
 }
 
@@ -145,7 +145,7 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     decoding: bool,
     format: Option<VideoFormat>,
     /// The owner's limit, and its minimum with the size that the sender announced.
-    most_pixels: usize,
+    max_pixels: usize,
     pixel_limit: usize,
     newest_shown: Option<u32>,
     display: Option<Display<C>>,
@@ -183,7 +183,7 @@ impl<C: Codec> ReceivingEnd<C> {
             ready: Vec::new(),
             decoding: false,
             format: None,
-            most_pixels: DEFAULT_PIXEL_LIMIT,
+            max_pixels: DEFAULT_PIXEL_LIMIT,
             pixel_limit: DEFAULT_PIXEL_LIMIT,
             newest_shown: None,
             display: None,
@@ -202,7 +202,7 @@ impl<C: Codec> ReceivingEnd<C> {
     /// refused. At any limit, a picture larger than the sender's hello announced is never decoded.
     #[must_use]
     pub fn with_pixel_limit(self, limit: usize) -> Self {
-        Self { most_pixels: limit, pixel_limit: limit, ..self }
+        Self { max_pixels: limit, pixel_limit: limit, ..self }
     }
 
     /// Handles a datagram, from the sender or anybody else. `congestion_experienced` means that a queue marked it.
@@ -375,7 +375,7 @@ impl<C: Codec> ReceivingEnd<C> {
     /// The announced format if its pictures exceed the limit of pixels, with that limit.
     #[must_use]
     pub fn format_beyond_limit(&self) -> Option<(VideoFormat, usize)> {
-        self.format.filter(|format| pixels(format) > self.most_pixels).map(|format| (format, self.most_pixels))
+        self.format.filter(|format| pixels(format) > self.max_pixels).map(|format| (format, self.max_pixels))
     }
 
     /// Variation of the delays of successive datagrams (RFC 3550, section 6.4.1).
@@ -393,15 +393,15 @@ impl<C: Codec> ReceivingEnd<C> {
     /// Base delay: minimum packet delay of the last minute in nanoseconds, including the clock offset. None before the
     /// first packet.
     #[must_use]
-    pub fn least_delay(&self) -> Option<i64> {
-        self.transport.least_delay()
+    pub fn min_delay(&self) -> Option<i64> {
+        self.transport.min_delay()
     }
 
     /// Age at `now` on this end's clock of a picture that the sender stamped at `stamped_at`. It is the delay beyond
     /// the base delay of the last minute, plus half the `round_trip`. None before the first packet.
     #[must_use]
     pub fn age(&self, now: Timestamp, stamped_at: Timestamp, round_trip: Duration) -> Option<Duration> {
-        Some(age(now, stamped_at, self.transport.least_delay()?, round_trip))
+        Some(age(now, stamped_at, self.transport.min_delay()?, round_trip))
     }
 
     /// Number of missing datagrams among those sent before the newest arrival.
@@ -441,7 +441,7 @@ impl<C: Codec> ReceivingEnd<C> {
                     self.format = Some(hello.format);
                     self.refused_codec = Some(hello.codec).filter(|codec| C::decodes(&self.arena) != Some(*codec));
                     // A small datagram can claim a huge picture.
-                    self.pixel_limit = self.most_pixels.min(pixels(&hello.format));
+                    self.pixel_limit = self.max_pixels.min(pixels(&hello.format));
                     if let Some(estimators) = self.estimators.as_ref().filter(|_| self.estimator.is_none()) {
                         self.estimator = estimators(hello.estimator);
                         let estimator = self.estimator.as_ref();

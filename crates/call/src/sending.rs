@@ -252,7 +252,7 @@ impl<C: Codec> SendingEnd<C> {
         if self.transport.queued_fragments() > 0 {
             let pace = self.controller.pacing_interval(&self.path.view(now), self.in_flight());
             // Reference controllers that ignore the path do not wait for room in its queue.
-            let interval = if self.controller.traits().is_bounded { pace.max(self.path.least_pause()) } else { pace };
+            let interval = if self.controller.traits().is_bounded { pace.max(self.path.min_pause()) } else { pace };
             let interval = interval.max(self.narrow_pause(now));
             self.transport.set_pace(interval, pacing_burst(interval));
         }

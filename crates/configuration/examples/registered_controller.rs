@@ -26,7 +26,7 @@ impl Controller for Mine {
             (Input::Sent(size), _) => self.bucket.on_transmit(path.now, size, self.target),
             (Input::Feedback(_), Some(wait)) => {
                 let factor = if wait.queued < Duration::from_millis(30) { 1.05 } else { 0.9 };
-                self.target = self.target.mul_f64(factor).clamp(self.setup.bounds.least, self.setup.bounds.most);
+                self.target = self.target.mul_f64(factor).clamp(self.setup.bounds.min, self.setup.bounds.max);
             }
             _ => {}
         }

@@ -41,10 +41,10 @@ impl ControlSettings {
     ) -> ControllerSetup {
         let latency = self.controller.latency().unwrap_or_default();
         let most = match self.max_bitrate {
-            MaxBitrate::At(rate) => rate.max(bounds.least),
-            MaxBitrate::Auto | MaxBitrate::Unlimited => bounds.most,
+            MaxBitrate::At(rate) => rate.max(bounds.min),
+            MaxBitrate::Auto | MaxBitrate::Unlimited => bounds.max,
         };
-        let bounds = RateBounds { most, initial: bounds.initial.min(most), ..bounds };
+        let bounds = RateBounds { max: most, initial: bounds.initial.min(most), ..bounds };
         let model = self.model.as_ref().map(|model| Arc::clone(model.model()));
         let tuning = self.tuning.tuning().control;
         ControllerSetup { path, bounds, latency, model, tuning, ..ControllerSetup::new(payload, frame_interval) }
@@ -135,7 +135,7 @@ impl ControlSettings {
         priority: f64,
     ) -> Result<SendingEnd> {
         let setup = self.live_setup(format)?;
-        let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.most);
+        let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.max);
         let encoder = self.encoder(format.frame_interval());
         Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }

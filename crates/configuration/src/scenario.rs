@@ -138,7 +138,7 @@ fn media_flows(
     failure: &Failure,
 ) -> Result<Vec<AnyFlow>> {
     let rates = scenario.media;
-    let bounds = RateBounds { initial: rates.initial_bps, least: rates.least_bps, most: rates.most_bps };
+    let bounds = RateBounds { initial: rates.initial_bps, min: rates.least_bps, max: rates.most_bps };
     let path = known_path(scenario);
     let groups = Groups::of(scenario);
     let media = scenario.media_flows().zip(1u64..);
@@ -203,7 +203,7 @@ impl Groups {
         setup: &ControllerSetup,
     ) -> Box<dyn Controller> {
         match self.0.iter().find(|(way, _)| *way == flow.forward) {
-            Some((_, group)) => group.join(controller, setup, flow.priority, setup.bounds.most),
+            Some((_, group)) => group.join(controller, setup, flow.priority, setup.bounds.max),
             None => controller,
         }
     }
@@ -214,7 +214,7 @@ fn ceiling(control: &ControlSettings, format: &VideoFormat, bounds: RateBounds) 
     control
         .max_bitrate
         .ceiling(format, &control.tuning.tuning().control.ceiling)
-        .map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
+        .map_or(bounds.max, |ceiling| ceiling.min(bounds.max))
 }
 
 /// Data of a call that only the scenario provides.

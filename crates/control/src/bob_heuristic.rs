@@ -349,7 +349,7 @@ impl BobHeuristic {
     /// Sets the estimate from which the next decision starts. BoB's selector passes the learned estimate if it used
     /// that.
     pub fn set_estimate(&mut self, used: Bitrate) {
-        self.estimate_bps = used.clamp(self.bounds.least, self.bounds.most).as_bps() as f64;
+        self.estimate_bps = used.clamp(self.bounds.min, self.bounds.max).as_bps() as f64;
     }
 
     /// Decides if 200 ms have passed since the last decision. Returns whether it decided.
@@ -375,7 +375,7 @@ impl BobHeuristic {
             Some(share) if share < LOSS_BOUNDS.0 => self.estimate_bps * LOSS_INCREASE,
             _ => self.estimate_bps,
         };
-        let (least, most) = (self.bounds.least.as_bps() as f64, self.bounds.most.as_bps() as f64);
+        let (least, most) = (self.bounds.min.as_bps() as f64, self.bounds.max.as_bps() as f64);
         self.estimate_bps = by_delay.min(by_loss).clamp(least, most);
     }
 

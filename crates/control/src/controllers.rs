@@ -29,7 +29,7 @@ impl Registration {
         let error = Controllers::default().unknown(&name);
         let make = move |setup: &ControllerSetup| -> Box<dyn Controller> {
             setup.failure.set(Box::new(error.clone()));
-            Box::new(Fixed::new(setup.bounds.least, setup))
+            Box::new(Fixed::new(setup.bounds.min, setup))
         };
         Self::new(name, "", make).marked_missing()
     }

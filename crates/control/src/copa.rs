@@ -105,7 +105,7 @@ impl Copa {
         // The whole window passes once per round trip, including the queueing delay.
         let Some(round_trip) = self.smoothed.filter(|&round_trip| round_trip > 0.0) else { return self.bounds.initial };
         let bps = 8.0 * self.packet * self.window / round_trip;
-        Bitrate::from_bps(bps as u64).clamp(self.bounds.least, self.bounds.most)
+        Bitrate::from_bps(bps as u64).clamp(self.bounds.min, self.bounds.max)
     }
 }
 

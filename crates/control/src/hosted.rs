@@ -132,7 +132,7 @@ impl<H: ControllerHost> HostedController<H> {
             && let Some(decision) = state.with_host(&self.failure, |host| host.decide(path, sending))
         {
             state.decision = Decision {
-                target: decision.target.clamp(self.bounds.least, self.bounds.most),
+                target: decision.target.clamp(self.bounds.min, self.bounds.max),
                 budget: decision.budget.map(|budget| budget.min(MAX_BUDGET)),
                 pacing_interval: decision.pacing_interval.map(|interval| interval.min(MAX_PACING_INTERVAL)),
                 ..decision
@@ -275,7 +275,7 @@ mod tests {
         };
         let allowance = hosted(decision, 100).0.allowance(&PathView::default(), InFlight::default());
         assert_eq!((allowance.budget, allowance.pacing_interval), (MAX_BUDGET, MAX_PACING_INTERVAL));
-        assert_eq!(allowance.target, setup().bounds.most);
+        assert_eq!(allowance.target, setup().bounds.max);
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Observations {
         self.arrivals.back().map(|&(.., delay, _)| delay)
     }
 
-    fn most_queueing_delay_ms(&self) -> f64 {
+    fn max_queueing_delay_ms(&self) -> f64 {
         self.arrivals.iter().map(|&(.., delay, _)| delay).fold(0.0, f64::max)
     }
 
@@ -212,7 +212,7 @@ impl Nada {
         let signal_ms = self.signal_ms(queueing_delay_ms);
         let previous_ms = std::mem::replace(&mut self.last_signal_ms, signal_ms);
         let rate = self.rate_bps;
-        let rate = if window.lost == 0 && self.observations.most_queueing_delay_ms() < RAMP_UP_DELAY_MS {
+        let rate = if window.lost == 0 && self.observations.max_queueing_delay_ms() < RAMP_UP_DELAY_MS {
             let reaction_ms = self.round_trip_ms + UPDATE_INTERVAL.as_secs_f64() * 1e3 + FILTERING_DELAY_MS;
             let growth = (RAMP_UP_QUEUE_MS / reaction_ms).min(MAX_RAMP_UP);
             rate.max((1.0 + growth) * self.observations.receive_rate_bps())
@@ -221,8 +221,8 @@ impl Nada {
             let change = signal_ms - previous_ms;
             rate - KAPPA * (elapsed_ms / TAU_MS) * (offset / TAU_MS) * rate - KAPPA * ETA * (change / TAU_MS) * rate
         };
-        let least = MIN_RATE.clamp(self.bounds.least, self.bounds.most);
-        self.rate_bps = rate.clamp(least.as_bps() as f64, self.bounds.most.as_bps() as f64);
+        let least = MIN_RATE.clamp(self.bounds.min, self.bounds.max);
+        self.rate_bps = rate.clamp(least.as_bps() as f64, self.bounds.max.as_bps() as f64);
     }
 }
 
@@ -271,7 +271,7 @@ impl Controller for Nada {
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let drain = SHAPING_WEIGHT * 8.0 * in_flight.queued.as_f64() * SHAPING_FRAMES;
         let encoder = self.rate_bps - drain.min(MAX_SHAPING * self.rate_bps);
-        let sending = (self.rate_bps + drain).min(self.bounds.most.as_bps() as f64);
+        let sending = (self.rate_bps + drain).min(self.bounds.max.as_bps() as f64);
         let bps = |rate: f64| Bitrate::from_bps(rate.round() as u64);
         self.bucket.allowance(path.now, in_flight, bps(encoder), bps(sending))
     }

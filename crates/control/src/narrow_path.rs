@@ -35,7 +35,7 @@ const MAX_ARRIVALS: usize = 1_024;
 #[derive(Debug)]
 pub struct NarrowPath {
     /// Minimum queueing delay of the present period.
-    period_least: Option<Duration>,
+    min_period: Option<Duration>,
     /// Start of the present period. Times of periods and arrivals are by the receiver's clock.
     period_began: Timestamp,
     standing: u32,
@@ -65,7 +65,7 @@ impl NarrowPath {
     #[must_use]
     pub fn new(config: NarrowPathConfig, queue: ReversePathConfig, retry: Duration) -> Self {
         Self {
-            period_least: None,
+            min_period: None,
             period_began: Timestamp::ZERO,
             standing: 0,
             arrivals: VecDeque::new(),
@@ -114,7 +114,7 @@ impl NarrowPath {
             self.on_arrival(
                 path.now,
                 arrival.arrived_at,
-                wait.above_least,
+                wait.above_min,
                 arrival.size + ByteCount::new(DATAGRAM_OVERHEAD),
             );
         }
@@ -134,10 +134,10 @@ impl NarrowPath {
             // Data that waited for a stopped receiver arrives all at once. Its beginning looks like the end of a queue.
             (self.proven, self.suspected_at) = (true, None);
         }
-        self.period_least = Some(self.period_least.map_or(queued, |least| least.min(queued)));
+        self.min_period = Some(self.min_period.map_or(queued, |least| least.min(queued)));
         if at.saturating_since(self.period_began) >= self.queue.period {
             self.period_began = at;
-            let queue = self.period_least.take().unwrap_or_default();
+            let queue = self.min_period.take().unwrap_or_default();
             self.adapt(now, queue);
         }
     }

@@ -40,7 +40,7 @@ struct LossController {
 
 impl LossController {
     fn new(bounds: RateBounds) -> Self {
-        Self { loss: ReportedLoss::default(), taken_at: Timestamp::ZERO, bounds, rate: bounds.most }
+        Self { loss: ReportedLoss::default(), taken_at: Timestamp::ZERO, bounds, rate: bounds.max }
     }
 
     /// Adds a feedback that arrived while the flow sent at `target`. A decrease starts from there, not from an unused
@@ -60,7 +60,7 @@ impl LossController {
         } else {
             self.rate
         };
-        self.rate = rate.clamp(self.bounds.least, self.bounds.most);
+        self.rate = rate.clamp(self.bounds.min, self.bounds.max);
     }
 }
 
@@ -99,7 +99,7 @@ impl ReceiverEstimate {
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.loss.on_feedback(now, feedback, self.target());
         if let Some(capacity) = feedback.estimate.capacity {
-            self.estimate = capacity.clamp(self.bounds.least, self.bounds.most);
+            self.estimate = capacity.clamp(self.bounds.min, self.bounds.max);
         }
     }
 }

@@ -231,7 +231,7 @@ impl Scream {
         increment *= (1.0 - self.mean_queue_delay / (QUEUE_DELAY_TARGET / 4.0)).max(0.1);
         increment *= 1.0 + MULTIPLICATIVE_INCREASE * self.window / self.segment * calm * scale;
         let most = self.segment + self.transmissions.most() * IN_FLIGHT_HEAD_ROOM;
-        if self.window + increment <= most && self.target < self.bounds.most {
+        if self.window + increment <= most && self.target < self.bounds.max {
             self.window += increment;
         }
     }
@@ -244,7 +244,7 @@ impl Scream {
         }
         share *= 1.0 - (self.segment_share() - 0.1).clamp(0.0, 0.2);
         let bps = share * 8.0 * self.window / round_trip.max(1e-3);
-        Bitrate::from_bps(bps.round() as u64).clamp(self.bounds.least, self.bounds.most)
+        Bitrate::from_bps(bps.round() as u64).clamp(self.bounds.min, self.bounds.max)
     }
 }
 

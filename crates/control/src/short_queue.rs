@@ -134,7 +134,7 @@ pub struct BottleneckQueue {
     /// [`ShortQueueConfig::most_paced`].
     most_paced: Duration,
     /// Longest pause between two fragments. A codec that follows a rate drains the pacer in this time.
-    longest_pause: Duration,
+    max_pause: Duration,
 }
 
 impl BottleneckQueue {
@@ -147,9 +147,9 @@ impl BottleneckQueue {
 
     /// Highest target for a codec that follows a rate: the path's rate minus the rate that drains the pacer soon.
     #[must_use]
-    pub fn most_target(&self, queued: ByteCount) -> Bitrate {
+    pub fn max_target(&self, queued: ByteCount) -> Bitrate {
         let over = (queued.as_f64() - self.rate * self.most_paced.as_secs_f64()).max(0.0);
-        Bitrate::from_bytes_per_second((self.rate - over / self.longest_pause.as_secs_f64()).max(0.0))
+        Bitrate::from_bytes_per_second((self.rate - over / self.max_pause.as_secs_f64()).max(0.0))
     }
 
     /// Minimum time in which `queued` bytes in the pacer leave.
@@ -251,12 +251,12 @@ impl ShortQueue {
 
     /// The queue and the path's rate, once the queue is known to be short.
     pub(crate) fn known(&self) -> Option<BottleneckQueue> {
-        let (most_paced, longest_pause) = (self.config.most_paced, self.path.window);
-        self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate, most_paced, longest_pause })
+        let (most_paced, max_pause) = (self.config.most_paced, self.path.window);
+        self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate, most_paced, max_pause })
     }
 
     /// Minimum pause after the last packet, so that the next one fits.
-    pub(crate) fn least_pause(&self) -> Duration {
+    pub(crate) fn min_pause(&self) -> Duration {
         let Some((holds, rate)) = self.holds.zip(self.rate) else { return Duration::ZERO };
         let over = self.waiting.bytes + self.packet - (self.config.used * holds).max(self.packet);
         duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(self.path.window)
@@ -391,7 +391,7 @@ mod tests {
                         congestion_experienced: false,
                     });
                 }
-                self.now += pace.max(self.queue.least_pause());
+                self.now += pace.max(self.queue.min_pause());
             }
             let count = lost.len();
             let feedback = Feedback {
@@ -446,10 +446,10 @@ mod tests {
     fn frame_that_fits_is_not_delayed() {
         let mut path = Path::new(2_000, 10, |_| false);
         (0..10).for_each(|number| _ = path.frame(number, 30));
-        assert!(path.queue.least_pause() > Duration::ZERO);
+        assert!(path.queue.min_pause() > Duration::ZERO);
         path.now += Duration::from_secs(1);
         path.queue.on_transmit(path.now, ByteCount::new(PAYLOAD));
-        assert_eq!(path.queue.least_pause(), Duration::ZERO, "one of ten places is in use");
+        assert_eq!(path.queue.min_pause(), Duration::ZERO, "one of ten places is in use");
     }
 
     #[test]
@@ -469,14 +469,14 @@ mod tests {
         let mut path = Path::new(2_000, 5, |_| false);
         (0..10).for_each(|number| _ = path.frame(number, 30));
         let queue = path.queue.known().unwrap();
-        let target = |queued| queue.most_target(ByteCount::new(queued)).as_mbps();
+        let target = |queued| queue.max_target(ByteCount::new(queued)).as_mbps();
         assert!(
             (1.8..2.1).contains(&target(10_000)),
             "bytes that leave soon do not lower the target: {}",
             target(10_000)
         );
         assert!((0.8..1.2).contains(&target(16_500 + 62_500)), "a quarter of a second waits: {}", target(79_000));
-        assert_eq!(queue.most_target(ByteCount::new(500_000)), Bitrate::ZERO);
+        assert_eq!(queue.max_target(ByteCount::new(500_000)), Bitrate::ZERO);
         let time = queue.time_to_leave(ByteCount::new(255_000));
         assert!((0.9..1.1).contains(&time.as_secs_f64()), "{time:?}");
     }
@@ -549,7 +549,7 @@ mod tests {
             let mut path = Path::new(kbps, holds, |_| false);
             for number in 0..20 {
                 path.frame(number, fragments);
-                prop_assert!(path.queue.least_pause() <= PathConfig::default().window);
+                prop_assert!(path.queue.min_pause() <= PathConfig::default().window);
             }
         }
     }

@@ -152,7 +152,7 @@ impl Sprout {
             mode: Mode::of(setup.latency, &config),
             payload,
             frame_interval: setup.frame_interval.as_secs_f64(),
-            least_target: setup.bounds.least,
+            least_target: setup.bounds.min,
             busy: BusyTime::new(filter),
             on_the_way: VecDeque::new(),
             first_sequence: 0,
@@ -430,7 +430,7 @@ mod tests {
     fn target_keeps_its_lower_bound_in_a_long_outage() {
         let outage = Some((Duration::from_secs(20), Duration::from_secs(35)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
-        assert!(outcome.mean_target(30, 35) >= setup().bounds.least, "{outcome:?}");
+        assert!(outcome.mean_target(30, 35) >= setup().bounds.min, "{outcome:?}");
     }
 
     #[test]

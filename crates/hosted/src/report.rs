@@ -42,8 +42,8 @@ impl From<&ControllerSetup> for SettingReport {
             payload_bytes: setup.payload.get(),
             frame_interval_ms: milliseconds(setup.frame_interval),
             initial_bps: setup.bounds.initial.as_bps(),
-            least_bps: setup.bounds.least.as_bps(),
-            most_bps: setup.bounds.most.as_bps(),
+            least_bps: setup.bounds.min.as_bps(),
+            most_bps: setup.bounds.max.as_bps(),
             latency: setup.latency.to_string(),
             seed: setup.seed,
         }

@@ -47,7 +47,7 @@ impl Coder {
     }
 
     fn name(&self) -> StateId {
-        StateId(self.state.hash())
+        StateId(self.state.id())
     }
 }
 
@@ -140,7 +140,7 @@ impl FrameEncoder for LibvpxEncoder {
         if frame.key_frame {
             self.key_frame_at = begun_at;
         }
-        Some((StateId(frame.state.hash()), frame))
+        Some((StateId(frame.state.id()), frame))
     }
 
     fn forget(&mut self, _state: StateId) {

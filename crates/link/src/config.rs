@@ -136,7 +136,7 @@ pub enum JitterDistribution {
     Uniform {
         /// Upper bound.
         #[serde(rename = "most_ms", with = "milliseconds")]
-        most: Duration,
+        max: Duration,
     },
     /// Normal with mean `mean_ms`, truncated at three deviations (RFC 8868, section 4.5.3) and at zero.
     Normal {
@@ -283,7 +283,7 @@ impl LinkConfig {
         }
         match self.jitter.map(|jitter| jitter.distribution) {
             None => {}
-            Some(JitterDistribution::Uniform { most }) => time("jitter.most", most)?,
+            Some(JitterDistribution::Uniform { max }) => time("jitter.most", max)?,
             Some(JitterDistribution::Exponential { mean }) => time("jitter.mean", mean)?,
             Some(JitterDistribution::Normal { mean, deviation }) => {
                 time("jitter.mean", mean)?;

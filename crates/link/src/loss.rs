@@ -176,7 +176,7 @@ impl Delays {
     /// Draws the delay of the next packet beyond propagation: jitter of link and trace, and delay of the trace.
     pub(crate) fn draw(&mut self, conditions: &Conditions) -> Duration {
         let own = self.jitter.as_mut().map_or(Duration::ZERO, |(distribution, generator)| match *distribution {
-            JitterDistribution::Uniform { most } => times(most, generator.random()),
+            JitterDistribution::Uniform { max } => times(max, generator.random()),
             JitterDistribution::Exponential { mean } => times(mean, exponential(generator)),
             JitterDistribution::Normal { mean, deviation } => {
                 let deviations = normal(generator).clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS);

@@ -249,7 +249,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mu
         sending.log_remaining(&mut |record| observer.captured(stream, record));
     }
     // The display queue is drained, however the call ended.
-    let round_trip = call.exchange.connection.shortest_round_trip();
+    let round_trip = call.exchange.connection.min_round_trip();
     let stuck = matches!(result, Err(LiveError::System(SystemError::Stuck { .. })));
     let (mut sound, mut shown) = (None, Ok(()));
     for (stream, half) in call.receiving.iter_mut().enumerate() {
@@ -296,7 +296,7 @@ impl<C: PictureCodec> Call<C> {
                 observer.event(event);
             }
             let begun = self.begin_announced();
-            let round_trip = self.exchange.connection.shortest_round_trip();
+            let round_trip = self.exchange.connection.min_round_trip();
             for (stream, receiving) in self.receiving.iter_mut().enumerate() {
                 let exchange = &mut self.exchange;
                 let name = exchange.name_of(&receiving.end);

@@ -615,7 +615,7 @@ impl Connection {
     }
 
     /// Shortest round-trip time so far.
-    pub(crate) fn shortest_round_trip(&self) -> Option<Duration> {
+    pub(crate) fn min_round_trip(&self) -> Option<Duration> {
         Some(self.links.get(&self.chosen?)?.quic.min_rtt())
     }
 

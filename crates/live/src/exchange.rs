@@ -153,7 +153,7 @@ impl Exchange {
     /// Age of the newest picture of a stream that this connection displayed.
     fn picture_age<C: PictureCodec>(&self, now: Timestamp, stream: usize, ends: &Ends<'_, C>) -> Option<Duration> {
         let captured_at = self.shown.get(stream).copied().flatten()?;
-        let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
+        let round_trip = self.connection.min_round_trip().unwrap_or_default();
         ends.receiving.get(stream)?.age(now, captured_at, round_trip)
     }
 
@@ -281,8 +281,8 @@ impl Exchange {
                     self.report(CallEvent::PeerChanged(presence));
                 }
                 ConnectionEvent::Message { at, delivery, sent_at, payload } => {
-                    let least = ends.receiving.iter().filter_map(|end| end.least_delay()).min();
-                    let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
+                    let least = ends.receiving.iter().filter_map(|end| end.min_delay()).min();
+                    let round_trip = self.connection.min_round_trip().unwrap_or_default();
                     self.received.push(at, delivery, sent_at, payload, least, round_trip);
                 }
                 ConnectionEvent::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),

@@ -210,7 +210,7 @@ pub(crate) struct ReceivedMessages {
 }
 
 impl ReceivedMessages {
-    /// Adds a message that arrived at `now`. `video_least` is the smallest delay of video packets, with the same clock
+    /// Adds a message that arrived at `now`. `video_min` is the smallest delay of video packets, with the same clock
     /// offset.
     pub(crate) fn push(
         &mut self,
@@ -218,12 +218,12 @@ impl ReceivedMessages {
         delivery: Delivery,
         sent_at: Timestamp,
         payload: Vec<u8>,
-        video_least: Option<i64>,
+        video_min: Option<i64>,
         round_trip: Duration,
     ) {
         let delay = now.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64;
         let least = self.least.put(now, delay, DELAY_MEMORY);
-        let least = video_least.map_or(least, |video| video.min(least));
+        let least = video_min.map_or(least, |video| video.min(least));
         let age = lockstep_call::age(now, sent_at, least, round_trip);
         self.bytes += payload.len();
         self.waiting.push_back(ReceivedMessage { delivery, payload, sent_at, delay: age });

@@ -282,7 +282,7 @@ impl<C: PictureCodec> Peer<C> {
                 receiving.decoded(now, job.run());
                 if let Some(Display { captured_at, picture, .. }) = receiving.poll_display() {
                     self.exchange.on_shown(stream, captured_at);
-                    let round_trip = self.exchange.connection.shortest_round_trip().unwrap_or_default();
+                    let round_trip = self.exchange.connection.min_round_trip().unwrap_or_default();
                     let age = receiving.age(now, captured_at, round_trip);
                     let name = self.exchange.name_of(receiving);
                     return Some(Output::Frame(ReceivedFrame { stream, name, picture, captured_at, age }));

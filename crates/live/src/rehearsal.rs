@@ -227,8 +227,8 @@ impl End {
     fn show(&mut self, now: Timestamp) {
         if let Some(display) = self.receiving.poll_display() {
             self.sync.push(now, display);
-            if let Some(delay) = self.sync.least_sound_delay() {
-                self.playing.set_least_delay(delay);
+            if let Some(delay) = self.sync.min_sound_delay() {
+                self.playing.set_min_delay(delay);
             }
         }
         if let Some(Display { captured_at, .. }) = self.sync.poll(now) {

@@ -138,7 +138,7 @@ const NO_LEAST_DELAY: i64 = i64::MIN;
 /// State of the loudspeaker during the call.
 pub(crate) struct Player {
     packets: Option<SyncSender<(Timestamp, SoundPacket)>>,
-    least_delay: Arc<AtomicI64>,
+    min_delay: Arc<AtomicI64>,
     scores: Arc<Mutex<Option<SoundScores>>>,
     quality: Arc<Mutex<SoundQuality>>,
     one_way_delay: Arc<Mutex<Duration>>,
@@ -154,10 +154,10 @@ impl Player {
         recording: DisplayQueue<C>,
     ) -> Result<Self, LiveError> {
         let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MAX_QUEUED_PACKETS);
-        let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
+        let min_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
         let scores = Arc::new(Mutex::new(None));
         let one_way_delay = Arc::new(Mutex::new(Duration::ZERO));
-        let (delay_limit, scored, events) = (Arc::clone(&least_delay), Arc::clone(&scores), events.clone());
+        let (delay_limit, scored, events) = (Arc::clone(&min_delay), Arc::clone(&scores), events.clone());
         let way = Arc::clone(&one_way_delay);
         let quality = Arc::<Mutex<SoundQuality>>::default();
         let so_far = quality.clone();
@@ -176,7 +176,7 @@ impl Player {
                 }
                 match delay_limit.load(Ordering::Relaxed) {
                     NO_LEAST_DELAY => {}
-                    delay => playing.set_least_delay(delay),
+                    delay => playing.set_min_delay(delay),
                 }
                 let now = clock.now();
                 playing.play(now).map_err(|failure| LiveError::Sound(failure.to_string()))?;
@@ -193,7 +193,7 @@ impl Player {
             *scored.lock().unwrap_or_else(PoisonError::into_inner) = Some(playing.scores(Some(way)));
             playing.finish().map_err(|failure| LiveError::Sound(failure.to_string()))
         })?;
-        Ok(Self { packets: Some(packets), least_delay, scores, quality, one_way_delay, thread })
+        Ok(Self { packets: Some(packets), min_delay, scores, quality, one_way_delay, thread })
     }
 
     /// Passes on a packet that arrived at `at`.
@@ -204,8 +204,8 @@ impl Player {
     }
 
     /// Sets the smallest playout delay after capture in nanoseconds, between the two clocks.
-    pub(crate) fn set_least_delay(&self, delay: i64) {
-        self.least_delay.store(delay, Ordering::Relaxed);
+    pub(crate) fn set_min_delay(&self, delay: i64) {
+        self.min_delay.store(delay, Ordering::Relaxed);
     }
 
     /// Quality of the received sound so far.

@@ -299,7 +299,7 @@ enum Other {
 #[derive(Debug, Default)]
 struct Received {
     /// Smallest delay by stream.
-    least_delays: BTreeMap<usize, i64>,
+    min_delays: BTreeMap<usize, i64>,
     names: BTreeMap<usize, StreamName>,
     round_trip: Option<Duration>,
 }
@@ -358,8 +358,8 @@ impl Shared {
     /// Current age of a stream's picture.
     fn age(&self, stream: usize, captured_at: Timestamp) -> Option<Duration> {
         let received = self.received();
-        let least_delay = *received.least_delays.get(&stream)?;
-        Some(lockstep_call::age(self.clock.now(), captured_at, least_delay, received.round_trip?))
+        let min_delay = *received.min_delays.get(&stream)?;
+        Some(lockstep_call::age(self.clock.now(), captured_at, min_delay, received.round_trip?))
     }
 }
 
@@ -398,14 +398,14 @@ impl CallObserver for Observer {
 
     fn receiving(&mut self, _now: Timestamp, stream: usize, end: &ReceivingEnd) {
         let mut received = self.0.received();
-        match end.least_delay() {
-            Some(delay) => received.least_delays.insert(stream, delay),
-            None => received.least_delays.remove(&stream),
+        match end.min_delay() {
+            Some(delay) => received.min_delays.insert(stream, delay),
+            None => received.min_delays.remove(&stream),
         };
     }
 
     fn shown(&mut self, _stream: usize, shown: &Shown) {
-        self.0.received().round_trip = shown.shortest_round_trip;
+        self.0.received().round_trip = shown.min_round_trip;
     }
 }
 

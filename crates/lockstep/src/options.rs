@@ -127,8 +127,8 @@ impl SendOptions {
 
     fn setup(&self, payload: usize) -> ControllerSetup {
         let setup = ControllerSetup::new(ByteCount::new(payload as u64), self.format.frame_interval());
-        let most = self.max_bitrate.map_or(setup.bounds.most, |cap| cap.max(setup.bounds.least));
-        let bounds = RateBounds { most, initial: setup.bounds.initial.min(most), ..setup.bounds };
+        let most = self.max_bitrate.map_or(setup.bounds.max, |cap| cap.max(setup.bounds.min));
+        let bounds = RateBounds { max: most, initial: setup.bounds.initial.min(most), ..setup.bounds };
         ControllerSetup { latency: self.latency, bounds, ..setup }
     }
 
@@ -146,7 +146,7 @@ impl SendOptions {
             }
         };
         Ok(match &self.group {
-            Some((group, priority)) => group.join(controller, &setup, *priority, setup.bounds.most),
+            Some((group, priority)) => group.join(controller, &setup, *priority, setup.bounds.max),
             None => controller,
         })
     }

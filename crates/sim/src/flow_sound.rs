@@ -38,8 +38,8 @@ impl<C: Codec> FlowSound<C> {
             self.speaks_at = Some(at + FRAME_DURATION).filter(|&next| next <= self.until);
         }
         if self.plays_at <= now {
-            if let Some(delay) = self.sync.least_sound_delay() {
-                self.sound.playback.set_least_delay(delay);
+            if let Some(delay) = self.sync.min_sound_delay() {
+                self.sound.playback.set_min_delay(delay);
             }
             self.sound.playback.play(now)?;
             self.sync.on_playback(now, self.sound.playback.playing_captured_at());

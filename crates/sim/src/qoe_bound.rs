@@ -199,7 +199,7 @@ fn ssim_of(decibels: f64) -> f64 {
 impl Problem {
     /// Branch and bound over the mean SSIM.
     fn search(&self) -> Option<Branch> {
-        let most = ssim_db(self.most_ssim);
+        let most = ssim_db(self.max_ssim);
         let mut branches = BinaryHeap::new();
         let mut search = Search { shown: 1.0, share: 1.0, reached: f64::NEG_INFINITY };
         branches.push(self.branch(0.0, most, &mut search));

@@ -226,8 +226,8 @@ impl<D: Decode> Player<D> {
 
     /// Plays no frame earlier than `delay` after its capture, in nanoseconds between the two clocks. Lip sync uses it
     /// to delay sound for late pictures. The extra wait is at most 200 ms above that for jitter.
-    pub fn set_least_delay(&mut self, delay: i64) {
-        self.buffer.set_least_delay(delay);
+    pub fn set_min_delay(&mut self, delay: i64) {
+        self.buffer.set_min_delay(delay);
     }
 
     /// Current wait of the fastest packets.

@@ -119,7 +119,7 @@ pub struct PlayoutBuffer<P> {
     /// Smoothed share of frames that were missing at their time.
     missing: f64,
     /// Minimum delay from capture to playout, nanoseconds between two clocks.
-    least_delay: Option<i64>,
+    min_delay: Option<i64>,
     /// A frame number and its capture time.
     captured: (u32, Timestamp),
     statistics: PlayoutStatistics,
@@ -136,7 +136,7 @@ impl<P: Clone> Default for PlayoutBuffer<P> {
             shortest: 0,
             wait: FIRST_WAIT,
             missing: 0.0,
-            least_delay: None,
+            min_delay: None,
             captured: (0, Timestamp::ZERO),
             statistics: PlayoutStatistics::default(),
         }
@@ -193,8 +193,8 @@ impl<P: Clone> PlayoutBuffer<P> {
 
     /// Plays no frame earlier than `delay` after its capture, in nanoseconds between the two clocks. The extra wait is
     /// at most 200 ms above that for jitter.
-    pub fn set_least_delay(&mut self, delay: i64) {
-        self.least_delay = Some(delay);
+    pub fn set_min_delay(&mut self, delay: i64) {
+        self.min_delay = Some(delay);
     }
 
     /// Delay behind the target, in nanoseconds, if `frame` is played at `at`.
@@ -204,7 +204,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         let captured = signed(at, captured).saturating_sub(frames * nanoseconds(FRAME_DURATION));
         let for_jitter = self.shortest.saturating_add(nanoseconds(self.wait));
         let most = for_jitter.saturating_add(nanoseconds(MAX_LIP_SYNC_WAIT));
-        captured.saturating_sub(self.least_delay.map_or(for_jitter, |least| least.clamp(for_jitter, most)))
+        captured.saturating_sub(self.min_delay.map_or(for_jitter, |least| least.clamp(for_jitter, most)))
     }
 
     /// Decides what to play, from the packets that arrived until `at`. Call it once per frame, in order of time.

@@ -50,7 +50,7 @@ impl FeedbackInterval {
     /// The longest time from a fragment's arrival to its acknowledgement: the maximum acknowledgement delay (RFC 9000,
     /// section 18.2).
     #[must_use]
-    pub fn longest_hold(self) -> Duration {
+    pub fn max_hold(self) -> Duration {
         match self {
             Self::EveryFragment => Duration::ZERO,
             Self::Aggregated(interval) | Self::Every(interval) => interval,

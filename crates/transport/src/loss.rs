@@ -211,14 +211,14 @@ pub(crate) struct LossDetection {
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
     /// Longest time for which the receiver may hold back the acknowledgement of an arrival.
-    longest_hold: Duration,
+    max_hold: Duration,
     delays: LossDelays,
     /// Cached result of [`Self::timeout`]. Each event of a call asks at least twice, and few events change it.
     due: Cell<Option<Due>>,
 }
 
 impl LossDetection {
-    pub(crate) fn new(config: LossDetectionConfig, longest_hold: Duration) -> Self {
+    pub(crate) fn new(config: LossDetectionConfig, max_hold: Duration) -> Self {
         let mut detection = Self {
             fragments: Ring::new(),
             in_flight: 0,
@@ -234,7 +234,7 @@ impl LossDetection {
             backoff: 0,
             initial: RoundTripTime::assumed(config.first_round_trip),
             round_trip: None,
-            longest_hold,
+            max_hold,
             delays: LossDelays::default(),
             due: Cell::new(None),
         };
@@ -497,9 +497,9 @@ impl LossDetection {
     }
 
     /// Sets the longest time for which the receiver may hold back an acknowledgement.
-    pub(crate) fn set_longest_hold(&mut self, hold: Duration) {
-        if self.longest_hold != hold {
-            self.longest_hold = hold;
+    pub(crate) fn set_max_hold(&mut self, hold: Duration) {
+        if self.max_hold != hold {
+            self.max_hold = hold;
             self.update_delays();
         }
     }
@@ -523,7 +523,7 @@ impl LossDetection {
         let [smoothed, latest, variation] =
             [round_trip.smoothed, round_trip.latest, round_trip.variation].map(nanoseconds);
         let overtaken = smoothed.max(latest).saturating_mul(self.tolerance.time_eighths().into()) / 8;
-        let margin = nanoseconds(self.tolerance.tail_margin()).saturating_add(nanoseconds(self.longest_hold));
+        let margin = nanoseconds(self.tolerance.tail_margin()).saturating_add(nanoseconds(self.max_hold));
         let slack = variation.saturating_mul(4).saturating_add(margin);
         let tail = smoothed.saturating_add(slack).max(nanoseconds(MIN_TAIL_GRANULES * TIMER_GRANULARITY));
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(nanoseconds(MAX_TAIL_DELAY).max(tail));

@@ -34,7 +34,7 @@ pub struct Receiver<P = Vec<u8>> {
     announced: Option<VideoFormat>,
     reply_due: bool,
     /// Largest number of fragments of a frame.
-    most_fragments: u16,
+    max_fragments: u16,
     window: Window<P>,
     decoding: Decoding,
     sound: ReceivedSound,
@@ -52,7 +52,7 @@ impl<P: Payload> Receiver<P> {
             connection: config.connection,
             announced: None,
             reply_due: false,
-            most_fragments: config.frame_fragments,
+            max_fragments: config.frame_fragments,
             window: Window::new(config.window, config.window_bytes),
             decoding: Decoding::new(config.retained_states.min(255), config.window as usize),
             sound: ReceivedSound::new(),
@@ -110,7 +110,7 @@ impl<P: Payload> Receiver<P> {
     fn handle_data(&mut self, now: Timestamp, data: Data<P>, congestion_experienced: bool) -> Result<(), Refusal> {
         let sequence = self.arrivals.sequence(data.sequence).ok_or(Refusal::Absurd)?;
         if data.captured > data.sent_at
-            || data.fragments > self.most_fragments
+            || data.fragments > self.max_fragments
             || data.frame > self.window.newest().saturating_add(FURTHEST_FRAME)
             || data.keep_from > data.anchor
             || data.anchor > data.frame
@@ -286,8 +286,8 @@ impl<P: Payload> Receiver<P> {
     /// clocks: arrival on the receiver's clock minus transmission on the sender's clock. `None` before the first
     /// arrival.
     #[must_use]
-    pub fn least_delay(&self) -> Option<i64> {
-        self.arrivals.least_delay()
+    pub fn min_delay(&self) -> Option<i64> {
+        self.arrivals.min_delay()
     }
 
     /// Number of datagrams of data and sound that were sent before the newest arrival and have not arrived.

@@ -36,7 +36,7 @@ pub(crate) struct ReversePath {
     least: [i64; 2],
     half_began: Timestamp,
     /// Smallest delay of the current period, microseconds.
-    period_least: i64,
+    min_period: i64,
     period_began: Timestamp,
     /// Queueing delay of the previous period.
     queue: Duration,
@@ -54,7 +54,7 @@ impl ReversePath {
         Self {
             least: [i64::MAX; 2],
             half_began: Timestamp::ZERO,
-            period_least: i64::MAX,
+            min_period: i64::MAX,
             period_began: Timestamp::ZERO,
             queue: Duration::ZERO,
             doublings: 0,
@@ -71,7 +71,7 @@ impl ReversePath {
     }
 
     /// Largest number of doublings that the receiver may use at `now`. A request takes effect with a delay.
-    pub(crate) fn most_applied(&self, now: Timestamp) -> u8 {
+    pub(crate) fn max_applied(&self, now: Timestamp) -> u8 {
         let just_tried = self.tried && now.saturating_since(self.changed_at) < 2 * EFFECT * self.config.period;
         self.doublings + u8::from(just_tried)
     }
@@ -84,11 +84,11 @@ impl ReversePath {
             (self.half_began, self.least) = (now, [self.least[1], i64::MAX]);
         }
         self.least[1] = self.least[1].min(delay);
-        self.period_least = self.period_least.min(delay);
+        self.min_period = self.min_period.min(delay);
         if now.saturating_since(self.period_began) >= self.config.period {
             self.period_began = now;
-            let period_least = std::mem::replace(&mut self.period_least, i64::MAX);
-            let queue = period_least.saturating_sub(self.least[0].min(self.least[1]));
+            let min_period = std::mem::replace(&mut self.min_period, i64::MAX);
+            let queue = min_period.saturating_sub(self.least[0].min(self.least[1]));
             self.adapt(now, Duration::from_micros(u64::try_from(queue).unwrap_or(0)));
         }
     }

@@ -61,7 +61,7 @@ impl<P> QueuedFrame<P> {
 #[derive(Debug)]
 pub struct Sender<P = Vec<u8>> {
     config: SenderConfig,
-    most_payload: usize,
+    max_payload: usize,
     hello: Repeat,
     /// Whether a later hello is unanswered.
     is_greeting: bool,
@@ -110,7 +110,7 @@ impl<P: Payload> Sender<P> {
             pacer: Pacer::new(Duration::ZERO, 1),
             transmitted_at: None,
             idle: Duration::ZERO,
-            loss: LossDetection::new(config.tuning.loss_detection, config.feedback.longest_hold()),
+            loss: LossDetection::new(config.tuning.loss_detection, config.feedback.max_hold()),
             states: SentStates::new(config.retained_states),
             retransmission: Retransmission::default(),
             newest_acknowledgement: None,
@@ -122,7 +122,7 @@ impl<P: Payload> Sender<P> {
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: SenderStatistics::default(),
-            most_payload: config.payload,
+            max_payload: config.payload,
             config,
         }
     }
@@ -183,7 +183,7 @@ impl<P: Payload> Sender<P> {
     /// Sets the largest number of frame bytes per fragment, for the following frames. Use the packet size that the path
     /// is known to carry. Returns the number applied, which is at most the initial [`SenderConfig::payload`].
     pub fn set_payload(&mut self, bytes: usize) -> usize {
-        self.config.payload = bytes.clamp(1, self.most_payload);
+        self.config.payload = bytes.clamp(1, self.max_payload);
         self.config.payload
     }
 
@@ -429,8 +429,8 @@ impl<P: Payload> Sender<P> {
             self.estimate = acknowledgement.estimate;
             if matches!(self.config.feedback, FeedbackInterval::Aggregated(_)) {
                 self.reverse_path.on_acknowledgement(now, acknowledgement.sent_at);
-                let doublings = self.reverse_path.most_applied(now);
-                self.loss.set_longest_hold(self.config.feedback.doubled(doublings).longest_hold());
+                let doublings = self.reverse_path.max_applied(now);
+                self.loss.set_max_hold(self.config.feedback.doubled(doublings).max_hold());
             }
             for &frame in &acknowledgement.catalogue {
                 for (sent, spurious) in self.loss.frame_arrived(frame) {

@@ -4,7 +4,7 @@
 //!   The decoder implements all of RFC 6386 and is bit-exact with libvpx, also for damaged frames.
 //! - [`encode`] takes a state and a picture, and returns a frame and its target state. [`Analysis`] codes one picture
 //!   at many quantizers; [`encode_to_fit`] fits a budget.
-//! - A state is a value: cheap to keep, identified by [`State::hash`], and saved with [`State::to_bytes`].
+//! - A state is a value: cheap to keep, identified by [`State::id`], and saved with [`State::to_bytes`].
 //! - [`Arena`] is memory for consecutive frames. It saves time and never changes a result.
 //!
 //! # Optimisation

@@ -70,7 +70,7 @@ impl ControllerHost for WebRtc {
 fn main() -> anyhow::Result<()> {
     let webrtc = Registration::new("webrtc-rs", "GCC of rtc-interceptor 0.21", |setting| {
         let [initial, least, most] =
-            [setting.bounds.initial, setting.bounds.least, setting.bounds.most].map(|rate| rate.as_bps() as f64);
+            [setting.bounds.initial, setting.bounds.min, setting.bounds.max].map(|rate| rate.as_bps() as f64);
         let host = WebRtc { estimator: Gcc::new(initial, least, most), epoch: Instant::now(), reported: 0 };
         Box::new(HostedController::new(Some(host), setting, setting.failure.clone()))
     });

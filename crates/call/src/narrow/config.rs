@@ -33,7 +33,7 @@ impl NarrowPathSharesConfig {
     }
 
     /// Allowed bytes in flight on a path of this capacity while sound is sent.
-    pub(super) fn most_in_flight(&self, capacity: Bitrate) -> ByteCount {
+    pub(super) fn max_in_flight(&self, capacity: Bitrate) -> ByteCount {
         let always = ByteCount::new(self.harmless.get() / 2);
         capacity.bytes_in(MAX_PICTURES_IN_FLIGHT * self.picture).max(always)
     }

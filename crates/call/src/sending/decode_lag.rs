@@ -40,7 +40,7 @@ pub(super) struct DecodeLag {
     /// Time after which a complete frame is late.
     patience: Duration,
     /// Longest pause between pictures: the last report of a decoded frame may be lost.
-    longest_pause: Duration,
+    max_pause: Duration,
     undecoded: VecDeque<Undecoded>,
     /// Number of received feedbacks.
     feedback: u64,
@@ -48,8 +48,8 @@ pub(super) struct DecodeLag {
 }
 
 impl DecodeLag {
-    pub(super) fn new(config: DecodeLagConfig, patience: Duration, longest_pause: Duration) -> Self {
-        Self { config, patience, longest_pause, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
+    pub(super) fn new(config: DecodeLagConfig, patience: Duration, max_pause: Duration) -> Self {
+        Self { config, patience, max_pause, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
     }
 
     /// Records that `frame` was passed to the transport. It is complete once `fragments` of its fragments have arrived,
@@ -115,7 +115,7 @@ impl DecodeLag {
         let Some((at, count)) = self.undecoded.front().and_then(|undecoded| undecoded.whole) else { return false };
         let DecodeLagConfig { least_feedback } = self.config;
         let waits = now.is_later_by(self.patience, at) && self.feedback - count >= least_feedback;
-        waits && !now.is_later_by(self.longest_pause, self.sent_at)
+        waits && !now.is_later_by(self.max_pause, self.sent_at)
     }
 }
 

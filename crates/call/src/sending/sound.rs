@@ -72,7 +72,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Sets the payload of new frames to the maximum of the path. It is lower if words would wait long between
     /// fragments.
     pub(super) fn fit_payload(&mut self) {
-        let most = self.narrow_path_shares().and_then(NarrowPathShares::most_payload);
+        let most = self.narrow_path_shares().and_then(NarrowPathShares::max_payload);
         self.payload = most.map_or(self.path_payload, |most| most.min(self.path_payload));
         self.transport.set_payload(usize::try_from(self.payload.get()).unwrap_or(usize::MAX));
     }
@@ -80,7 +80,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Minimum pause after a fragment of a picture, because of sound on a narrow path.
     pub(super) fn narrow_pause(&self, now: Timestamp) -> Duration {
         let pause =
-            |narrow: &NarrowPathShares| narrow.least_pause(self.payload, self.talks(now), self.transport.in_flight());
+            |narrow: &NarrowPathShares| narrow.min_pause(self.payload, self.talks(now), self.transport.in_flight());
         self.narrow_path_shares().map_or(Duration::ZERO, pause)
     }
 

@@ -64,7 +64,7 @@ impl<C: Codec> LipSync<C> {
     /// Minimum delay from capture to playing at which sound is heard with most pictures; nanoseconds between two
     /// clocks. None before the first picture, and if pictures do not wait either.
     #[must_use]
-    pub fn least_sound_delay(&self) -> Option<i64> {
+    pub fn min_sound_delay(&self) -> Option<i64> {
         let delay = self.is_on.then(|| self.delays.within(IN_TIME)).flatten()?;
         Some(delay.saturating_sub(nanoseconds(LIP_SYNC)))
     }
@@ -157,7 +157,7 @@ mod tests {
             assert!(sync.poll(at(300)).is_none());
         }
         assert_eq!(off.errors().map(|errors| errors.p50), Some(80.0));
-        assert_eq!(off.least_sound_delay(), None);
+        assert_eq!(off.min_sound_delay(), None);
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         for frame in 0..100 {
             sync.push(at(1_000 + u64::from(frame)), picture(frame, 900 + u64::from(frame), 0));
         }
-        assert_eq!(sync.least_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
+        assert_eq!(sync.min_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
     }
 
     #[test]
@@ -177,6 +177,6 @@ mod tests {
             let captured = 1_000 + 40 * u64::from(frame);
             sync.push(at(captured + delay), picture(frame, captured, captured + delay));
         }
-        assert_eq!(sync.least_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
+        assert_eq!(sync.min_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
     }
 }

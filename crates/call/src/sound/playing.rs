@@ -21,7 +21,7 @@ pub trait Playback<P>: Send {
     /// Capture time of the sound heard now, on the sender's clock; none during silence.
     fn playing_captured_at(&self) -> Option<Timestamp>;
     /// Sets the minimum delay between capture and playing, nanoseconds between two clocks, within bounds.
-    fn set_least_delay(&mut self, delay: i64);
+    fn set_min_delay(&mut self, delay: i64);
     /// Scores so far. `one_way_delay` is none if both ends have one clock. Otherwise it is the known delay of the
     /// fastest packet, and delays are relative to it.
     fn scores(&mut self, one_way_delay: Option<Duration>) -> SoundScores;
@@ -125,8 +125,8 @@ where
         self.playing_captured_at
     }
 
-    fn set_least_delay(&mut self, delay: i64) {
-        self.player.set_least_delay(delay);
+    fn set_min_delay(&mut self, delay: i64) {
+        self.player.set_min_delay(delay);
     }
 
     fn scores(&mut self, one_way_delay: Option<Duration>) -> SoundScores {

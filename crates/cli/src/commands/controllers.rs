@@ -45,8 +45,8 @@ struct ConstantRow {
 
 impl ConstantRow {
     fn of(tuned: &Tuned) -> Self {
-        let Constant { about, unit, least, most, is_whole, lab, .. } = tuned.constant;
-        Self { name: tuned.name(), value: tuned.value, unit, least, most, whole: is_whole, about, lab }
+        let Constant { about, unit, min, max, is_whole, lab, .. } = tuned.constant;
+        Self { name: tuned.name(), value: tuned.value, unit, least: min, most: max, whole: is_whole, about, lab }
     }
 }
 
@@ -79,9 +79,9 @@ pub fn run(arguments: &ControllersArguments, controllers: &Controllers) -> Resul
         return Ok(());
     }
     let row = |tuned: &Tuned| {
-        let Constant { about, unit, least, most, lab, .. } = tuned.constant;
+        let Constant { about, unit, min, max, lab, .. } = tuned.constant;
         let value = format!("{} {unit}", tuned.value).trim_end().to_owned();
-        ([tuned.name(), value, format!("{least} to {most}")], format!("{about} (lab: {lab})"))
+        ([tuned.name(), value, format!("{min} to {max}")], format!("{about} (lab: {lab})"))
     };
     print(&tuned.iter().map(row).collect::<Vec<_>>());
     print_line!("\n{} tuned constants", tuned.len());

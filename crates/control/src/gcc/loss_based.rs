@@ -167,7 +167,7 @@ impl LossBased {
     }
 
     fn set(&mut self, rate: Bitrate) {
-        self.rate = rate.min(self.delay_limit.unwrap_or(rate)).clamp(self.bounds.least, self.bounds.most);
+        self.rate = rate.min(self.delay_limit.unwrap_or(rate)).clamp(self.bounds.min, self.bounds.max);
     }
 }
 

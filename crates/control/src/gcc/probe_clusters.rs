@@ -99,8 +99,8 @@ impl ProbeClusters {
             self.waiting.pop_front();
             self.open = None;
         }
-        let most_spent = self.current(now).map(|probe| self.size(probe.rate).get().saturating_mul(MAX_SENT_RATIO));
-        let (Some(probe), Some(most_spent)) = (self.waiting.front_mut(), most_spent) else { return false };
+        let max_spent = self.current(now).map(|probe| self.size(probe.rate).get().saturating_mul(MAX_SENT_RATIO));
+        let (Some(probe), Some(max_spent)) = (self.waiting.front_mut(), max_spent) else { return false };
         probe.spent += size;
         let (rate, spent) = (probe.rate, probe.spent);
         let gap = rate.time_for(self.payload).saturating_add(MAX_LATENESS);
@@ -123,7 +123,7 @@ impl ProbeClusters {
         let complete = cluster.is_enough(1.0);
         if complete {
             self.close(cluster);
-        } else if spent.get() > most_spent {
+        } else if spent.get() > max_spent {
             self.waiting.pop_front();
         } else {
             self.open = Some(cluster);

@@ -115,7 +115,7 @@ impl RateControl {
         let limit = if self.throughput_bounds_growth {
             self.throughput.mul_f64(factor) + Bitrate::from_bps(constant)
         } else {
-            self.bounds.most
+            self.bounds.max
         };
         if self.rate >= limit {
             return;
@@ -155,7 +155,7 @@ impl RateControl {
     }
 
     fn bounded(&self, rate: Bitrate) -> Bitrate {
-        rate.clamp(self.bounds.least, self.bounds.most)
+        rate.clamp(self.bounds.min, self.bounds.max)
     }
 }
 
@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn rate_stays_within_its_bounds() {
         let mut control = control(300);
-        assert_eq!(control.update(Timestamp::ZERO, Usage::Over, Some(Bitrate::ZERO)), RateBounds::default().least);
+        assert_eq!(control.update(Timestamp::ZERO, Usage::Over, Some(Bitrate::ZERO)), RateBounds::default().min);
         control.set_rate(Timestamp::ZERO, Bitrate::from_kbps(1_000_000));
-        assert_eq!(control.rate(), RateBounds::default().most);
+        assert_eq!(control.rate(), RateBounds::default().max);
     }
 }

@@ -329,7 +329,7 @@ impl Concerto {
             return;
         };
         if let Some(rate) = self.decision.rate(&scores, &self.ladder) {
-            self.target = rate.clamp(self.bounds.least, self.bounds.most);
+            self.target = rate.clamp(self.bounds.min, self.bounds.max);
             self.observation.on_decision(due, self.target);
         }
     }

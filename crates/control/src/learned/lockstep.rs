@@ -250,7 +250,7 @@ impl Lockstep {
             frame_interval,
             left_out: false,
             payload: setup.payload.as_f64().max(1.0),
-            least_target: setup.bounds.least,
+            least_target: setup.bounds.min,
             training_samples: None,
         }
     }

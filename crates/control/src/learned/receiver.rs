@@ -94,7 +94,7 @@ impl<R: Rule> Learned<R> {
                 None
             };
             let rate = Bitrate::from_bps(learned.unwrap_or_else(|| self.rule.heuristic()) as u64);
-            self.estimate = rate.clamp(self.bounds.least, self.bounds.most);
+            self.estimate = rate.clamp(self.bounds.min, self.bounds.max);
             self.rule.on_decision(due, self.estimate);
         }
     }

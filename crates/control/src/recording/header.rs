@@ -86,8 +86,8 @@ impl Header {
         if matches!(self.algorithm, Algorithm::Registered(_)) {
             return Err(HeaderError::Foreign(self.algorithm.clone()));
         }
-        let RateBounds { initial, least, most } = self.bounds;
-        let rates = [least.as_bps(), initial.as_bps(), most.as_bps()];
+        let RateBounds { initial, min, max } = self.bounds;
+        let rates = [min.as_bps(), initial.as_bps(), max.as_bps()];
         let fixed = match self.algorithm {
             Algorithm::Fixed(rate) => rate.as_bps(),
             _ => 0,

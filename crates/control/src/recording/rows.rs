@@ -115,8 +115,8 @@ impl From<&Header> for HeaderRow {
             payload_bytes: header.payload.get(),
             frame_interval_ns: nanos(header.frame_interval),
             initial_bps: header.bounds.initial.as_bps(),
-            least_bps: header.bounds.least.as_bps(),
-            most_bps: header.bounds.most.as_bps(),
+            least_bps: header.bounds.min.as_bps(),
+            most_bps: header.bounds.max.as_bps(),
             latency: header.latency.to_string(),
             model_sha256: header.model.clone(),
         }
@@ -131,11 +131,7 @@ impl HeaderRow {
             algorithm: self.controller.parse().map_err(RecordingError::Controller)?,
             payload: ByteCount::new(self.payload_bytes),
             frame_interval: Duration::from_nanos(self.frame_interval_ns),
-            bounds: RateBounds {
-                initial: rate(self.initial_bps),
-                least: rate(self.least_bps),
-                most: rate(self.most_bps),
-            },
+            bounds: RateBounds { initial: rate(self.initial_bps), min: rate(self.least_bps), max: rate(self.most_bps) },
             latency: self.latency.parse().map_err(RecordingError::Latency)?,
             model: self.model_sha256,
         };

@@ -80,7 +80,7 @@ struct Totals {
     ended: u64,
     longest_good: [Duration; 2],
     longest: [Duration; 2],
-    most_states: usize,
+    max_states: usize,
     pictures: u64,
 }
 
@@ -150,7 +150,7 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) {
         }
         for end in &world.ends {
             let states = end.receiving.held_states().max(end.sending.status(world.now + end.ahead).held_states);
-            totals.most_states = totals.most_states.max(states);
+            totals.max_states = totals.max_states.max(states);
             assert!(states <= MAX_STATES, "seed {seed}: {states} states are held");
             assert!(end.sending.held_records() <= 64, "seed {seed}: records pile up");
             let links = end.exchange.connection.links();

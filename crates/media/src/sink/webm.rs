@@ -78,7 +78,7 @@ impl WebmSink {
     }
 
     /// Minimum time of the next frame: players expect increasing times in milliseconds.
-    fn least_time(&self) -> Duration {
+    fn min_time(&self) -> Duration {
         self.newest.map_or(Duration::ZERO, |newest| newest + Duration::from_millis(1))
     }
 
@@ -86,7 +86,7 @@ impl WebmSink {
     fn record(&mut self, picture: &Picture, captured_at: Timestamp) -> io::Result<()> {
         self.begin(picture)?;
         let elapsed = captured_at.saturating_since(*self.first.get_or_insert(captured_at));
-        let time = elapsed.max(self.least_time());
+        let time = elapsed.max(self.min_time());
         let is_due = self.newest.is_some() && time.saturating_sub(self.newest_key) >= KEY_INTERVAL;
         let frame = self.recoder.encode(picture, if is_due { FrameKind::Key } else { FrameKind::Auto });
         if frame.first().is_some_and(|tag| tag & 1 == 0) {

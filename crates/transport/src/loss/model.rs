@@ -33,7 +33,7 @@ struct Model {
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
-    longest_hold: Duration,
+    max_hold: Duration,
 }
 
 /// The default configuration with another assumed round-trip time.
@@ -42,7 +42,7 @@ pub(super) fn assuming(first_round_trip: Duration) -> LossDetectionConfig {
 }
 
 impl Model {
-    fn new(config: LossDetectionConfig, longest_hold: Duration) -> Self {
+    fn new(config: LossDetectionConfig, max_hold: Duration) -> Self {
         Self {
             in_flight: BTreeMap::new(),
             bytes: ByteCount::ZERO,
@@ -56,7 +56,7 @@ impl Model {
             backoff: 0,
             initial: RoundTripTime::assumed(config.first_round_trip),
             round_trip: None,
-            longest_hold,
+            max_hold,
         }
     }
 
@@ -180,7 +180,7 @@ impl Model {
             let delay = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
             return sent.sent_at + delay.max(MIN_LOSS_DELAY);
         }
-        let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
+        let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.max_hold;
         let tail = (round_trip.smoothed + slack).max(MIN_TAIL_GRANULES * TIMER_GRANULARITY);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MAX_TAIL_DELAY.max(tail));
         // While acknowledgements arrive, a growing queue is more likely than a loss.

@@ -157,11 +157,11 @@ impl Acknowledging {
     }
 
     fn interval(&self) -> Duration {
-        self.feedback.doubled(self.doublings()).longest_hold()
+        self.feedback.doubled(self.doublings()).max_hold()
     }
 
     /// Largest number of unreported fragments in one acknowledgement.
-    fn most_listed(&self) -> usize {
+    fn max_listed(&self) -> usize {
         // Acknowledgements are rare with an interval, so each must list all new arrivals.
         let aggregates = self.feedback != FeedbackInterval::EveryFragment;
         if aggregates { MAX_LISTED_FRAGMENTS.max(self.repeated) } else { self.repeated }
@@ -177,7 +177,7 @@ impl Acknowledging {
         next: &mut Acknowledgement,
     ) -> bool {
         let Some(newest) = arrivals.newest() else { return false };
-        let most = self.most_listed();
+        let most = self.max_listed();
         let end = self.history.len() - self.unreported.saturating_sub(most);
         let listed = self.unreported.min(most).max(self.repeated);
         next.connection = connection;
@@ -220,7 +220,7 @@ impl Acknowledging {
         if !self.write(now, connection, arrivals, catalogue, &mut next) {
             return None;
         }
-        self.unreported = self.unreported.saturating_sub(self.most_listed());
+        self.unreported = self.unreported.saturating_sub(self.max_listed());
         // Removes arrivals that no acknowledgement will list, to save memory with a thousand calls.
         let listed_again = self.unreported.max(self.repeated);
         while self.history.len() > listed_again {

@@ -29,7 +29,7 @@ struct Pending {
 pub(super) struct Decoding {
     /// Frames at the decoder, oldest first; the list is short.
     pending: Vec<Pending>,
-    most_pending: usize,
+    max_pending: usize,
     newest_decoded: Option<u32>,
     catalogue: Catalogue,
     keep: Keep,
@@ -38,11 +38,11 @@ pub(super) struct Decoding {
 }
 
 impl Decoding {
-    /// A decoder that holds at most `retained_states` states and works on at most `most_pending` frames.
-    pub(super) fn new(retained_states: usize, most_pending: usize) -> Self {
+    /// A decoder that holds at most `retained_states` states and works on at most `max_pending` frames.
+    pub(super) fn new(retained_states: usize, max_pending: usize) -> Self {
         Self {
             pending: Vec::new(),
-            most_pending,
+            max_pending,
             newest_decoded: None,
             catalogue: Catalogue::new(retained_states),
             keep: Keep::default(),
@@ -71,7 +71,7 @@ impl Decoding {
             return NextStep::Superseded;
         }
         let in_turn = is_needed || self.pending.last().is_none_or(|newest| frame > newest.frame);
-        let has_room = self.pending.len() < self.most_pending;
+        let has_room = self.pending.len() < self.max_pending;
         if in_turn && has_room && self.catalogue.holds(source) { NextStep::HandOut } else { NextStep::Wait }
     }
 

@@ -87,7 +87,7 @@ impl State {
                 bytes.extend_from_slice(row);
             }
         }
-        bytes.extend(self.hash().to_le_bytes());
+        bytes.extend(self.id().to_le_bytes());
         bytes
     }
 
@@ -128,7 +128,7 @@ impl State {
             return Err(StateError::Excess(reader.rest.len()));
         }
         let state = Self::new(contents);
-        let actual = state.hash();
+        let actual = state.id();
         if actual == expected { Ok(state) } else { Err(StateError::Hash { expected, actual }) }
     }
 }
