@@ -42,5 +42,7 @@ pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEn
 pub use record::{DisplayRecord, FrameRecord, Outcome};
 pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use size_curve::SizeCurveConfig;
-pub use sound::{CallSound, LIP_SYNC, LipSync, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
+pub use sound::{
+    CallSound, LIP_SYNC, LipSync, Playback, SoundAllowance, SoundPacketSource, SoundPlayer, SoundScores, Voice,
+};
 pub use tuning::Tuning;

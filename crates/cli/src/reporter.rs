@@ -322,13 +322,13 @@ impl Reporter {
 
     fn notice(&self, state: &CallState) -> Notice {
         let still = self.shown_at.map(|at| state.now.saturating_since(at)).filter(|&time| time >= STILL);
-        let (words, is_instead) = match (self.joined, state.peer, still) {
+        let (words, replaces_pictures) = match (self.joined, state.peer, still) {
             (false, ..) => ("waiting for the other end".to_owned(), true),
             (_, Presence { camera_off: true, .. }, _) => ("camera off".to_owned(), true),
             (.., Some(time)) => (format!("no pictures for {} s", time.as_secs()), false),
             _ => (String::new(), false),
         };
-        Notice { words, is_instead }
+        Notice { words, replaces_pictures }
     }
 }
 

@@ -74,7 +74,7 @@ pub struct OptionDescription {
     /// Names and meanings of the values, if the type is an enumeration.
     pub choices: &'static [(&'static str, &'static str)],
     /// Value of the option when it is given without one; `None` if it requires a value.
-    pub meant: Option<&'static str>,
+    pub implied_value: Option<&'static str>,
     /// Meaning of the option, line by line.
     help: &'static [&'static str],
     /// Parser that checks whether a word is a value of the option.
@@ -209,7 +209,7 @@ macro_rules! options {
                 form: <$type as OptionValue>::FORM,
                 value_name: first(&[$($value_name)?]),
                 choices: <$type as OptionValue>::CHOICES,
-                meant: <$type as OptionValue>::MEANT,
+                implied_value: <$type as OptionValue>::MEANT,
                 help: &[$($help),+],
                 check: |word| <$type as OptionValue>::from_words(&[word.to_owned()]).map(drop),
                 default: || Self::usual().$name.map_or_else(Vec::new, |value| value.to_words()),

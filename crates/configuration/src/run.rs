@@ -3,7 +3,7 @@
 use anyhow::Result;
 use std::collections::BTreeMap;
 
-use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8};
+use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, ReceivingEnd, SendingEnd, SoundPlayer, Voice, Vp8};
 use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, ControllerSetup, Failure, KnownPath, Latency, RateBounds};
 use lockstep_hosted::EstimatorHost;
@@ -96,7 +96,7 @@ impl CallSettings {
     /// Sound that plays into `sink`, if these settings have any.
     pub(crate) fn sound(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Option<CallSound<Vec<u8>>>> {
         let Some(name) = &self.audio else { return Ok(None) };
-        let playback = Box::new(Playing::new(SoundDecoder::new()?, sink));
+        let playback = Box::new(SoundPlayer::new(SoundDecoder::new()?, sink));
         let lip_sync = self.lip_sync();
         Ok(Some(CallSound { voice: Box::new(Voice::new(name.open()?)?), playback, lip_sync }))
     }

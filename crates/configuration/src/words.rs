@@ -23,8 +23,8 @@ fn argument(option: &'static OptionDescription) -> Arg {
     let argument = argument.action(if many { ArgAction::Append } else { ArgAction::Set });
     let value_name = option.value_name.map_or_else(|| option.name.to_uppercase(), str::to_owned);
     let argument = argument.value_name(value_name).default_values(option.default_values());
-    let argument = match option.meant {
-        Some(meant) => argument.num_args(0..=1).default_missing_value(meant),
+    let argument = match option.implied_value {
+        Some(implied_value) => argument.num_args(0..=1).default_missing_value(implied_value),
         None => argument,
     };
     if option.choices.is_empty() {

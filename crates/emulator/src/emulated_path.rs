@@ -156,20 +156,20 @@ struct Trail {
     size: ByteCount,
     in_at: Timestamp,
     came_out: AtomicBool,
-    gone: Gone,
+    drops: Drops,
 }
 
 impl Drop for Trail {
     fn drop(&mut self) {
         if !self.came_out.load(Ordering::Relaxed) {
-            let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-            gone.push((self.direction, self.size, self.in_at));
+            let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+            drops.push((self.direction, self.size, self.in_at));
         }
     }
 }
 
 /// Packets that a link dropped: direction, size and arrival time.
-type Gone = Arc<Mutex<Vec<(Direction, ByteCount, Timestamp)>>>;
+type Drops = Arc<Mutex<Vec<(Direction, ByteCount, Timestamp)>>>;
 
 /// Lateness of delivered packets: the delay after the time that the link gave.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -246,7 +246,7 @@ pub(crate) struct EmulatedPath<M> {
     open: [Link<PacketInLink>; 2],
     pub meter: M,
     log: Option<PacketLog>,
-    gone: Gone,
+    drops: Drops,
     /// Number of drops reported to the log, by direction and reason.
     reported: [[u64; REASONS.len()]; 2],
     lateness: Distribution,
@@ -314,7 +314,7 @@ impl<M: Meter> EmulatedPath<M> {
             open,
             meter,
             log,
-            gone: Gone::default(),
+            drops: Drops::default(),
             reported: Default::default(),
             lateness: Distribution::of_milliseconds(),
             overflow: 0,
@@ -374,8 +374,8 @@ impl<M: Meter> EmulatedPath<M> {
     /// Reports the drops of the links up to `now` to the log.
     fn report_drops(&mut self, now: Timestamp) {
         let Some(log) = &mut self.log else { return };
-        let gone = std::mem::take(&mut *self.gone.lock().unwrap_or_else(PoisonError::into_inner));
-        for (direction, size, in_at) in gone {
+        let dropped = std::mem::take(&mut *self.drops.lock().unwrap_or_else(PoisonError::into_inner));
+        for (direction, size, in_at) in dropped {
             let link = direction as usize;
             let happened = drops(self.links[link].statistics());
             // The links count drops by reason only. Drops between two calls get the reasons in order.
@@ -409,11 +409,11 @@ impl<M: Meter> EmulatedPath<M> {
         }
         let trail = self.log.is_some().then(|| {
             let in_at = self.since_epoch(at);
-            Arc::new(Trail { direction, size, in_at, came_out: AtomicBool::new(false), gone: self.gone.clone() })
+            Arc::new(Trail { direction, size, in_at, came_out: AtomicBool::new(false), drops: self.drops.clone() })
         });
         let carried = PacketInLink { bytes, trail };
         let index = direction as usize;
-        // The counters of the link and `gone` record a drop.
+        // The counters of the link and `drops` record a drop.
         let _ = if self.started_at.is_some() {
             let at = self.since_start(at);
             self.meter.sent(direction, at, size);

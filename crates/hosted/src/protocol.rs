@@ -112,9 +112,9 @@ impl Answer {
 }
 
 /// A host that speaks the protocol.
-struct Speaking<L>(L);
+struct LineHost<L>(L);
 
-impl<L: ControllerLines> Speaking<L> {
+impl<L: ControllerLines> LineHost<L> {
     fn ask(&mut self, event: Event, request: &Request) -> Result<Answer, FailureReason> {
         let text = self.0.answer(event, serde_json::to_string(request)?)?;
         match serde_json::from_str(&text) {
@@ -130,7 +130,7 @@ impl<L: ControllerLines> Speaking<L> {
     }
 }
 
-impl<L: ControllerLines> ControllerHost for Speaking<L> {
+impl<L: ControllerLines> ControllerHost for LineHost<L> {
     fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) -> Result<(), FailureReason> {
         let request = Request::Feedback { path: path.into(), feedback: FeedbackReport::new(path, feedback) };
         self.ask(request.at(path.now), &request).map(drop)
@@ -157,7 +157,7 @@ pub fn line_controller<L: ControllerLines + 'static>(
     failure: Failure,
 ) -> Box<dyn Controller> {
     let started = lines.and_then(|lines| {
-        let mut host = Speaking(lines);
+        let mut host = LineHost(lines);
         let hello = Request::Hello { version: VERSION, setup: setup.into() };
         host.ask(hello.at(Timestamp::ZERO), &hello).map(|_| host)
     });

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Traffic};
 use crate::control::CallKind;
 use crate::display_queue::Shown;
 use crate::event::CallEvent;
-use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::exchange::{Ends, Exchange, TimeLimits, reason};
 use crate::freshness::Freshness;
 use crate::handle::{CallHandle, PushedFrame, Request};
 use crate::loop_event::{LoopEvent, SoundEvent};
@@ -223,7 +223,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mu
     handle.attach(move || drop(wake.try_send(LoopEvent::Woken)));
     let mut call = Call {
         clock,
-        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, started)
+        exchange: Exchange::new(connection, TimeLimits { wait_limit, idle_limit }, started)
             .with_streams(names, freshness),
         sockets,
         readers,
@@ -533,7 +533,7 @@ impl<C: PictureCodec> Call<C> {
                 let (now, is_over) = (self.clock.now(), self.over_at().is_some());
                 match self.sending.first_mut() {
                     Some(sending) if is_over => sending.allow_sound(now),
-                    Some(sending) => sending.speak(now, packet),
+                    Some(sending) => sending.send_sound(now, packet),
                     None => {}
                 }
             }

@@ -182,8 +182,8 @@ pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
         let ranges = device.supported_output_configs().map_err(|error| failed(&error))?;
         let (config, format) = configuration(name, ranges)?;
         let stream = match format {
-            SampleFormat::I16 => speak::<i16>(&device, config, to_play, &complaining),
-            _ => speak::<f32>(&device, config, to_play, &complaining),
+            SampleFormat::I16 => play::<i16>(&device, config, to_play, &complaining),
+            _ => play::<f32>(&device, config, to_play, &complaining),
         };
         let stream = stream.map_err(|error| failed(&error))?;
         stream.play().map_err(|error| failed(&error))?;
@@ -192,7 +192,7 @@ pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
     Ok(Box::new(Loudspeaker { frames, complaint, _stream: stream }))
 }
 
-fn speak<T>(
+fn play<T>(
     device: &Device,
     config: StreamConfig,
     frames: Receiver<Frame>,

@@ -28,7 +28,7 @@ const MAX_EVENTS: usize = 256;
 
 /// Time limits for the other end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct TimeLimits {
     /// Longest wait for the other end to join; `None` waits for ever.
     pub(crate) wait_limit: Option<Duration>,
     /// Longest silence of the other end after that; `None` means no limit.
@@ -44,7 +44,7 @@ pub(crate) struct Ends<'a, C: PictureCodec = Vp8> {
 /// A connection and its state.
 pub(crate) struct Exchange {
     pub(crate) connection: Connection,
-    patience: Patience,
+    time_limits: TimeLimits,
     started: Timestamp,
     lost: Option<Loss>,
     /// Announced format of each connection number.
@@ -79,10 +79,10 @@ pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
 
 impl Exchange {
     /// Runs over a connection that began at `started`.
-    pub(crate) fn new(connection: Connection, patience: Patience, started: Timestamp) -> Self {
+    pub(crate) fn new(connection: Connection, time_limits: TimeLimits, started: Timestamp) -> Self {
         Self {
             connection,
-            patience,
+            time_limits,
             started,
             lost: None,
             announced: BTreeMap::new(),
@@ -376,13 +376,13 @@ impl Exchange {
     pub(crate) fn silence(&self, now: Timestamp) -> Result<(), LiveError> {
         let waited = now.saturating_since(self.started);
         if !self.connection.is_joined() {
-            if self.patience.wait_limit.is_some_and(|limit| waited >= limit) {
+            if self.time_limits.wait_limit.is_some_and(|limit| waited >= limit) {
                 return Err(match self.connection.tried() {
                     tried if tried.is_empty() => LiveError::NotCalled { waited },
                     tried => LiveError::Unanswered { waited, tried },
                 });
             }
-        } else if let Some(limit) = self.patience.idle_limit
+        } else if let Some(limit) = self.time_limits.idle_limit
             && now.saturating_since(self.connection.last_received()) >= limit
         {
             return Err(LiveError::Silent { silence: limit });

@@ -14,7 +14,7 @@ use lockstep_vp8::Picture;
 use crate::connection::Connection;
 use crate::control::CallKind;
 use crate::event::CallEvent;
-use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::exchange::{Ends, Exchange, TimeLimits, reason};
 use crate::freshness::Freshness;
 use crate::gate::Gate;
 use crate::identity::Identity;
@@ -214,7 +214,7 @@ impl<C: PictureCodec> Peer<C> {
         let PeerConfig { sending, names, receiving, wait_limit, idle_limit, stale_after, .. } = config;
         Self {
             gate: connection.gate(),
-            exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, now)
+            exchange: Exchange::new(connection, TimeLimits { wait_limit, idle_limit }, now)
                 .with_streams(names, Freshness::new(stale_after)),
             sending,
             receiving,

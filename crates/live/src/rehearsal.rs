@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use lockstep_call::{
-    DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, Playback, Playing, ReceivingEnd, SendingEnd,
-    SerialMenu, Speaking, Tuning,
+    DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, Playback, ReceivingEnd, SendingEnd, SerialMenu,
+    SoundPacketSource, SoundPlayer, Tuning,
 };
 use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_link::{Link, LinkConfig, Trace};
@@ -30,7 +30,7 @@ use lockstep_vp8::Parameters;
 
 use crate::connection::Connection;
 use crate::control::CallKind;
-use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::exchange::{Ends, Exchange, TimeLimits, reason};
 use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::rendezvous::{Limits, Rendezvous};
@@ -101,7 +101,7 @@ struct End {
     spoken: u32,
     speaks_at: Option<Timestamp>,
     plays_at: Option<Timestamp>,
-    playing: Playing<Deaf>,
+    playing: SoundPlayer<Deaf>,
     sync: LipSync,
     ending: Option<(Timestamp, Result<Ended, LiveError>)>,
     over: Option<(Timestamp, Result<Ended, LiveError>)>,
@@ -118,14 +118,14 @@ struct Cast {
     /// The clip that both ends send.
     pictures: &'static str,
     talk: Talk,
-    patience: Patience,
+    time_limits: TimeLimits,
 }
 
 impl Default for Cast {
     fn default() -> Self {
-        let patience =
-            Patience { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
-        Self { pictures: "generated:64x48@30", talk: Talk::Always, patience }
+        let time_limits =
+            TimeLimits { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
+        Self { pictures: "generated:64x48@30", talk: Talk::Always, time_limits }
     }
 }
 
@@ -146,7 +146,7 @@ impl End {
         let talks = cast.talk != Talk::Mute;
         Self {
             gate: connection.gate(),
-            exchange: Exchange::new(connection, cast.patience, now),
+            exchange: Exchange::new(connection, cast.time_limits, now),
             sending: SendingEnd::new(config, controller, encoder, &Tuning::default()),
             receiving,
             ahead,
@@ -161,7 +161,7 @@ impl End {
             spoken: 0,
             speaks_at: talks.then_some(now + FRAME_DURATION),
             plays_at: talks.then_some(now + FRAME_DURATION / 2),
-            playing: Playing::new(Deaf, None),
+            playing: SoundPlayer::new(Deaf, None),
             sync: LipSync::new(talks),
             ending: None,
             over: None,
@@ -203,7 +203,7 @@ impl End {
         self.exchange.connection.handle_datagram(incoming);
     }
 
-    fn speak(&mut self, now: Timestamp) {
+    fn send_sound(&mut self, now: Timestamp) {
         let frame = self.spoken;
         self.spoken += 1;
         let captured = Timestamp::from_nanos(now.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64));
@@ -215,7 +215,7 @@ impl End {
                 Some(if narrow { most.bytes_in(FRAME_DURATION).get() as usize } else { SPOKEN })
             }
             Talk::ByTurns(_) => {
-                let packet = self.voice.speak(now, &self.sending.sound_allowance(now)).expect("it cannot fail");
+                let packet = self.voice.next_packet(now, &self.sending.sound_allowance(now)).expect("it cannot fail");
                 packet.map(|packet| packet.payload.0 as usize)
             }
         };
@@ -265,7 +265,7 @@ impl End {
             self.next_capture = self.next_capture.map(|at| (at + self.interval).max(now));
         }
         if self.speaks_at.is_some_and(|at| at <= now) {
-            self.speak(now);
+            self.send_sound(now);
             let least = Timestamp::ZERO + now.saturating_since(Timestamp::ZERO + FRAME_DURATION);
             self.speaks_at = self.speaks_at.map(|at| (at + FRAME_DURATION).max(least));
         }

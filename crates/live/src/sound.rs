@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockstep_call::{PictureCodec, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
+use lockstep_call::{PictureCodec, Playback, SoundAllowance, SoundPacketSource, SoundPlayer, SoundScores, Voice};
 use lockstep_socket::Clock;
 use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFailure, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
@@ -97,7 +97,7 @@ impl Microphone {
             loop {
                 metronome.tick();
                 let allowance = *current.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(packet) = voice.speak(clock.now(), &allowance).map_err(failed)? else { continue };
+                let Some(packet) = voice.next_packet(clock.now(), &allowance).map_err(failed)? else { continue };
                 if events.send(LoopEvent::Sound(SoundEvent::Spoken(packet))).is_err() {
                     return Ok(());
                 }
@@ -164,7 +164,7 @@ impl Player {
         let thread = Thread::spawn("loudspeaker", move || {
             let decoder = SoundDecoder::new().map_err(|error| LiveError::Sound(error.to_string()))?;
             let mut metronome = Metronome::start(!sink.is_live());
-            let mut playing = Playing::new(decoder, Some(sink));
+            let mut playing = SoundPlayer::new(decoder, Some(sink));
             'playing: loop {
                 metronome.tick();
                 loop {

@@ -102,7 +102,7 @@ impl TrainingSetting {
         let calls = py.detach(|| self.0.record(model.as_ref(), count, seed, threads)).map_err(invalid)?;
         Ok((
             self.array(py, &calls, OBSERVED, |sample, row| row.copy_from_slice(&sample.seen))?,
-            self.array(py, &calls, HORIZONS.len(), |sample, row| row.copy_from_slice(&sample.right))?,
+            self.array(py, &calls, HORIZONS.len(), |sample, row| row.copy_from_slice(&sample.outputs))?,
         ))
     }
 }

@@ -237,7 +237,7 @@ impl OutputFile {
             }
             check_one(path)?;
             let path = behind_links(path);
-            let (file, temporary) = temporary_beside(&path)?.into_parts();
+            let (file, temporary) = temporary_next_to(&path)?.into_parts();
             Ok(To::File { file: BufWriter::new(file), temporary, path })
         };
         let to = begin().with_context(|| format!("cannot write {name}"))?;
@@ -274,7 +274,7 @@ impl OutputFile {
 }
 
 /// Temporary file in the folder of `path`, with the permissions of a new file.
-fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+fn temporary_next_to(path: &Path) -> io::Result<NamedTempFile> {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let prefix = format!(".{name}.");
     let mut builder = tempfile::Builder::new();

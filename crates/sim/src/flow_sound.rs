@@ -31,7 +31,7 @@ impl<C: Codec> FlowSound<C> {
     /// Captures and plays the frames that are due.
     pub(crate) fn handle_due_events(&mut self, now: Timestamp, sender: &mut SendingEnd<C>) -> Result<(), CodingError> {
         if let Some(at) = self.speaks_at.filter(|&at| at <= now) {
-            if let Some(packet) = self.sound.voice.speak(now, &sender.sound_allowance(now))? {
+            if let Some(packet) = self.sound.voice.next_packet(now, &sender.sound_allowance(now))? {
                 // Frame numbers rise and no frame exceeds a datagram, so sending cannot fail.
                 _ = sender.send_sound(now, packet);
             }

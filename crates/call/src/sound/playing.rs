@@ -47,7 +47,7 @@ pub struct SoundScores {
 }
 
 /// Player with its scores, and an optional sink.
-pub struct Playing<D: Decode> {
+pub struct SoundPlayer<D: Decode> {
     player: Player<D>,
     sink: Option<Box<dyn SoundSink>>,
     playing_captured_at: Option<Timestamp>,
@@ -62,7 +62,7 @@ pub struct Playing<D: Decode> {
 /// Upper bound of the first packet's excess delay over later ones, nanoseconds.
 const SURELY_LATER: i64 = 1_000_000_000;
 
-impl<D: Decode> Playing<D> {
+impl<D: Decode> SoundPlayer<D> {
     /// A player without packets.
     #[must_use]
     pub fn new(decoder: D, sink: Option<Box<dyn SoundSink>>) -> Self {
@@ -96,7 +96,7 @@ impl<D: Decode> Playing<D> {
     }
 }
 
-impl<D: Decode + Send> Playback<D::Payload> for Playing<D>
+impl<D: Decode + Send> Playback<D::Payload> for SoundPlayer<D>
 where
     D::Payload: Send,
 {

@@ -164,7 +164,7 @@ fn side(namespace: &Namespace) -> Value {
 }
 
 fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elapsed: f64) -> Value {
-    let TunnelResult { emulation, strays, scheduling } = result;
+    let TunnelResult { emulation, foreign_packets, scheduling } = result;
     let way = |statistics: &LinkStatistics| {
         let mut counts = json!(counters(statistics));
         let mean = statistics.mean_queueing_delay().as_secs_f64() * 1e3;
@@ -185,7 +185,7 @@ fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elaps
         "forward": way(&emulation.forward),
         "reverse": way(&emulation.reverse),
         "before_start_packets": emulation.before_start,
-        "stray_packets": strays,
+        "stray_packets": foreign_packets,
         "overflow_packets": emulation.overflow,
         "refused_packets": emulation.refused,
         "lateness": emulation.lateness,

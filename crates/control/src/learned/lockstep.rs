@@ -137,7 +137,7 @@ fn numbers(text: &str) -> Result<[f32; OBSERVED], ModelError> {
 struct Present {
     forecast: Forecast,
     /// Bytes in flight at the forecast, with network headers.
-    on_the_way: f64,
+    bytes_in_flight: f64,
     /// Bytes sent since the forecast.
     sent: f64,
     /// Time since the last known delivery, seconds.
@@ -152,7 +152,7 @@ impl Present {
 
     /// The part of `bytes` that remains for a frame after the bytes in flight.
     fn left(&self, bytes: f64) -> f64 {
-        bytes - self.on_the_way - self.sent
+        bytes - self.bytes_in_flight - self.sent
     }
 }
 
@@ -382,27 +382,29 @@ impl Lockstep {
         if begins {
             self.begin_picture(now);
         }
-        let outlook = self.sprout.outlook(path);
-        let seen = self.history.observe(path, &outlook, self.given);
-        let basis =
-            Basis { rate: outlook.mean_rate, unknown: (now.as_secs_f64() - outlook.known_until).clamp(0.0, 10.0) };
+        let sprout_view = self.sprout.sprout_view(path);
+        let seen = self.history.observe(path, &sprout_view, self.given);
+        let basis = Basis {
+            rate: sprout_view.mean_rate,
+            unknown: (now.as_secs_f64() - sprout_view.known_until).clamp(0.0, 10.0),
+        };
         if let Some(training_samples) = &mut self.training_samples {
-            training_samples.decided(now, seen, outlook.on_the_way, basis);
+            training_samples.decided(now, seen, sprout_view.bytes_in_flight, basis);
         }
         let Some(net) = &mut self.net else { return };
         if begins {
             let LockstepConfig { unlike, late, far, averaged, .. } = self.config;
             self.late.put(path.feedback_delay.as_secs_f64(), (late, 0.5 * late), averaged);
-            self.far.put(outlook.round_trip, (far, FAR_NO_MORE * far), averaged);
+            self.far.put(sprout_view.round_trip, (far, FAR_NO_MORE * far), averaged);
             self.unlike.put(net.unlike(&seen), (unlike, 0.4 * unlike), averaged);
-            let steady = self.history.change(outlook.mean_rate) <= self.rule.shared_steady;
-            let ratio = if steady { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
+            let steady = self.history.change(sprout_view.mean_rate) <= self.rule.shared_steady;
+            let ratio = if steady { log(sprout_view.path_rate / sprout_view.mean_rate.max(1.0)) } else { 0.0 };
             let shared = log(self.rule.shared);
             self.shared.put(ratio, (shared, 0.5 * shared), averaged);
         }
         self.present = net.forecast(&seen, basis).map(|forecast| Present {
             forecast,
-            on_the_way: outlook.on_the_way,
+            bytes_in_flight: sprout_view.bytes_in_flight,
             sent: 0.0,
             unknown: basis.unknown,
         });

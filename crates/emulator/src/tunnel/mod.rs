@@ -85,7 +85,7 @@ pub struct TunnelResult {
     /// Results of its links.
     pub emulation: EmulationResult,
     /// Packets in both directions with other addresses than those of the two sides. They are dropped.
-    pub strays: u64,
+    pub foreign_packets: u64,
     /// Scheduling by the kernel.
     pub scheduling: Scheduling,
 }
@@ -105,7 +105,7 @@ struct Devices<'a> {
     /// Source and destination of the packets of each side, per version of IP.
     ways: [Vec<(IpAddr, IpAddr)>; 2],
     buffer: Vec<u8>,
-    strays: u64,
+    foreign_packets: u64,
 }
 
 impl Tunnel {
@@ -127,11 +127,11 @@ impl Tunnel {
         let ways: Vec<_> = self.near().addresses().zip(self.far().addresses()).collect();
         let back = ways.iter().map(|&(near, far)| (far, near)).collect();
         let buffer = vec![0; MAX_PACKET_BYTES];
-        let mut ends = Devices { devices: &self.devices, ways: [ways, back], buffer, strays: 0 };
+        let mut ends = Devices { devices: &self.devices, ways: [ways, back], buffer, foreign_packets: 0 };
         let mut path = EmulatedPath::new(Clock::start(), start, [forward, reverse], NoMeter, log)?;
         path.run(&mut ends, length, go, urgent)?;
         let (emulation, NoMeter) = path.finish();
-        Ok(TunnelResult { emulation, strays: ends.strays, scheduling })
+        Ok(TunnelResult { emulation, foreign_packets: ends.foreign_packets, scheduling })
     }
 }
 
@@ -183,7 +183,7 @@ impl Ends for Devices<'_> {
                         if way.is_some_and(|way| self.ways[direction as usize].contains(&way)) {
                             came(direction, clock.now(), BytesMut::from(packet));
                         } else {
-                            self.strays += 1;
+                            self.foreign_packets += 1;
                         }
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,

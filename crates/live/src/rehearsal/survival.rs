@@ -29,8 +29,8 @@ fn usual_call() -> World {
     begun(Cast::default(), [usual_link(), usual_link()], 1)
 }
 
-fn patient() -> Patience {
-    Patience { idle_limit: None, ..Cast::default().patience }
+fn no_idle_limit() -> TimeLimits {
+    TimeLimits { idle_limit: None, ..Cast::default().time_limits }
 }
 
 /// Asserts that pictures and sound return in time after `since`. With alternating speech, the speaker may pause for a
@@ -60,7 +60,7 @@ fn pictures_and_sound_return_within_500_ms_of_a_lost_link() {
     for talk in [Talk::Always, Talk::Mute, Talk::ByTurns(3)] {
         for lost in [1, 10, 60] {
             for seed in 1..=2 {
-                let cast = Cast { talk, patience: patient(), pictures: "generated:16x16@30" };
+                let cast = Cast { talk, time_limits: no_idle_limit(), pictures: "generated:16x16@30" };
                 let mut world = begun(cast, [usual_link(), usual_link()], seed);
                 world.run_for(Duration::from_millis(37 * seed));
                 world.cut = [true; 2];

@@ -195,8 +195,8 @@ impl Trial {
             let usual = u64::from(DEFAULT_SKIP_WEIGHT);
             self.worth = (bits_gained * usual / u64::from(mending_bits.max(1))).min(u64::from(u32::MAX) - 1) as u32;
             let weighted = u64::from(mending_bits) * u64::from(costs.skip_weight) / usual;
-            let mended = costs.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
-            if skipped <= mended {
+            let corrected = costs.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
+            if skipped <= corrected {
                 self.cost = skipped;
                 residual.clear();
                 return;

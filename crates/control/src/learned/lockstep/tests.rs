@@ -29,11 +29,11 @@ fn training_samples_contain_the_delivered_bytes() {
     let training_samples = controller.take_training_samples();
     assert!((590..=600).contains(&training_samples.len()), "one sample per picture: {}", training_samples.len());
     // Within half a second, a busy constant link delivers the filter's expectation.
-    let late: Vec<f32> = training_samples[300..].iter().map(|sample| sample.right[3]).collect();
+    let late: Vec<f32> = training_samples[300..].iter().map(|sample| sample.outputs[3]).collect();
     let mean = late.iter().sum::<f32>() / late.len() as f32;
     assert!(mean.abs() < 0.15, "{mean}");
     assert!(
-        training_samples.iter().all(|sample| sample.seen.iter().chain(&sample.right).all(|value| value.is_finite()))
+        training_samples.iter().all(|sample| sample.seen.iter().chain(&sample.outputs).all(|value| value.is_finite()))
     );
     assert!(controller.take_training_samples().is_empty());
 }
@@ -46,7 +46,7 @@ fn training_samples_show_an_outage_before_feedback() {
     run(&plan, &mut controller, None);
     let training_samples = controller.take_training_samples();
     let (before, at) = (&training_samples[40], &training_samples[59]);
-    assert!(before.right[0] - at.right[3] > 0.5, "{before:?} {at:?}");
+    assert!(before.outputs[0] - at.outputs[3] > 0.5, "{before:?} {at:?}");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn rather_likely(least: [f64; HORIZONS.len()]) -> Present {
     });
     let output: Vec<f32> = output.chain([0.0; MODEL_STATE]).collect();
     let forecast = Forecast::of(&output, basis).unwrap();
-    Present { forecast, on_the_way: 500.0, sent: 0.0, unknown: 0.0 }
+    Present { forecast, bytes_in_flight: 500.0, sent: 0.0, unknown: 0.0 }
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct TrainingSample {
     /// Observation at the decision.
     pub seen: [f32; OBSERVED],
     /// Correct model output for each of [`HORIZONS`].
-    pub right: [f32; HORIZONS.len()],
+    pub outputs: [f32; HORIZONS.len()],
 }
 
 /// Training samples of a call with a known path.
@@ -42,15 +42,15 @@ impl TrainingSamples {
         self.past.extend(self.present.take());
     }
 
-    /// Records the decision at `now` with the observation `seen` and `on_the_way` bytes in flight.
-    pub fn decided(&mut self, now: Timestamp, seen: [f32; OBSERVED], on_the_way: f64, basis: Basis) {
+    /// Records the decision at `now` with the observation `seen` and `bytes_in_flight` bytes in flight.
+    pub fn decided(&mut self, now: Timestamp, seen: [f32; OBSERVED], bytes_in_flight: f64, basis: Basis) {
         // Bytes in flight that are no longer in the queue have left the bottleneck.
-        let passed = on_the_way - self.path.backlog(now).as_f64();
-        let right = HORIZONS.map(|horizon| {
+        let passed = bytes_in_flight - self.path.backlog(now).as_f64();
+        let outputs = HORIZONS.map(|horizon| {
             let until = now + std::time::Duration::from_secs_f64(horizon);
             basis.output_for(horizon, passed + self.path.carried(now, until).as_f64()) as f32
         });
-        self.present = Some(TrainingSample { seen, right });
+        self.present = Some(TrainingSample { seen, outputs });
     }
 
     pub fn take(&mut self) -> Vec<TrainingSample> {
