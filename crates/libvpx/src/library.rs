@@ -186,14 +186,11 @@ impl Library {
     }
 }
 
-/// A context that the library has initialised; dropping it frees it.
+/// A context that the library has initialised; dropping it frees it. libvpx ties no context to a thread.
 struct OwnedContext {
     context: Box<Context>,
     library: Library,
 }
-
-// SAFETY: libvpx ties no context to a thread. Only concurrent use is forbidden, and every call needs `&mut` access.
-unsafe impl Send for OwnedContext {}
 
 impl Drop for OwnedContext {
     fn drop(&mut self) {
