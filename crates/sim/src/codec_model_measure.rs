@@ -178,15 +178,17 @@ impl Segment {
             fills: Default::default(),
         };
         let mut states = Vec::new();
+        // One per quantizer, one for followers and one for fitted frames.
+        let stages = (MEASURED.len() + 2) as f64;
         for (done, quantizer) in MEASURED.into_iter().enumerate() {
             let (run, kept) = run(pictures, quantizer, &mut segment.cuts)?;
             segment.runs.push(run);
             states.push(kept);
-            progress((done + 1) as f64 / 16.0);
+            progress((done + 1) as f64 / stages);
         }
         segment.remove_cuts();
         segment.follow(pictures, &states)?;
-        progress(14.0 / 16.0);
+        progress((MEASURED.len() + 1) as f64 / stages);
         for quantizer in FITTED {
             segment.fit(pictures, quantizer);
         }
@@ -382,5 +384,19 @@ impl ClipMeasurements {
             measured.push(Segment::new(pictures, |share| progress((done as f64 + share) / count))?);
         }
         Ok(Self { name: name.to_owned(), samples, frame_interval, segments: measured })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_rises_from_zero_to_one() {
+        let pictures = vec![Picture::from_i420(16, 16, vec![128; 384]).unwrap(); 2];
+        let mut shares = vec![0.0];
+        ClipMeasurements::new("grey", &[pictures], Duration::from_millis(33), |share| shares.push(share)).unwrap();
+        assert!(shares.is_sorted_by(|a, b| a < b), "{shares:?}");
+        assert_eq!(shares.last(), Some(&1.0));
     }
 }
