@@ -20,7 +20,7 @@ use lockstep_call::{MenuRunner, SendingEnd, Vp8};
 use lockstep_media::Source;
 use lockstep_session::control::CallKind;
 use lockstep_session::stream::StreamName;
-use lockstep_session::{CallEvent, Ended, Ends, Exchange, Freshness, LiveError, Patience, reason};
+use lockstep_session::{CallEvent, Ended, Ends, Exchange, Freshness, LiveError, TimeLimits, reason};
 use lockstep_socket::{Clock, Incoming, Reader, Sockets};
 use lockstep_sound::{Frame, SoundFailure, SoundSource};
 use lockstep_units::Timestamp;
@@ -31,7 +31,7 @@ use crate::connection::Connection;
 use crate::gate::Names;
 use crate::identity::Identity;
 use crate::loop_event::{LoopEvent, SendingEvent, SoundEvent};
-use crate::other_end::Listener;
+use crate::remote_end::Listener;
 use crate::sending::{PictureSource, Sending, SendingHalf};
 use crate::sound::Metronome;
 use crate::{END_LIMIT, Stop, Thread};
@@ -45,7 +45,7 @@ const JOIN_LIMIT: Duration = Duration::from_secs(10);
 /// Interval of [`BroadcastObserver::status`].
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest wait without an event.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_millis(100);
 /// Events of threads and sockets that may wait for the loop.
 const EVENT_QUEUE: usize = 1_024;
 /// Frames of 20 ms of sound that may wait for the encoder of one viewer; beyond this, they are lost for this viewer.
@@ -401,8 +401,8 @@ impl Broadcast {
         let (origin, now) = (self.clock.origin(), incoming.at);
         let connection =
             Connection::listening_slot(&self.identity, CallKind::FromListener, number, origin, now).ok()?;
-        let patience = Patience { wait_limit: Some(JOIN_LIMIT), idle_limit: self.idle_limit };
-        let exchange = Exchange::new(connection, patience, now).with_streams(Vec::new(), Freshness::default());
+        let time_limits = TimeLimits { wait_limit: Some(JOIN_LIMIT), idle_limit: self.idle_limit };
+        let exchange = Exchange::new(connection, time_limits, now).with_streams(Vec::new(), Freshness::default());
         self.slots.insert(number, Slot { exchange, since: now, from: incoming.from, viewer: None, ending: None });
         Some(number)
     }
@@ -450,7 +450,7 @@ impl Broadcast {
             let (exchange, ends) = slot.parts();
             earliest = Timestamp::earliest([earliest, exchange.poll_timeout(&ends)]);
         }
-        let wait = earliest.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
+        let wait = earliest.map_or(MAX_WAIT, |wake| self.clock.until(wake).min(MAX_WAIT));
         let mut next = match self.incoming.recv_timeout(wait) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
@@ -479,10 +479,10 @@ impl Broadcast {
             LoopEvent::Sound(SoundEvent::Spoken(stream, packet)) => {
                 let now = self.clock.now();
                 if let Some(half) = self.half(stream) {
-                    half.speak(now, packet);
+                    half.send_sound(now, packet);
                 }
             }
-            LoopEvent::Sound(SoundEvent::Heard(..)) | LoopEvent::Decoded(..) | LoopEvent::Woken => {}
+            LoopEvent::Sound(SoundEvent::Playback(..)) | LoopEvent::Decoded(..) | LoopEvent::Woken => {}
         }
     }
 }

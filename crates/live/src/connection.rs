@@ -10,7 +10,7 @@ mod carrier;
 mod closing;
 mod link;
 mod loss;
-mod way;
+mod routes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
 use crate::quic::Qlog;
 use crate::rendezvous::{Meeting, RELAY};
-use crate::route::Route;
+use crate::route::JoinerRoute;
 use crate::{LiveError, TicketRefusal, quic};
 use closing::Closing;
 use link::{Link, StreamRead};
@@ -41,9 +41,9 @@ use lockstep_session::ticket::{Secret, Ticket};
 use loss::{code, loss_of};
 
 /// Links at a listener that are not part of the call; further ones are ignored.
-const MOST_STRANGERS: usize = 8;
+const MAX_PENDING_LINKS: usize = 8;
 /// With more links than this, unknown peers must first validate their address (RFC 9000, section 8.1.2).
-const MOST_UNPROVEN: usize = 2;
+const MAX_UNVALIDATED_LINKS: usize = 2;
 /// How long an unknown peer may take to show the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest interval between two datagrams to the other end, which show that this end is alive, and its address.
@@ -52,14 +52,14 @@ const KEEP_ALIVE: Duration = Duration::from_millis(200);
 /// After this long without a datagram, which is longer than [`KEEP_ALIVE`], the path counts as interrupted.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Answers to unknown peers that may wait to be sent; further ones are dropped.
-const MOST_ANSWERS: usize = 64;
+const MAX_QUEUED_ANSWERS: usize = 64;
 
 /// Event of a connection.
 type ConnectionEvent = lockstep_session::CarrierEvent<Bytes>;
 
 /// Role of this end.
 enum Role {
-    Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: Route },
+    Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: JoinerRoute },
     Listener { secret: Secret, reusable: bool, used: bool },
 }
 
@@ -103,7 +103,7 @@ impl Connection {
     ) -> Result<Self, LiveError> {
         let Ticket { key, secret, addresses, .. } = ticket;
         let config = Box::new(quic::dialling(&key, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?);
-        let role = Role::Joiner { secret, config, tried: Vec::new(), route: Route::new() };
+        let role = Role::Joiner { secret, config, tried: Vec::new(), route: JoinerRoute::new() };
         let (config, names) = quic::endpoint(&random::<32>()?, None)?;
         let mut connection = Self::new(role, kind, Endpoint::new(config, None, true, None), names, origin, now);
         for address in addresses {
@@ -222,7 +222,7 @@ impl Connection {
                     self.find(handle.0, at, from, length);
                 }
             }
-            Some(DatagramEvent::NewConnection(stranger)) => self.greet(stranger, at),
+            Some(DatagramEvent::NewConnection(incoming)) => self.accept_incoming(incoming, at),
             Some(DatagramEvent::Response(answer)) => self.answer(answer.destination, buffer),
             None => {}
         }
@@ -230,7 +230,7 @@ impl Connection {
 
     /// Queues a datagram for a peer outside the call.
     fn answer(&mut self, to: SocketAddr, datagram: Vec<u8>) {
-        if self.answers.len() < MOST_ANSWERS {
+        if self.answers.len() < MAX_QUEUED_ANSWERS {
             self.answers.push_back((to, datagram));
         }
     }
@@ -251,18 +251,18 @@ impl Connection {
     }
 
     /// Handles a connection attempt.
-    fn greet(&mut self, stranger: quinn_proto::Incoming, at: Timestamp) {
+    fn accept_incoming(&mut self, incoming: quinn_proto::Incoming, at: Timestamp) {
         let now = self.origin.instant(at);
-        let strangers = self.links.len() - usize::from(self.chosen.is_some());
+        let pending = self.links.len() - usize::from(self.chosen.is_some());
         let mut buffer = Vec::new();
-        if strangers >= MOST_STRANGERS {
-            self.endpoint.ignore(stranger);
-        } else if strangers >= MOST_UNPROVEN && !stranger.remote_address_validated() && stranger.may_retry() {
-            if let Ok(answer) = self.endpoint.retry(stranger, &mut buffer) {
+        if pending >= MAX_PENDING_LINKS {
+            self.endpoint.ignore(incoming);
+        } else if pending >= MAX_UNVALIDATED_LINKS && !incoming.remote_address_validated() && incoming.may_retry() {
+            if let Ok(answer) = self.endpoint.retry(incoming, &mut buffer) {
                 self.answer(answer.destination, buffer);
             }
         } else {
-            match self.endpoint.accept(stranger, now, &mut buffer, None) {
+            match self.endpoint.accept(incoming, now, &mut buffer, None) {
                 Ok((handle, accepted)) => {
                     self.links.insert(handle.0, Link::new(accepted, at));
                     self.follow(handle.0, at);
@@ -581,10 +581,10 @@ impl Connection {
 
     /// When [`Self::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&mut self) -> Option<Timestamp> {
-        let strangers = matches!(self.role, Role::Listener { .. });
+        let pending = matches!(self.role, Role::Listener { .. });
         let (origin, chosen) = (self.origin, self.chosen);
         let links = self.links.iter_mut().filter_map(|(&handle, link)| {
-            let patience = (strangers && chosen != Some(handle)).then(|| link.since + PATIENCE);
+            let patience = (pending && chosen != Some(handle)).then(|| link.since + PATIENCE);
             Timestamp::earliest([link.quic.poll_timeout().map(|at| origin.moment(at)), patience])
         });
         let keep_alive = chosen.is_some().then(|| self.last_sent + KEEP_ALIVE);
@@ -613,7 +613,7 @@ impl Connection {
             }
             self.follow(handle, now);
         }
-        self.find_ways(now);
+        self.find_routes(now);
         if now >= self.last_sent + KEEP_ALIVE
             && let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen))
         {
@@ -625,7 +625,7 @@ impl Connection {
     }
 
     /// Shortest round-trip time so far.
-    pub(crate) fn shortest_round_trip(&self) -> Option<Duration> {
+    pub(crate) fn min_round_trip(&self) -> Option<Duration> {
         Some(self.links.get(&self.chosen?)?.quic.min_rtt())
     }
 

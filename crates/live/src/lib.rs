@@ -25,7 +25,6 @@ mod identity;
 mod loop_event;
 mod measuring;
 mod menu;
-mod other_end;
 mod own_picture;
 mod peer;
 mod quic;
@@ -33,6 +32,7 @@ mod receiving;
 mod recorder;
 #[cfg(test)]
 mod rehearsal;
+mod remote_end;
 mod rendezvous;
 mod route;
 mod sending;
@@ -42,8 +42,8 @@ mod unlimited;
 use std::time::Duration;
 
 pub use broadcast::{BroadcastObserver, BroadcastOptions, MAX_VIEWERS, broadcast};
-pub use call::{CallOptions, Finished, Witness, run};
-pub use call_state::{CallState, HeardSound};
+pub use call::{CallObserver, CallOptions, Finished, run};
+pub use call_state::{CallState, SoundQuality};
 pub use connection::Traffic;
 #[cfg(feature = "audio")]
 pub use devices::{open_loudspeaker, open_microphone};
@@ -52,20 +52,20 @@ pub use handle::CallHandle;
 pub use identity::Identity;
 pub use lockstep_session::control::CallKind;
 pub use lockstep_session::messages::{
-    Delivery, LONGEST_LATEST, LONGEST_MESSAGE, Message, MessageError, ReceivedMessage,
+    Delivery, MAX_LATEST_BYTES, MAX_MESSAGE_BYTES, Message, MessageError, ReceivedMessage,
 };
 pub use lockstep_session::presence::{Command, Presence};
-pub use lockstep_session::stream::{MOST_STREAMS, StreamName, StreamNameError};
-pub use lockstep_session::ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
+pub use lockstep_session::stream::{MAX_STREAMS, StreamName, StreamNameError};
+pub use lockstep_session::ticket::{MAX_ADDRESSES, MAX_SERVERS, PublicKey, Secret, Ticket, TicketError};
 pub use lockstep_session::{
-    CallEvent, Ended, Freshness, LiveError, Quality, ReceivingQuality, SendingQuality, TicketRefusal, Warning, Way,
+    CallEvent, Ended, Freshness, LiveError, Quality, ReceivingQuality, Route, SendingQuality, TicketRefusal, Warning,
 };
 pub use menu::ThreadedMenu;
-pub use other_end::{Listener, OtherEnd};
 pub use own_picture::OwnPicture;
 pub use peer::{Input, Output, Peer, PeerConfig, ReceivedFrame};
 pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving};
+pub use remote_end::{Listener, RemoteEnd};
 pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;

@@ -36,14 +36,14 @@ struct Trial {
 
 /// The address in use, and its possible successor.
 #[derive(Debug, Default)]
-pub(crate) struct Route {
+pub(crate) struct JoinerRoute {
     /// The address that QUIC knows.
     known: Option<SocketAddr>,
     current: Option<SocketAddr>,
     trial: Option<Trial>,
 }
 
-impl Route {
+impl JoinerRoute {
     /// A route without an address.
     pub(crate) fn new() -> Self {
         Self::default()
@@ -123,8 +123,8 @@ mod tests {
         Timestamp::from_millis(milliseconds)
     }
 
-    fn found() -> Route {
-        let mut route = Route::new();
+    fn found() -> JoinerRoute {
+        let mut route = JoinerRoute::new();
         route.begin(address(1));
         route
     }

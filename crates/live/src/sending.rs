@@ -227,7 +227,7 @@ impl<C: PictureCodec> SendingHalf<C> {
     }
 
     /// Sends 20 ms of this end's sound.
-    pub(crate) fn speak(&mut self, now: Timestamp, packet: SoundPacket) {
+    pub(crate) fn send_sound(&mut self, now: Timestamp, packet: SoundPacket) {
         // Packets are numbered in order, and each fits a datagram, so none is refused.
         let _ = self.end.send_sound(now, packet);
         self.allow_sound(now);
@@ -267,7 +267,7 @@ impl<C: PictureCodec> SendingHalf<C> {
     }
 
     /// Logs the remaining records at the end of the call, complete or not.
-    pub(crate) fn log_the_rest(&mut self, log: &mut impl FnMut(FrameRecord)) {
+    pub(crate) fn log_remaining(&mut self, log: &mut impl FnMut(FrameRecord)) {
         while let Some(record) = self.end.poll_last_record() {
             self.measuring.push(record);
         }

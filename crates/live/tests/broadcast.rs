@@ -10,7 +10,7 @@ use std::thread;
 use lockstep_call::{MenuMode, SendingEnd, SerialMenu};
 use lockstep_live::{
     BroadcastObserver, BroadcastOptions, CallEvent, CallHandle, CallKind, CallOptions, Ended, Finished, Freshness,
-    LiveError, OtherEnd, Receiving, Ticket, TicketRefusal, broadcast,
+    LiveError, Receiving, RemoteEnd, Ticket, TicketRefusal, broadcast,
 };
 use lockstep_socket::Clock;
 use lockstep_units::Timestamp;
@@ -34,7 +34,7 @@ impl BroadcastObserver for Events {
 /// A viewer that counts its pictures and leaves when `stop` is set.
 fn view(ticket: Ticket, shown: Arc<AtomicUsize>, stop: Arc<AtomicBool>) -> Finished {
     let options = CallOptions {
-        peer: OtherEnd::Of(ticket),
+        peer: RemoteEnd::Of(ticket),
         kind: CallKind::FromListener,
         sending: Vec::new(),
         receiving: vec![Receiving { end: receiving_end(), open_sink: counting(&shown), loudspeaker: None }],

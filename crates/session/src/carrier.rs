@@ -16,7 +16,7 @@ pub const SILENT: Duration = Duration::from_secs(1);
 /// Route of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum Route {
     /// Directly between the ends.
     Direct,
     /// Relayed by the rendezvous.
@@ -107,10 +107,10 @@ pub trait Carrier {
     fn largest_datagram(&mut self) -> Option<usize>;
 
     /// Shortest round-trip time so far.
-    fn shortest_round_trip(&self) -> Option<Duration>;
+    fn min_round_trip(&self) -> Option<Duration>;
 
     /// Route of the call; `None` before the other end has joined.
-    fn way(&self) -> Option<Way>;
+    fn route(&self) -> Option<Route>;
 
     /// Description of the addresses that were tried, for error messages; empty at a listener.
     fn tried(&self) -> String;

@@ -1,6 +1,6 @@
 //! Messages of the two ends in the control stream: joining, the transport's hellos, presence, and closing.
 //!
-//! A message is its length (2 bytes, without themselves), its kind (1 byte) and its body. At most [`LONGEST`] bytes
+//! A message is its length (2 bytes, without themselves), its kind (1 byte) and its body. At most [`MAX_MESSAGE_BYTES`] bytes
 //! follow the length.
 
 use crate::presence::Presence;
@@ -10,7 +10,7 @@ use crate::ticket::Secret;
 /// Version of these messages, in the first message of each side.
 const VERSION: u8 = 4;
 /// Longest message in bytes, without its length field.
-const LONGEST: usize = 128;
+const MAX_MESSAGE_BYTES: usize = 128;
 
 const JOIN: u8 = 1;
 const WELCOME: u8 = 2;
@@ -171,7 +171,7 @@ impl Messages {
     pub fn poll(&mut self) -> Result<Option<Message>, Malformed> {
         let Some((length, rest)) = self.0.split_first_chunk::<2>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(*length));
-        if !(1..=LONGEST).contains(&length) {
+        if !(1..=MAX_MESSAGE_BYTES).contains(&length) {
             return Err(Malformed);
         }
         let Some(message) = rest.get(..length) else { return Ok(None) };
@@ -199,7 +199,7 @@ pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
                 Err(Malformed) => return,
             }
         }
-        assert!(messages.0.len() <= LONGEST + 2);
+        assert!(messages.0.len() <= MAX_MESSAGE_BYTES + 2);
     }
 }
 

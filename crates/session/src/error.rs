@@ -154,7 +154,7 @@ pub enum LiveError {
         "the call is over, but the other end may not know: nothing came from it for {:.1} s",
         .silence.as_secs_f64()
     )]
-    Unheard {
+    PeerSilent {
         /// Duration of the silence.
         silence: Duration,
     },

@@ -7,27 +7,27 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use lockstep_call::{PictureCodec, ReceivingEnd, SendingEnd, Vp8};
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_transport::{Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::carrier::{Carrier, CarrierEvent, Loss, SILENT, Way};
+use crate::carrier::{Carrier, CarrierEvent, Loss, Route, SILENT};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
-use crate::messages::{LONGEST_LATEST, Message, MessageError, ReceivedMessages};
+use crate::messages::{MAX_LATEST_BYTES, Message, MessageError, ReceivedMessages};
 use crate::presence::Presence;
-use crate::stream::{MOST_STREAMS, StreamName};
+use crate::stream::{MAX_STREAMS, StreamName};
 use crate::{Ended, LiveError};
 
 /// Interval of [`CallEvent::Quality`].
 const QUALITY_INTERVAL: Duration = Duration::from_secs(1);
 /// Events that may wait for the application; beyond this, the oldest are dropped.
-const MOST_EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;
 
 /// Time limits for the other end.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct TimeLimits {
     /// Longest wait for the other end to join; `None` waits for ever.
     pub wait_limit: Option<Duration>,
     /// Longest silence of the other end after that; `None` means no limit.
@@ -46,7 +46,7 @@ pub struct Ends<'a, C: PictureCodec = Vp8> {
 pub struct Exchange<K> {
     /// The connection.
     pub connection: K,
-    patience: Patience,
+    time_limits: TimeLimits,
     started: Timestamp,
     lost: Option<Loss>,
     /// Announced format of each connection number.
@@ -54,7 +54,7 @@ pub struct Exchange<K> {
     other: Presence,
     events: VecDeque<CallEvent>,
     received: ReceivedMessages,
-    way: Option<Way>,
+    route: Option<Route>,
     joined_at: Option<Timestamp>,
     is_interrupted: bool,
     quality_at: Option<Timestamp>,
@@ -82,17 +82,17 @@ pub fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
 
 impl<K: Carrier> Exchange<K> {
     /// Runs over a connection that began at `started`.
-    pub fn new(connection: K, patience: Patience, started: Timestamp) -> Self {
+    pub fn new(connection: K, time_limits: TimeLimits, started: Timestamp) -> Self {
         Self {
             connection,
-            patience,
+            time_limits,
             started,
             lost: None,
             announced: BTreeMap::new(),
             other: Presence::default(),
             events: VecDeque::new(),
             received: ReceivedMessages::default(),
-            way: None,
+            route: None,
             joined_at: None,
             is_interrupted: false,
             quality_at: None,
@@ -122,7 +122,7 @@ impl<K: Carrier> Exchange<K> {
     /// Queues an event for the application.
     pub fn report(&mut self, event: CallEvent) {
         self.events.push_back(event);
-        if self.events.len() > MOST_EVENTS {
+        if self.events.len() > MAX_EVENTS {
             self.events.pop_front();
         }
     }
@@ -139,8 +139,8 @@ impl<K: Carrier> Exchange<K> {
     ) -> Result<(), MessageError> {
         let bytes = self.connection.send_message(now, message)? as u64;
         if let Some(sending) = ends.sending.first_mut() {
-            let datagrams = bytes.div_ceil(LONGEST_LATEST as u64).max(1);
-            sending.on_message(now, ByteCount::new(bytes + datagrams * CARRIAGE));
+            let datagrams = bytes.div_ceil(MAX_LATEST_BYTES as u64).max(1);
+            sending.on_message(now, ByteCount::new(bytes + datagrams * DATAGRAM_OVERHEAD));
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl<K: Carrier> Exchange<K> {
     /// Age of the newest picture of a stream that this connection displayed.
     fn picture_age<C: PictureCodec>(&self, now: Timestamp, stream: usize, ends: &Ends<'_, C>) -> Option<Duration> {
         let captured_at = self.shown.get(stream).copied().flatten()?;
-        let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
+        let round_trip = self.connection.min_round_trip().unwrap_or_default();
         ends.receiving.get(stream)?.age(now, captured_at, round_trip)
     }
 
@@ -185,11 +185,11 @@ impl<K: Carrier> Exchange<K> {
         if !self.connection.is_open() {
             return;
         }
-        let way = self.connection.way();
-        if self.way.is_some() && way.is_some() && way != self.way {
-            self.events.extend(way.map(CallEvent::PathChanged));
+        let route = self.connection.route();
+        if self.route.is_some() && route.is_some() && route != self.route {
+            self.events.extend(route.map(CallEvent::PathChanged));
         }
-        self.way = way.or(self.way);
+        self.route = route.or(self.route);
         let is_interrupted = now.saturating_since(self.connection.last_received()) >= SILENT;
         if is_interrupted != self.is_interrupted {
             self.is_interrupted = is_interrupted;
@@ -248,7 +248,7 @@ impl<K: Carrier> Exchange<K> {
                     ends.sending.iter_mut().for_each(|sending| sending.path_returned(now));
                 }
                 CarrierEvent::Moved => {
-                    self.events.extend(self.connection.way().map(CallEvent::PathChanged));
+                    self.events.extend(self.connection.route().map(CallEvent::PathChanged));
                     ends.sending.iter_mut().for_each(|sending| sending.path_moved(now));
                 }
                 CarrierEvent::Datagram(at, datagram) => {
@@ -275,7 +275,7 @@ impl<K: Carrier> Exchange<K> {
                 }
                 CarrierEvent::Stream { connection, name } => {
                     // A hello beyond the limit refuses the call.
-                    if self.received_names.len() < MOST_STREAMS {
+                    if self.received_names.len() < MAX_STREAMS {
                         self.received_names.insert(connection, name);
                     }
                 }
@@ -284,8 +284,8 @@ impl<K: Carrier> Exchange<K> {
                     self.report(CallEvent::PeerChanged(presence));
                 }
                 CarrierEvent::Message { at, delivery, sent_at, payload } => {
-                    let least = ends.receiving.iter().filter_map(|end| end.least_delay()).min();
-                    let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
+                    let least = ends.receiving.iter().filter_map(|end| end.min_delay()).min();
+                    let round_trip = self.connection.min_round_trip().unwrap_or_default();
                     self.received.push(at, delivery, sent_at, payload, least, round_trip);
                 }
                 CarrierEvent::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
@@ -307,7 +307,7 @@ impl<K: Carrier> Exchange<K> {
             ends.sending.iter_mut().for_each(|sending| sending.set_payload(payload));
         }
         if let Some(sending) = ends.sending.first() {
-            let is_narrow = sending.is_way_narrow(now);
+            let is_narrow = sending.is_path_narrow(now);
             ends.receiving.iter_mut().for_each(|receiving| receiving.thin_feedback(is_narrow));
         }
         loop {
@@ -317,11 +317,11 @@ impl<K: Carrier> Exchange<K> {
             }
             let transmit = self.connection.is_open().then(|| next_transmit(now, ends)).flatten()?;
             let largest = self.connection.largest_datagram().unwrap_or(0);
-            let riding = ends.receiving.iter_mut().find_map(|end| end.poll_riding(now, &transmit, largest));
+            let piggybacked = ends.receiving.iter_mut().find_map(|end| end.poll_piggybacked(now, &transmit, largest));
             self.name(&transmit, ends);
             self.send(transmit);
-            if let Some(riding) = riding {
-                self.send(riding);
+            if let Some(piggybacked) = piggybacked {
+                self.send(piggybacked);
             }
         }
     }
@@ -370,7 +370,7 @@ impl<K: Carrier> Exchange<K> {
     /// Result of the call after the close message. It is an error if the other end does not seem to know of the end.
     pub fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
         match self.connection.unconfirmed() {
-            Some(silence) => result.and(Err(LiveError::Unheard { silence })),
+            Some(silence) => result.and(Err(LiveError::PeerSilent { silence })),
             None => result,
         }
     }
@@ -379,13 +379,13 @@ impl<K: Carrier> Exchange<K> {
     pub fn silence(&self, now: Timestamp) -> Result<(), LiveError> {
         let waited = now.saturating_since(self.started);
         if !self.connection.is_joined() {
-            if self.patience.wait_limit.is_some_and(|limit| waited >= limit) {
+            if self.time_limits.wait_limit.is_some_and(|limit| waited >= limit) {
                 return Err(match self.connection.tried() {
                     tried if tried.is_empty() => LiveError::NotCalled { waited },
                     tried => LiveError::Unanswered { waited, tried },
                 });
             }
-        } else if let Some(limit) = self.patience.idle_limit
+        } else if let Some(limit) = self.time_limits.idle_limit
             && now.saturating_since(self.connection.last_received()) >= limit
         {
             return Err(LiveError::Silent { silence: limit });

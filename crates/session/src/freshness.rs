@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockstep_units::Timestamp;
 
 use crate::event::CallEvent;
-use crate::stream::MOST_STREAMS;
+use crate::stream::MAX_STREAMS;
 
 /// The newest picture of a stream.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ impl Freshness {
     }
 
     fn stream(&mut self, stream: usize) -> Option<&mut Option<Newest>> {
-        if stream >= MOST_STREAMS {
+        if stream >= MAX_STREAMS {
             return None;
         }
         self.streams.resize(self.streams.len().max(stream + 1), None);

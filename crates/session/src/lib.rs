@@ -22,8 +22,8 @@ pub mod probe;
 pub mod stream;
 pub mod ticket;
 
-pub use carrier::{Carrier, CarrierEvent, Loss, SILENT, Way};
+pub use carrier::{Carrier, CarrierEvent, Loss, Route, SILENT};
 pub use error::{Ended, LiveError, TicketRefusal, Warning};
 pub use event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
-pub use exchange::{Ends, Exchange, Patience, reason};
+pub use exchange::{Ends, Exchange, TimeLimits, reason};
 pub use freshness::Freshness;

@@ -12,16 +12,16 @@ use std::time::Duration;
 use lockstep_units::{SlidingMinimum, Timestamp};
 
 /// Longest reliable message, in bytes.
-pub const LONGEST_MESSAGE: usize = 64 << 10;
+pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// Longest latest message, in bytes: it fits one datagram on every path that carries QUIC (RFC 9000, section
 /// 14.1).
-pub const LONGEST_LATEST: usize = 1_000;
+pub const MAX_LATEST_BYTES: usize = 1_000;
 /// Bytes of reliable messages that may wait to leave.
-pub const MOST_UNSENT: usize = 256 << 10;
+pub const MAX_UNSENT_BYTES: usize = 256 << 10;
 /// Received messages that may wait for the application; beyond this, the oldest are dropped.
-const MOST_RECEIVED: usize = 1_024;
+const MAX_RECEIVED_MESSAGES: usize = 1_024;
 /// Bytes of these messages.
-const MOST_RECEIVED_BYTES: usize = 4 << 20;
+const MAX_RECEIVED_BYTES: usize = 4 << 20;
 /// Window of the delay's sliding minimum; the base delay of the path observer uses the same.
 const DELAY_MEMORY: Duration = Duration::from_secs(60);
 
@@ -49,7 +49,7 @@ pub enum Delivery {
 pub struct Message {
     /// How it is delivered.
     pub delivery: Delivery,
-    /// At most [`LONGEST_MESSAGE`] bytes, or [`LONGEST_LATEST`].
+    /// At most [`MAX_MESSAGE_BYTES`] bytes, or [`MAX_LATEST_BYTES`].
     pub payload: Vec<u8>,
 }
 
@@ -72,8 +72,8 @@ impl Message {
     /// [`MessageError::TooLong`].
     pub fn check(&self) -> Result<(), MessageError> {
         let limit = match self.delivery {
-            Delivery::Reliable => LONGEST_MESSAGE,
-            Delivery::Latest { .. } => LONGEST_LATEST,
+            Delivery::Reliable => MAX_MESSAGE_BYTES,
+            Delivery::Latest { .. } => MAX_LATEST_BYTES,
         };
         let length = self.payload.len();
         if length > limit { Err(MessageError::TooLong { length, limit }) } else { Ok(()) }
@@ -143,7 +143,7 @@ impl ReliableReader {
     pub fn poll(&mut self) -> Result<Option<(Timestamp, Vec<u8>)>, Malformed> {
         let Some((length, rest)) = self.0.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
-        if length > LONGEST_MESSAGE {
+        if length > MAX_MESSAGE_BYTES {
             return Err(Malformed);
         }
         let Some((sent_at, rest)) = rest.split_first_chunk::<8>() else { return Ok(None) };
@@ -211,7 +211,7 @@ pub struct ReceivedMessages {
 }
 
 impl ReceivedMessages {
-    /// Adds a message that arrived at `now`. `video_least` is the smallest delay of video packets, with the same clock
+    /// Adds a message that arrived at `now`. `video_min` is the smallest delay of video packets, with the same clock
     /// offset.
     pub fn push(
         &mut self,
@@ -219,16 +219,16 @@ impl ReceivedMessages {
         delivery: Delivery,
         sent_at: Timestamp,
         payload: Vec<u8>,
-        video_least: Option<i64>,
+        video_min: Option<i64>,
         round_trip: Duration,
     ) {
         let delay = now.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64;
         let least = self.least.put(now, delay, DELAY_MEMORY);
-        let least = video_least.map_or(least, |video| video.min(least));
+        let least = video_min.map_or(least, |video| video.min(least));
         let age = lockstep_call::age(now, sent_at, least, round_trip);
         self.bytes += payload.len();
         self.waiting.push_back(ReceivedMessage { delivery, payload, sent_at, delay: age });
-        while self.waiting.len() > MOST_RECEIVED || self.bytes > MOST_RECEIVED_BYTES {
+        while self.waiting.len() > MAX_RECEIVED_MESSAGES || self.bytes > MAX_RECEIVED_BYTES {
             self.bytes -= self.waiting.pop_front().map_or(0, |message| message.payload.len());
         }
     }
@@ -250,12 +250,12 @@ pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
         reader.extend(part);
         loop {
             match reader.poll() {
-                Ok(Some((_, payload))) => assert!(payload.len() <= LONGEST_MESSAGE),
+                Ok(Some((_, payload))) => assert!(payload.len() <= MAX_MESSAGE_BYTES),
                 Ok(None) => break,
                 Err(Malformed) => return,
             }
         }
-        assert!(reader.0.len() <= LONGEST_MESSAGE + RELIABLE_HEADER);
+        assert!(reader.0.len() <= MAX_MESSAGE_BYTES + RELIABLE_HEADER);
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn length_beyond_the_limit_is_refused_at_once() {
         let mut reader = ReliableReader::default();
-        reader.extend(&(LONGEST_MESSAGE as u32 + 1).to_be_bytes());
+        reader.extend(&(MAX_MESSAGE_BYTES as u32 + 1).to_be_bytes());
         assert_eq!(reader.poll(), Err(Malformed));
     }
 
@@ -321,8 +321,8 @@ mod tests {
     fn waiting_messages_are_bounded_in_number_and_bytes() {
         let mut received = ReceivedMessages::default();
         for _ in 0..100 {
-            received.push(at(1), Delivery::Reliable, at(1), vec![0; LONGEST_MESSAGE], None, Duration::ZERO);
+            received.push(at(1), Delivery::Reliable, at(1), vec![0; MAX_MESSAGE_BYTES], None, Duration::ZERO);
         }
-        assert_eq!((received.waiting.len(), received.bytes), (64, MOST_RECEIVED_BYTES));
+        assert_eq!((received.waiting.len(), received.bytes), (64, MAX_RECEIVED_BYTES));
     }
 }

@@ -6,11 +6,11 @@
 // A browser uses the errors alone.
 #![cfg_attr(target_family = "wasm", allow(dead_code, unused_imports))]
 
-#[cfg(not(target_family = "wasm"))]
-mod asked;
 mod clock;
 mod datagrams;
 mod error;
+#[cfg(not(target_family = "wasm"))]
+mod local_addresses;
 mod packet_info;
 #[cfg(not(target_family = "wasm"))]
 mod sockets;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lockstep_session::messages::{Message, MessageError};
 use lockstep_session::stream::StreamName;
-use lockstep_session::{Carrier, CarrierEvent, Way};
+use lockstep_session::{Carrier, CarrierEvent, Route};
 use lockstep_units::Timestamp;
 
 use super::Connection;
@@ -43,12 +43,12 @@ impl Carrier for Connection {
         Self::largest_datagram(self)
     }
 
-    fn shortest_round_trip(&self) -> Option<Duration> {
-        Self::shortest_round_trip(self)
+    fn min_round_trip(&self) -> Option<Duration> {
+        Self::min_round_trip(self)
     }
 
-    fn way(&self) -> Option<Way> {
-        Self::way(self)
+    fn route(&self) -> Option<Route> {
+        Self::route(self)
     }
 
     fn tried(&self) -> String {

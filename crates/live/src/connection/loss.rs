@@ -8,7 +8,7 @@ use crate::TicketRefusal;
 use lockstep_session::control::CloseReason;
 
 /// Longest part of a reason that is shown, in characters.
-const LONGEST_REASON: usize = 200;
+const MAX_REASON_CHARACTERS: usize = 200;
 
 /// First QUIC error code for a refused ticket; lower codes are those of [`CloseReason`].
 const REFUSALS: u32 = 1 << 16;
@@ -30,7 +30,7 @@ pub(super) fn loss_of(reason: ConnectionError) -> Loss {
         // The other end may have chosen the text; a terminal must not receive its control characters.
         other => {
             let said = other.to_string();
-            Loss::Broken(said.chars().filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect())
+            Loss::Broken(said.chars().filter(|letter| !letter.is_control()).take(MAX_REASON_CHARACTERS).collect())
         }
     }
 }

@@ -32,7 +32,7 @@ fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
     let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), INTERVAL);
     let controller = algorithm.controller(&setup).expect("it needs no path");
     let controller = match group {
-        Some((group, priority)) => group.join(controller, &setup, priority, setup.bounds.most),
+        Some((group, priority)) => group.join(controller, &setup, priority, setup.bounds.max),
         None => controller,
     };
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
@@ -40,7 +40,7 @@ fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
 }
 
 fn receiving_end() -> ReceivingEnd {
-    ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+    ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
         Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
     })
 }

@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 
 use bytes::Buf;
-use lockstep_session::{SILENT, Way};
+use lockstep_session::{Route, SILENT};
 use lockstep_socket::Incoming;
 use lockstep_units::Timestamp;
 
@@ -66,7 +66,7 @@ impl Connection {
                 Some(Incoming { at, from: RELAY, to, datagram })
             }
             Outcome::Handled => {
-                self.find_ways(at);
+                self.find_routes(at);
                 None
             }
         }
@@ -106,8 +106,8 @@ impl Connection {
     }
 
     /// Current route; `None` before the other end has joined.
-    pub(crate) fn way(&self) -> Option<Way> {
-        self.destination().map(|to| if to == RELAY { Way::Relayed } else { Way::Direct })
+    pub(crate) fn route(&self) -> Option<Route> {
+        self.destination().map(|to| if to == RELAY { Route::Relayed } else { Route::Direct })
     }
 
     /// Whether the other end has been silent for [`SILENT`], so that the route may be lost.
@@ -128,18 +128,18 @@ impl Connection {
     }
 
     /// Drives the search for routes and applies the routes that it found.
-    pub(super) fn find_ways(&mut self, now: Timestamp) {
-        let (way, silent) = (self.way(), self.is_silent(now));
+    pub(super) fn find_routes(&mut self, now: Timestamp) {
+        let (current_route, silent) = (self.route(), self.is_silent(now));
         let closing = self.over || self.closing.is_some();
         let Some(meeting) = &mut self.meeting else { return };
         meeting.need(
             now,
-            match way {
+            match current_route {
                 Some(_) if closing => Need::Nothing,
                 Some(_) if silent => Need::Any,
                 None => Need::Any,
-                Some(Way::Relayed) => Need::Direct,
-                Some(Way::Direct) => Need::Nothing,
+                Some(Route::Relayed) => Need::Direct,
+                Some(Route::Direct) => Need::Nothing,
             },
         );
         meeting.handle_timeout(now);
@@ -147,7 +147,7 @@ impl Connection {
         // A new route gets time to prove itself.
         let mut lost = silent && now.saturating_since(self.moved_at) >= SILENT;
         while let Some(address) = self.meeting.as_mut().and_then(Meeting::poll_found) {
-            if way.is_none() {
+            if current_route.is_none() {
                 // An address that cannot be dialled is skipped.
                 let _ = self.dial(address, now);
             } else if let Role::Joiner { route, .. } = &mut self.role
@@ -161,7 +161,7 @@ impl Connection {
             let _ = self.dial(RELAY, now);
         }
         if let Role::Joiner { route, .. } = &mut self.role
-            && way == Some(Way::Direct)
+            && current_route == Some(Route::Direct)
             && lost
             && relays
             && !closing
