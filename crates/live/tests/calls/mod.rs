@@ -136,9 +136,9 @@ pub fn both_ways(peer: RemoteEnd, sending: Sending) -> CallOptions {
     }
 }
 
-/// Records of captured pictures, and the number of displayed ones.
+/// Records of captured pictures, and the frame numbers of displayed ones.
 #[derive(Default)]
-struct Log(Vec<FrameRecord>, usize);
+struct Log(Vec<FrameRecord>, Vec<u32>);
 
 impl CallObserver for Log {
     fn event(&mut self, event: CallEvent) {
@@ -149,8 +149,8 @@ impl CallObserver for Log {
         self.0.push(record);
     }
 
-    fn shown(&mut self, _: usize, _: &Shown) {
-        self.1 += 1;
+    fn shown(&mut self, _: usize, shown: &Shown) {
+        self.1.push(shown.record.frame);
     }
 }
 
@@ -183,7 +183,7 @@ pub fn listener() -> (Listener, Ticket) {
 pub struct Listening {
     ticket: Ticket,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<(Finished, usize)>,
+    thread: JoinHandle<(Finished, Vec<u32>)>,
 }
 
 impl Listening {
@@ -197,6 +197,12 @@ impl Listening {
 
     /// The result of the call, and the number of displayed pictures.
     pub fn join(self) -> (Finished, usize) {
+        let (finished, frames) = self.join_frames();
+        (finished, frames.len())
+    }
+
+    /// The result of the call, and the numbers of the displayed frames.
+    pub fn join_frames(self) -> (Finished, Vec<u32>) {
         self.thread.join().expect("it does not panic")
     }
 }
