@@ -227,15 +227,22 @@ fn receiver_refuses_a_call_with_an_unknown_estimator() {
 
 #[test]
 fn two_way_call_shows_pictures_at_both_ends() {
-    let both = |end: lockstep_live::RemoteEnd| calls::both_ways(end, sending(Box::new(Then(clip(), 20, || Ok(None)))));
+    let shown = [Arc::<AtomicUsize>::default(), Arc::default()];
+    let both = |end: lockstep_live::RemoteEnd, shown: &Arc<AtomicUsize>| {
+        let mut options = calls::both_ways(end, sending(clip()));
+        options.receiving[0].open_sink = counting(shown);
+        options
+    };
     let (listener, ticket) = calls::listener();
-    let one = std::thread::spawn(move || calls::run(both(lockstep_live::RemoteEnd::At(listener))).0);
-    let (other, _) = calls::run(both(lockstep_live::RemoteEnd::Of(ticket)));
-    for finished in [one.join().expect("it does not panic"), other] {
-        let decoded = finished.receiving[0].counts().decoded;
-        assert!(finished.result.is_ok() && decoded >= 8, "{decoded}: {:?}", finished.result);
-        assert!(finished.sending[0].statistics().frames_acknowledged >= 8);
-    }
+    let one = both(lockstep_live::RemoteEnd::At(listener), &shown[0]);
+    let one = std::thread::spawn(move || calls::run(one).0);
+    let other = both(lockstep_live::RemoteEnd::Of(ticket), &shown[1]);
+    let stop = Box::new(move || shown.iter().all(|shown| shown.load(Ordering::Relaxed) >= 8));
+    let (other, _) = calls::run(CallOptions { stop, ..other });
+    let one = one.join().expect("it does not panic");
+    assert!(one.sending[0].statistics().frames_acknowledged > 0);
+    assert!(other.sending[0].statistics().frames_acknowledged > 0);
+    assert_eq!((one.result.ok(), other.result.ok()), (Some(Ended::ByPeer), Some(Ended::Stopped)));
 }
 
 #[test]
