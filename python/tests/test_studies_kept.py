@@ -291,7 +291,7 @@ def main(words):
 """
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if holds():
@@ -320,7 +320,7 @@ def test_interrupted_study_ends_trainings_and_keeps_results(workers: str, tmp_pa
             assert eventually(lambda: began.exists() and len(began.read_text().split()) == trainings)
             assert eventually(lambda: '"seed": 0' in (folder / "slow.journal").read_text())
             study.send_signal(signal.SIGINT)
-            _, output = study.communicate(timeout=15)
+            _, output = study.communicate(timeout=45)
         finally:
             study.kill()
     assert study.returncode == 130

@@ -17,7 +17,7 @@ use serde_json::Value;
 /// Bytes of a test's datagram, and of its packet.
 const DATAGRAM: usize = 972;
 const PACKET: usize = DATAGRAM + 28;
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn lockstep() -> Command {
     Command::new(env!("CARGO_BIN_EXE_lockstep"))

@@ -8,7 +8,7 @@ use lockstep::{
     open_source,
 };
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 const CLIP: &str = "generated:64x48@30";
 
 fn listening(builder: CallBuilder) -> (Call, Ticket) {
