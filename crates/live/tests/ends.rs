@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockstep_call::{Candidate, MenuMode, MenuRunner, Outcome, ReceivingEnd, SerialMenu};
 use lockstep_live::{
-    CallEvent, CallKind, CallOptions, Ended, Identity, Listener, LiveError, Stop, TicketRefusal, Witness,
+    CallEvent, CallKind, CallObserver, CallOptions, Ended, Identity, Listener, LiveError, Stop, TicketRefusal,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, VideoFormat, open_sink};
 use lockstep_socket::Clock;

@@ -39,10 +39,10 @@ fn talking(peer: RemoteEnd, heard: LoudFrames, source: Box<dyn SoundSource>, len
 #[test]
 fn both_ends_hear_each_other() {
     let (listener, ticket) = listener();
-    let heard = [Heard::default(), Heard::default()];
-    let waiting = talking(OtherEnd::At(listener), heard[0].clone(), Box::new(Tone::default()), calls::LIMIT);
+    let heard = [LoudFrames::default(), LoudFrames::default()];
+    let waiting = talking(RemoteEnd::At(listener), heard[0].clone(), Box::new(Tone::default()), calls::LIMIT);
     let waiting = thread::spawn(move || run(waiting).0);
-    let joining = talking(OtherEnd::Of(ticket), heard[1].clone(), Box::new(Tone::default()), calls::LIMIT);
+    let joining = talking(RemoteEnd::Of(ticket), heard[1].clone(), Box::new(Tone::default()), calls::LIMIT);
     let both = heard.clone();
     let stop = Box::new(move || both.iter().all(|heard| *heard.0.lock().unwrap() > 50));
     let joined = run(CallOptions { stop, ..joining }).0;
@@ -60,7 +60,7 @@ fn both_ends_hear_each_other() {
 #[test]
 fn failure_of_the_sound_sink_ends_the_call_with_its_reason() {
     let (listener, ticket) = listener();
-    let waiting = talking(OtherEnd::At(listener), Heard::default(), Box::new(Tone::default()), calls::LIMIT);
+    let waiting = talking(RemoteEnd::At(listener), LoudFrames::default(), Box::new(Tone::default()), calls::LIMIT);
     let waiting = thread::spawn(move || run(waiting).0);
     let broken = LoudFrames(Arc::default(), true);
     let joined = run(talking(RemoteEnd::Of(ticket), broken, Box::new(Tone::default()), Duration::from_millis(500))).0;
