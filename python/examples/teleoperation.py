@@ -11,9 +11,11 @@ import lockstep
 
 
 async def film(robot: lockstep.Call) -> None:
-    """Film for two seconds; then the camera fails."""
+    """Film for two seconds, then the camera fails; or until the robot was stopped."""
     robot.send_message(b"battery 87 %")
     for tick in range(60):
+        if robot.is_over:
+            return
         robot.send(np.full((240, 320, 3), tick, np.uint8))
         await asyncio.sleep(1 / 30)
 

@@ -111,6 +111,7 @@ def test_project_urls_are_valid() -> None:
         assert not re.search(r"^(repository|homepage)\b", text, re.MULTILINE), path
 
 
+@pytest.mark.slow
 def test_reports_and_plots_work_without_the_extension() -> None:
     program = (
         "import sys\n"

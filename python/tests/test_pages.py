@@ -24,6 +24,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return [(match[1] or "", match[2]) for match in FENCE.finditer(page.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_commands_of_a_page_run_as_printed(page: Path, tmp_path: Path) -> None:
     if not COMMAND.exists():

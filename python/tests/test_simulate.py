@@ -345,7 +345,7 @@ def test_an_interrupt_ends_a_long_call() -> None:
             lockstep.simulate("constant:2mbps", **{**MODELLED, "seconds": 86_400.0})
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 60, "the call takes many minutes"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def test_interval_is_students_t() -> None:
     assert math.isnan(mean_interval([])[0])
 
 
+@pytest.mark.slow
 def test_traces_are_averaged_before_seeds_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = [{"who": "a", "trace": trace, "seed": seed, "delay": 10.0 * trace} for trace in (1, 5) for seed in (1, 2)]
     means = summary(polars.DataFrame(rows), ["who"], ["delay"])

@@ -310,6 +310,7 @@ def run_row(program: str, repeat: int, **changes: object) -> dict[str, object]:
     return {**row, **changes}
 
 
+@pytest.mark.slow
 def test_report_has_results_uncounted_runs_and_paper_figures(tmp_path: Path) -> None:
     rows = [run_row(program, repeat) for program in ("lockstep", "chromium") for repeat in (1, 2, 3)]
     rows.append(run_row("chromium", 4, counted=False, reasons="the link itself was late by 9.0 ms (p99)"))

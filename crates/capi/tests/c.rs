@@ -74,17 +74,20 @@ fn header_is_generated_from_the_sources() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn example_in_c_runs_with_address_sanitizer() {
     let options: &[&str] = if has_asan("cc") { &["-std=c11", "-g", "-fsanitize=address"] } else { &["-std=c11"] };
     compile_and_run("cc", "loopback.c", options);
 }
 
 #[test]
+#[ignore = "slow"]
 fn streams_have_their_names_in_c() {
     compile_and_run("cc", "two_cameras.c", &["-std=c11"]);
 }
 
 #[test]
+#[ignore = "slow"]
 fn example_in_cpp_runs() {
     compile_and_run("c++", "callbacks.cpp", &["-std=c++17", "-pthread"]);
 }

@@ -105,16 +105,17 @@ fn an_emulator_without_status_prints_its_address_only() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn call_with_a_late_or_lost_close_writes_a_report() {
     let links: [&[&str]; 3] = [
         &["--trace", "constant:500kbps", "--delay-ms", "600"],
-        &["--loss-at", "1s+30s"],
+        &["--loss-at", "3s+30s"],
         &["--trace", "constant:100kbps", "--controller", "fixed:300kbps"],
     ];
     let folder = tempfile::tempdir().expect("a temporary folder");
     let calls = links.iter().enumerate().map(|(index, link)| {
         let json = folder.path().join(format!("{index}.json"));
-        let call = started(&[&["call", "--clip", CLIP, "--seconds", "1", "--json", text(&json)], *link].concat());
+        let call = started(&[&["call", "--clip", CLIP, "--seconds", "3", "--json", text(&json)], *link].concat());
         (call, json)
     });
     for (call, path) in calls.collect::<Vec<_>>() {
@@ -147,19 +148,32 @@ fn children(parent: u32) -> Vec<u32> {
     numbers.filter(|&number| parent_of(number) == Some(parent)).collect()
 }
 
-/// Waits until the `lockstep call` with the temporary folder `folder` shows pictures. The limit only ends a hanging
-/// test.
+/// Waits until the `lockstep call` with the temporary folder `folder` shows pictures.
 fn wait_for_pictures(folder: &Path) {
     let is_shown = || {
         let folders = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut logs = folders.filter_map(|entry| fs::read_to_string(entry.path().join("receive.json")).ok());
         logs.any(|log| log.contains("\"display\""))
     };
+    wait_until("the call shows pictures", is_shown);
+}
+
+/// Waits until `is_so` returns `true`. The limit only ends a hanging test.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
-    while !is_shown() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the call shows no pictures");
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(120), "never: {what}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The number of complete lines in a file.
+fn lines(path: &Path) -> usize {
+    fs::read(path).map_or(0, |bytes| bytes.iter().filter(|&&byte| byte == b'\n').count())
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
 }
 
 /// Whether the tests run under `nohup` or similar, or the system does not report it.
@@ -170,6 +184,7 @@ fn hangups_are_ignored() -> bool {
 }
 
 #[test]
+#[ignore = "slow"]
 fn signal_ends_a_call_with_report_and_cleanup() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, status) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
@@ -199,6 +214,7 @@ fn signal_ends_a_call_with_report_and_cleanup() {
 }
 
 #[test]
+#[ignore = "slow"]
 #[cfg(target_os = "linux")]
 fn error_names_the_killed_process_and_the_signal() {
     for name in ["receive", "send"] {
@@ -258,13 +274,18 @@ fn each_source_is_a_stream_with_a_separate_file() {
     let [send_log, receive_log, shown] = ["s.json", "r.json", "shown.y4m"].map(|name| folder.path().join(name));
     let (receiver, ticket) = receiver(&["--log", text(&receive_log), "--sink", text(&shown)]);
     let sources = ["--source", "generated:64x48@15,name=front,priority=3", "--source", "generated:48x32@15"];
-    let log = ["--status", "none", "--seconds", "3", "--log", text(&send_log)];
-    let sender = lockstep(&[&["send", &ticket], &sources[..], &log].concat()).output().expect("it ran");
+    let log = ["--status", "none", "--log", text(&send_log)];
+    let sender = started(&[&["send", &ticket], &sources[..], &log].concat());
+    let files = [("shown.front.y4m", 64 * 48), ("shown.1.y4m", 48 * 32)];
+    let files = files.map(|(name, pixels)| (folder.path().join(name), 12 * pixels * 3 / 2));
+    wait_until("each file has 12 pictures", || files.iter().all(|(file, bytes)| size(file) > *bytes));
+    signal(&sender, "TERM");
+    let sender = sender.wait_with_output().expect("it ran");
     let receiver = receiver.wait_with_output().expect("it ran");
-    assert_eq!((sender.status.code(), receiver.status.code()), (Some(0), Some(0)), "{}", said(&sender));
+    assert_eq!((sender.status.code(), receiver.status.code()), (Some(143), Some(0)), "{}", said(&sender));
     for (name, header) in [("shown.front.y4m", "W64 H48"), ("shown.1.y4m", "W48 H32")] {
         let file = fs::read(folder.path().join(name)).expect("the file is there");
-        assert!(String::from_utf8_lossy(&file[..40]).contains(header) && file.len() > 20_000, "{name}");
+        assert!(String::from_utf8_lossy(&file[..40]).contains(header), "{name}");
     }
     for (log, first, other) in [(&send_log, "frame", "stream_frame"), (&receive_log, "display", "stream_display")] {
         let text = fs::read_to_string(log).expect("the log is there");
@@ -311,6 +332,7 @@ fn standing_receiver(home: &Path, listen: &str, arguments: &[&str]) -> (Child, S
 }
 
 #[test]
+#[ignore = "slow"]
 fn standing_ticket_is_the_same_each_time() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut tickets = Vec::new();
@@ -331,6 +353,7 @@ fn standing_ticket_is_the_same_each_time() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn reusable_receiver_writes_separate_files_per_call() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);
@@ -338,8 +361,7 @@ fn reusable_receiver_writes_separate_files_per_call() {
     let outputs = outputs.each_ref().map(String::as_str);
     let (mut receiver, ticket) = standing_receiver(folder.path(), "127.0.0.1:0", &outputs);
     for call in ["", "-2", "-3"] {
-        let words = ["send", &ticket, "--source", CLIP, "--status", "none", "--seconds", "0.5"];
-        let sender = lockstep(&words).output().expect("it ran");
+        let sender = piped(&ticket, y4m(15));
         assert!(sender.status.success(), "call {call:?}: {}", said(&sender));
         assert!(wait_for(&mut receiver, "\"ticket\"").contains(&ticket), "it is ready for the next call");
         let recording = fs::read(path(&format!("shown{call}.ivf"))).expect("it was recorded");
@@ -381,19 +403,20 @@ fn rendezvous(arguments: &[&str]) -> (Child, String) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn rendezvous_call_is_direct_unless_relayed_on_request() {
     for (relay_only, at_sender) in [(false, false), (true, false), (true, true)] {
         let (mut server, address) = rendezvous(&[]);
         let flag: &[&str] = if relay_only && !at_sender { &["--relay-only"] } else { &[] };
-        let (receiver, ticket) = receiver(&[&["--rendezvous", &address], flag].concat());
+        let (mut receiver, ticket) = receiver(&[&["--rendezvous", &address], flag].concat());
         let flag: &[&str] = if at_sender { &["--relay-only"] } else { &[] };
-        let arguments = ["send", &ticket, "--source", CLIP, "--seconds", "2", "--status", "json"];
-        let sent = lockstep(&[&arguments, flag].concat()).output().expect("the command starts");
-        assert!(sent.status.success(), "{}", said(&sent));
-        let received = receiver.wait_with_output().expect("it ends");
-        assert!(received.status.success(), "{}", said(&received));
-        let printed = String::from_utf8_lossy(&received.stdout).into_owned();
-        assert!(printed.contains("\"showing\"") && printed.contains(&format!("\"relayed\":{relay_only}")), "{printed}");
+        let sender = started(&[&["send", &ticket, "--source", CLIP, "--status", "none"], flag].concat());
+        wait_for(&mut receiver, "\"showing\"");
+        wait_for(&mut receiver, &format!("\"relayed\":{relay_only}"));
+        signal(&sender, "TERM");
+        let (sent, received) = (sender.wait_with_output(), receiver.wait_with_output());
+        let (sent, received) = (sent.expect("it ends"), received.expect("it ends"));
+        assert_eq!((sent.status.code(), received.status.code()), (Some(143), Some(0)), "{}", said(&sent));
         signal(&server, "INT");
         assert_eq!(server.wait().expect("it ends").code(), Some(130));
     }
@@ -455,32 +478,37 @@ fn talk_exchanges_pictures_and_sound_without_windows() {
     let mut first = started(&[&words[..], &sound].concat());
     let line: Value = serde_json::from_str(&wait_for(&mut first, "ticket")).expect("it is JSON");
     let ticket = line["ticket"].as_str().expect("a ticket");
-    let words = ["talk", ticket, "--status", "none", "--seconds", "2", "--source", joining, "--sink", text(&there)];
+    let words = ["talk", ticket, "--status", "none", "--source", joining, "--sink", text(&there)];
     let sound = ["--audio", "tone", "--audio-output", "none"];
-    let second = lockstep(&[&words[..], &["--send-log", text(&log)], &sound].concat()).output().expect("it ran");
-    let first = first.wait_with_output().expect("it ran");
-    assert!(second.status.success() && first.status.success(), "{} {}", said(&first), said(&second));
+    let second = started(&[&words[..], &["--send-log", text(&log)], &sound].concat());
+    let ways = [
+        ("outbound", &["framesSent", "qpSum", "bytesSent", "targetBitrate", "roundTripTime"][..]),
+        ("inbound", &["framesDecoded", "framesPerSecond", "packetsReceived", "jitter"]),
+    ];
+    let is_positive = |value: &Value| value.as_f64().is_some_and(|value| value > 0.0);
+    let is_whole =
+        |line: &Value| ways.iter().all(|(way, names)| names.iter().all(|name| is_positive(&line[way][name])));
+    let counts = || -> Vec<Value> {
+        let text = fs::read_to_string(&counted).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    wait_until("each end shows pictures", || [&here, &there].iter().all(|file| size(file) > 10 * 64 * 48));
+    wait_until("the log has entries", || lines(&log) > 20);
+    wait_until("the statistics have all positive numbers", || counts().iter().any(is_whole));
+    signal(&second, "TERM");
+    let (first, second) = (first.wait_with_output().expect("it ran"), second.wait_with_output().expect("it ran"));
+    assert_eq!((first.status.code(), second.status.code()), (Some(0), Some(143)), "{} {}", said(&first), said(&second));
     for (file, size) in [(&here, "W80 H60"), (&there, "W64 H48")] {
         let recorded = fs::read(file).expect("it was recorded");
         let header = String::from_utf8_lossy(&recorded[..40.min(recorded.len())]).into_owned();
-        assert!(header.contains(size) && recorded.len() > 10 * 64 * 48, "{header}: {} bytes", recorded.len());
+        assert!(header.contains(size), "{header}");
     }
-    let log = fs::read_to_string(&log).expect("it was logged");
-    assert!(log.lines().count() > 20 && log.contains("udp_sent_bytes"));
+    assert!(fs::read_to_string(&log).is_ok_and(|log| log.contains("udp_sent_bytes")));
     // A header of 44 bytes, then 16 bits per sample.
     let heard = fs::read(&heard).expect("it was recorded");
     let loudest = heard[44..].chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs()).max();
     assert!(loudest.is_some_and(|loudest| (2_000..32_768).contains(&u32::from(loudest))), "{loudest:?}");
-    let counted = fs::read_to_string(&counted).expect("it was counted");
-    let last: Value = serde_json::from_str(counted.lines().last().expect("a line a second")).expect("it is JSON");
-    for (way, names) in [
-        ("outbound", &["framesSent", "qpSum", "bytesSent", "targetBitrate", "roundTripTime"][..]),
-        ("inbound", &["framesDecoded", "framesPerSecond", "packetsReceived", "jitter"]),
-    ] {
-        for name in names {
-            assert!(last[way][name].as_f64().is_some_and(|value| value > 0.0), "{way} {name}: {last}");
-        }
-    }
+    let last = counts().pop().expect("a line a second");
     assert!(last["inbound"]["packetsLost"].is_u64() && last["inbound"]["freezeCount"].is_u64(), "{last}");
 }
 
@@ -583,6 +611,7 @@ fn pipe_without_pictures_is_refused_before_the_call() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn receiver_runs_the_estimator_of_the_senders_controller() {
     let (receiver, ticket) = receiver(&[]);
     // Without the estimator the target never changes. The pictures can use a higher rate.

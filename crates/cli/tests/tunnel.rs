@@ -17,7 +17,7 @@ use serde_json::Value;
 /// Bytes of a test's datagram, and of its packet.
 const DATAGRAM: usize = 972;
 const PACKET: usize = DATAGRAM + 28;
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn lockstep() -> Command {
     Command::new(env!("CARGO_BIN_EXE_lockstep"))
@@ -78,7 +78,7 @@ fn near_socket() -> UdpSocket {
 
 /// The far part, which returns each datagram, and a socket connected to it.
 fn start_echo() -> (std::process::Child, UdpSocket) {
-    let far = start_far("far_echo");
+    let far = start_far("namespace_part_far_echo");
     let socket = near_socket();
     let begun = Instant::now();
     // Nobody answers before the far part starts; then it answers all.
@@ -101,7 +101,7 @@ fn number(datagram: &[u8]) -> u32 {
 
 #[test]
 #[ignore = "a part of another test, in the far namespace"]
-fn far_echo() {
+fn namespace_part_far_echo() {
     let socket = far_socket();
     let mut buffer = [0; 2000];
     loop {
@@ -115,7 +115,7 @@ fn far_echo() {
 
 #[test]
 #[ignore = "a part of another test, in the near namespace"]
-fn near_asks_one_by_one() {
+fn namespace_part_near_asks_one_by_one() {
     let (mut far, socket) = start_echo();
     let mut buffer = [0; 2000];
     for asked in 1..=50 {
@@ -138,7 +138,7 @@ fn near_asks_one_by_one() {
 
 #[test]
 #[ignore = "a part of another test, in the near namespace"]
-fn near_floods() {
+fn namespace_part_near_floods() {
     let (mut far, socket) = start_echo();
     let mut buffer = [0; 2000];
     for sent in 1..=200 {
@@ -171,7 +171,7 @@ fn packets_arrive_complete_in_order_and_not_too_early() {
     }
     let folder = tempfile::tempdir().unwrap();
     let link = ["--trace", "constant:2mbps", "--reverse", "constant:100mbps", "--delay-ms", "15"];
-    let output = run_inside("near_asks_one_by_one", "link-test-echo", &link, folder.path());
+    let output = run_inside("namespace_part_near_asks_one_by_one", "link-test-echo", &link, folder.path());
     assert!(output.status.success(), "{output:?}");
     let whole = PACKET.to_string();
     let rows = log(folder.path());
@@ -192,7 +192,7 @@ fn packets_arrive_complete_in_order_and_not_too_early() {
 
 #[test]
 #[ignore = "a part of another test, in the far namespace"]
-fn far_answers_over_ipv6() {
+fn namespace_part_far_answers_over_ipv6() {
     let socket = UdpSocket::bind("[fd77::2]:5000").expect("it is the far side's address");
     socket.set_read_timeout(Some(LIMIT)).expect("a time");
     let mut buffer = [0; 2000];
@@ -202,8 +202,8 @@ fn far_answers_over_ipv6() {
 
 #[test]
 #[ignore = "a part of another test, in the near namespace"]
-fn near_asks_over_ipv6() {
-    let mut far = start_far("far_answers_over_ipv6");
+fn namespace_part_near_asks_over_ipv6() {
+    let mut far = start_far("namespace_part_far_answers_over_ipv6");
     let socket = UdpSocket::bind("[fd77::1]:0").expect("it is the near side's address");
     socket.connect("[fd77::2]:5000").expect("a route");
     socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
@@ -224,7 +224,7 @@ fn packets_of_ipv6_pass_the_same_link() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let link = ["--trace", "constant:2mbps", "--delay-ms", "15", "--ipv6"];
-    let output = run_inside("near_asks_over_ipv6", "link-test-ipv6", &link, folder.path());
+    let output = run_inside("namespace_part_near_asks_over_ipv6", "link-test-ipv6", &link, folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // Headers of IPv6 have 40 bytes, of UDP 8. The far part refuses packets before it listens, with the same size at
     // most.
@@ -245,7 +245,7 @@ fn full_queue_drops_packets_and_the_log_has_all() {
     let folder = tempfile::tempdir().unwrap();
     let link =
         ["--trace", "constant:2mbps", "--reverse", "constant:100mbps", "--queue-packets", "5", "--delay-ms", "5"];
-    let output = run_inside("near_floods", "link-test-flood", &link, folder.path());
+    let output = run_inside("namespace_part_near_floods", "link-test-flood", &link, folder.path());
     assert!(output.status.success(), "{output:?}");
     let (rows, result) = (log(folder.path()), result(folder.path()));
     let count =

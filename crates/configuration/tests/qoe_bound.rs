@@ -158,7 +158,7 @@ fn bound_of_a_call_with_pixels_is_refused() {
 
 #[test]
 #[ignore = "runs every controller over every trace, for half an hour"]
-fn no_controller_exceeds_the_bound_on_any_trace() {
+fn no_controller_exceeds_the_bound_in_a_marathon() {
     let seconds = std::env::var("SECONDS_EACH").unwrap_or_else(|_| "3".to_owned());
     let mut traces: Vec<String> = GENERATED.map(str::to_owned).into_iter().chain(recorded()).collect();
     // Each part of the run covers all folders.

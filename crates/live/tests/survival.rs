@@ -1,12 +1,12 @@
 //! Faults of the sockets of live calls and of the emulator.
 //!
-//! Calls in virtual time cover lost links, losses, reordering and dead directions (`live::rehearsal`).
+//! Calls in virtual time cover lost links, losses, reordering, dead directions and path changes (`live::rehearsal`).
 
 mod calls;
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -14,23 +14,6 @@ use lockstep_emulator::{EmulatorStatus, Move};
 use lockstep_live::{CallOptions, Ended};
 
 use calls::{CALL, clip, counting, listening, sending, to};
-
-#[test]
-fn call_shows_pictures_after_both_ends_changed_ports() {
-    let shown = Arc::<AtomicUsize>::default();
-    let listening = listening(counting(&shown), CALL);
-    let moves = [(200, Move::Near), (400, Move::Far), (600, Move::Near), (800, Move::Far)];
-    let moves = moves.map(|(at, side)| (Duration::from_millis(at), side)).to_vec();
-    let (through, moved) = calls::moving(&listening.ticket(), moves);
-    let at_last_move = OnceLock::new();
-    let stop = Box::new(move || {
-        let shown = shown.load(Ordering::Relaxed);
-        moved.load(Ordering::Relaxed) && shown >= at_last_move.get_or_init(|| shown) + 15
-    });
-    let (sender, _) = calls::run(CallOptions { stop, ..to(through.ticket, Some(sending(clip())), CALL) });
-    let (receiver, _) = listening.join();
-    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Stopped), Some(Ended::ByPeer)));
-}
 
 /// The first datagram that arrives at `socket`, and its length.
 fn first(socket: &UdpSocket) -> Option<(u8, usize)> {
@@ -50,6 +33,39 @@ fn emulator_drops_packets_larger_than_its_mtu() {
         near.send(&vec![number; length]).expect("loopback takes it");
     }
     assert_eq!(first(&far.0), Some((2, 1_200)));
+}
+
+#[test]
+fn emulator_changes_the_port_of_the_moved_end() {
+    for moved in [Move::Near, Move::Far] {
+        let (far, near) = calls::plain_sockets();
+        let over = Arc::<AtomicBool>::default();
+        let set = over.clone();
+        let through = calls::moving(&far.1, moved, move || set.load(Ordering::Relaxed));
+        for socket in [&far.0, &near] {
+            socket.set_read_timeout(Some(Duration::from_millis(20))).expect("the limit is not zero");
+        }
+        let (mut at_far, mut at_near) = (Vec::new(), Vec::new());
+        let note = |ports: &mut Vec<SocketAddr>, socket: &UdpSocket| {
+            let from = socket.recv_from(&mut [0; 10]).ok().map(|(_, from)| from);
+            ports.extend(from.filter(|from| ports.last() != Some(from)));
+        };
+        // Each datagram shows the port that the other end has at that time.
+        calls::wait_until("datagrams from two ports", || {
+            near.send_to(&[7], through.ticket.addresses[0]).expect("loopback takes it");
+            note(&mut at_far, &far.0);
+            if let Some(&emulator) = at_far.last() {
+                far.0.send_to(&[8], emulator).expect("loopback takes it");
+            }
+            note(&mut at_near, &near);
+            let changed = if moved == Move::Near { &at_far } else { &at_near };
+            changed.len() >= 2
+        });
+        over.store(true, Ordering::Relaxed);
+        through.thread.join().expect("it does not panic");
+        let same = if moved == Move::Near { at_near } else { at_far };
+        assert!(same.len() <= 1, "the other end moved, too: {same:?}");
+    }
 }
 
 #[test]

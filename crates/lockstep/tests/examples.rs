@@ -23,7 +23,7 @@ use std::time::Duration;
 use lockstep::{Call, Ended, Error, Event, Identity};
 use lockstep_sound::Tone;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn loopback_runs() {

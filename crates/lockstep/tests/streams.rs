@@ -1,5 +1,6 @@
 //! Calls of several video streams over loopback.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use lockstep::{
@@ -7,7 +8,7 @@ use lockstep::{
     open_source,
 };
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 const CLIP: &str = "generated:64x48@30";
 
 fn listening(builder: CallBuilder) -> (Call, Ticket) {
@@ -51,11 +52,14 @@ fn only_the_paused_stream_becomes_stale_until_it_resumes() {
     assert_eq!(&*receiver.received_stream_name(1), "rear");
     let rear = sender.stream("rear").expect("it is sent");
     rear.set_paused(true);
-    let stale = wait_for(&receiver, |event| matches!(event, Event::Stale { .. }));
-    assert!(matches!(stale, Event::Stale { stream: 1, .. }), "{stale:?}");
+    wait_for(&receiver, |event| matches!(event, Event::Stale { stream: 1, .. }));
+    // Only frames of the other stream arrive.
+    while receiver.next_frame(Duration::ZERO).is_some() {}
+    for _ in 0..20 {
+        assert_eq!(receiver.next_frame(LIMIT).map(|frame| frame.stream), Some(0));
+    }
     rear.set_paused(false);
-    let fresh = wait_for(&receiver, |event| matches!(event, Event::Fresh { .. }));
-    assert_eq!(fresh, Event::Fresh { stream: 1 });
+    wait_for(&receiver, |event| matches!(event, Event::Fresh { stream: 1 }));
 }
 
 #[test]
@@ -120,8 +124,7 @@ fn broken_camera_ends_only_its_stream() {
     let sender = builder.join(ticket).expect("it starts");
     let failed = wait_for(&sender, |event| matches!(event, Event::SourceFailed { .. }));
     assert!(matches!(failed, Event::SourceFailed { stream: 0, .. }), "{failed:?}");
-    let stale = wait_for(&receiver, |event| matches!(event, Event::Stale { .. }));
-    assert!(matches!(stale, Event::Stale { stream: 0, .. }), "{stale:?}");
+    wait_for(&receiver, |event| matches!(event, Event::Stale { stream: 0, .. }));
     while receiver.next_frame(Duration::ZERO).is_some() {}
     assert_eq!(receiver.next_frame(LIMIT).map(|frame| frame.stream), Some(1));
     assert_eq!(sender.wait_ended(Duration::ZERO), None);
@@ -137,12 +140,13 @@ fn video_becomes_stale_between_two_connections() {
     let robot = cameras().join(ticket).expect("it starts");
     both(&operator);
     robot.leave().expect("it ends");
-    let mut stale = [0, 0].map(|_| match wait_for(&operator, |event| matches!(event, Event::Stale { .. })) {
-        Event::Stale { stream, .. } => stream,
-        _ => usize::MAX,
-    });
-    stale.sort_unstable();
-    assert_eq!(stale, [0, 1]);
+    let mut stale = BTreeSet::new();
+    while stale.len() < 2 {
+        if let Event::Stale { stream, .. } = wait_for(&operator, |event| matches!(event, Event::Stale { .. })) {
+            stale.insert(stream);
+        }
+    }
+    assert_eq!(stale, BTreeSet::from([0, 1]));
 }
 
 #[test]

@@ -348,6 +348,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "slow"]
     fn no_schedule_over_a_link_exceeds_the_bound() {
         for (number, trace) in traces().into_iter().enumerate() {
             let call = call(trace, number as u64 + 1);

@@ -77,6 +77,7 @@ fn large_pictures_decode_to_the_reconstruction() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn pictures_of_4k_decode_to_the_reconstruction() {
     let clip = [0, 1].map(|index| picture(Content::Camera, 4096, 2176, index, 3));
     for (quantizer, preset) in [(0, Preset::RealTime), (127, Preset::RealTime), (60, Preset::Quality)] {

@@ -33,6 +33,7 @@ fn run(command: &mut Command, output: &Path) -> Option<Vec<u8>> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn other_decoders_match_the_encoders_reconstruction() {
     let directory = std::env::temp_dir().join(format!("lockstep-vp8-other-decoders-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

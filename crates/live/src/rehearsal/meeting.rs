@@ -105,6 +105,7 @@ fn assert_back(world: &mut World, since: Timestamp, limit: Duration, what: &str)
 }
 
 #[test]
+#[ignore = "slow"]
 fn ends_behind_any_routers_use_a_direct_route_if_one_exists() {
     for one in KINDS {
         for other in KINDS {
@@ -137,6 +138,7 @@ fn dead_rendezvous_does_not_prevent_a_direct_call() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn ends_meet_despite_loss_and_reordering() {
     for seed in 1..=6 {
         for kinds in [[PORT_RESTRICTED; 2], [SYMMETRIC; 2]] {

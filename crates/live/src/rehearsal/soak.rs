@@ -179,6 +179,7 @@ fn soak(hours: f64, seed: u64) -> Totals {
 }
 
 #[test]
+#[ignore = "slow"]
 fn calls_survive_a_quarter_of_an_hour_of_faults() {
     let totals = soak(0.25, 1);
     assert!(totals.mishaps > 20 && totals.pictures > 1_000, "{totals:?}");
@@ -186,7 +187,7 @@ fn calls_survive_a_quarter_of_an_hour_of_faults() {
 
 #[test]
 #[ignore = "hours of virtual time; see this file's beginning"]
-fn calls_survive_hours_of_faults() {
+fn calls_survive_a_marathon_of_faults() {
     let number =
         |name: &str, usual: f64| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(usual);
     let totals = soak(number("LOCKSTEP_SOAK_HOURS", 24.0), number("LOCKSTEP_SOAK_SEED", 1.0) as u64);

@@ -136,9 +136,9 @@ pub fn both_ways(peer: RemoteEnd, sending: Sending) -> CallOptions {
     }
 }
 
-/// Records of captured pictures, and the number of displayed ones.
+/// Records of captured pictures, and the frame numbers of displayed ones.
 #[derive(Default)]
-struct Log(Vec<FrameRecord>, usize);
+struct Log(Vec<FrameRecord>, Vec<u32>);
 
 impl CallObserver for Log {
     fn event(&mut self, event: CallEvent) {
@@ -149,8 +149,8 @@ impl CallObserver for Log {
         self.0.push(record);
     }
 
-    fn shown(&mut self, _: usize, _: &Shown) {
-        self.1 += 1;
+    fn shown(&mut self, _: usize, shown: &Shown) {
+        self.1.push(shown.record.frame);
     }
 }
 
@@ -183,7 +183,7 @@ pub fn listener() -> (Listener, Ticket) {
 pub struct Listening {
     ticket: Ticket,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<(Finished, usize)>,
+    thread: JoinHandle<(Finished, Vec<u32>)>,
 }
 
 impl Listening {
@@ -197,6 +197,12 @@ impl Listening {
 
     /// The result of the call, and the number of displayed pictures.
     pub fn join(self) -> (Finished, usize) {
+        let (finished, frames) = self.join_frames();
+        (finished, frames.len())
+    }
+
+    /// The result of the call, and the numbers of the displayed frames.
+    pub fn join_frames(self) -> (Finished, Vec<u32>) {
         self.thread.join().expect("it does not panic")
     }
 }
@@ -300,9 +306,9 @@ fn emulated(
     Through { ticket: Ticket { addresses, rendezvous: Vec::new(), ..ticket.clone() }, thread }
 }
 
-/// A perfect link until `length` after its first datagram; afterwards it carries nothing.
-pub fn through(ticket: &Ticket, length: Duration) -> Through {
-    emulated(ticket, |options| options.length = Some(length), |_| false)
+/// A perfect link until `is_over`; afterwards it carries nothing.
+pub fn through(ticket: &Ticket, mut is_over: impl FnMut() -> bool + Send + 'static) -> Through {
+    emulated(ticket, |_| {}, move |_| is_over())
 }
 
 /// A link that carries IP packets of up to `mtu` bytes.
@@ -320,18 +326,11 @@ pub fn emulated_each(
     emulated(ticket, |options| (options.forward, options.reverse) = (link(to), link(back)), is_over)
 }
 
-/// A link whose ends change their ports at `moves`, and a flag that is set after the last one.
-pub fn moving(ticket: &Ticket, moves: Vec<(Duration, Move)>) -> (Through, Arc<AtomicBool>) {
-    let moved = Arc::<AtomicBool>::default();
-    let (set, last) = (moved.clone(), moves.iter().map(|&(at, _)| at).max().unwrap_or_default());
-    // The emulator makes at most one move before each status.
-    let mut left = moves.len();
-    let watch = move |status: &EmulatorStatus| {
-        left = left.saturating_sub(usize::from(status.elapsed >= last));
-        set.store(left == 0, Ordering::Relaxed);
-        false
-    };
-    (emulated(ticket, |options| options.moves = moves, watch), moved)
+/// A link whose end `moved` changes its port every 50 ms, until `is_over`.
+pub fn moving(ticket: &Ticket, moved: Move, mut is_over: impl FnMut() -> bool + Send + 'static) -> Through {
+    let interval = Duration::from_millis(50);
+    let moves = (1..=1_000).map(|number| (number * interval, moved)).collect();
+    emulated(ticket, |options| options.moves = moves, move |_| is_over())
 }
 
 /// A socket, a ticket that leads to it, and another socket.
